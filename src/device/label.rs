@@ -1,0 +1,132 @@
+//! The label: what one of our disks says of itself.
+//!
+//! It lives in partition entry 1 (1 MiB at 1 MiB) as two checksummed, sequence-numbered copies. The
+//! table's entries decide what exists; the label describes it. It is written before the entry that it
+//! describes, and a description without an entry is dropped.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::host::{Extent, FsKind};
+
+/// Partition type of entry 1.
+pub const LABEL_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c000);
+/// Partition type of a volume; the partition's GUID is the volume's id.
+pub const VOLUME_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c001);
+/// Partition type of a slot that no volume has.
+pub const FREE_SLOT_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c002);
+/// Partition type of a deleted volume that is not erased yet; its GUID is random.
+pub const ERASING_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c003);
+/// Attribute bit of a volume entry: mkfs has ended and was synced (bits 48 to 63 are the type's own).
+pub const FORMATTED: u64 = 1 << 48;
+/// Where the label partition is: 1 MiB at 1 MiB.
+pub const LABEL_EXTENT: Extent = Extent { start: 1 << 20, end: 2 << 20 };
+/// Where the first volume or slot may begin.
+pub const DATA_START: u64 = 2 << 20;
+/// Version of the label that this code writes and reads; a newer one is left alone.
+pub const FORMAT: u32 = 1;
+
+/// What one of our disks says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Label {
+    /// The GPT disk GUID, repeated: a label that was copied alone to another disk does not verify.
+    pub disk: Uuid,
+    /// UID of the cluster (of its kube-system namespace), or `standalone`.
+    pub cluster: String,
+    pub node: String,
+    pub hardware: Hardware,
+    pub set: SetRef,
+    pub layout: Layout,
+    /// A release has begun: recovery ends it instead of taking the disk back.
+    #[serde(default)]
+    pub releasing: bool,
+    /// Free space that is known to read as zeros, sorted and disjoint. All other free space is dirty.
+    pub clean: Vec<Extent>,
+    /// By volume id.
+    pub volumes: BTreeMap<Uuid, VolumeRecord>,
+    /// By the random GUID of the erasing entry.
+    pub erasing: BTreeMap<Uuid, EraseRecord>,
+}
+
+/// The hardware that a label was written on, to tell a disk from a copy of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hardware {
+    /// The disk's id before it had a label: `wwid-…`, `serial-…`, `loop-…`.
+    pub id: String,
+    pub model: Option<String>,
+    pub serial: Option<String>,
+}
+
+/// The LocalVolumeSet that owns a disk: by UID, then by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SetRef {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// How volumes are cut from a disk (design: layouts of a pool disk). Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Layout {
+    /// One volume partition that fills the disk.
+    Whole {},
+    /// Slots of a size, of a count, or both; written when the disk is claimed.
+    Slots { size: Option<u64>, count: Option<u32> },
+    /// A partition of just the asked size.
+    Carved {},
+    /// The bare device; no label, no table.
+    RawDevice {},
+}
+
+/// What a volume is, beyond its place on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRecord {
+    /// The full CSI volume name.
+    pub name: String,
+    /// What CreateVolume asked for, in bytes; the limit is `None` where none was given.
+    pub required: u64,
+    pub limit: Option<u64>,
+    pub parameters: BTreeMap<String, String>,
+    pub usage: VolumeUsage,
+    /// Came with an adopted disk and waits for `volume adopt`.
+    #[serde(default)]
+    pub found: bool,
+}
+
+/// What a tenant uses a volume as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum VolumeUsage {
+    Block,
+    Mount(FsKind),
+}
+
+/// A deleted volume on its way to free space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EraseRecord {
+    /// The volume that it was.
+    pub was: Uuid,
+    pub policy: ErasePolicy,
+    /// Everything before this byte of the disk is erased, durably.
+    pub cursor: u64,
+}
+
+/// What happens to the data of a deleted volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErasePolicy {
+    /// BLKZEROOUT, then BLKDISCARD as a hint.
+    #[default]
+    Discard,
+    /// BLKZEROOUT only.
+    Zero,
+    /// Nothing: the space stays dirty.
+    None,
+}

@@ -1,0 +1,54 @@
+//! What a disk is: its identity, the label it carries, whose it is, which rule selects it.
+//!
+//! Takes in [`RawDisk`]s from `host`, gives out [`Device`]s. Pure but for `discovery`, the one file
+//! that asks a `Host` to look.
+
+pub mod label;
+pub mod rule;
+
+use std::path::PathBuf;
+
+use crate::host::RawDisk;
+use label::Label;
+
+/// A disk as the product knows it: what the kernel says, who it is, and whose.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub raw: RawDisk,
+    pub id: DiskId,
+    /// The link that people should use, chosen in a fixed order; the kernel's node where there is none.
+    pub link: PathBuf,
+    pub verdict: Verdict,
+    /// The label, where a valid one was found, whoever's it is.
+    pub label: Option<Label>,
+}
+
+/// Who a disk is, never by path and never by size.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DiskId {
+    /// `gpt-<guid>`, `wwid-<wwid>`, `serial-<model>-<serial>`, `part-<uuid>`, `dm-<uuid>`, `md-<uuid>`,
+    /// `loop-<dev>-<inode>`, or `path-<path>` where nothing better is to be had.
+    pub text: String,
+    /// False for `path-…`: such a disk can be labelled, but not used raw.
+    pub stable: bool,
+}
+
+/// Whose a disk is. Theirs until proven unclaimed; what cannot be read is unknown, and as untouchable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Unclaimed,
+    /// Carries our label for this cluster and node.
+    Ours,
+    /// Carries our label for another node or cluster: untouched until adopted.
+    Foreign { cluster: String, node: String },
+    Theirs(ownership::Reason),
+    Unknown(String),
+}
+
+pub mod ownership {
+    //! placeholder: the verdict and its reasons
+
+    /// Why a disk is not ours to take; `Display` is a sentence for people.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Reason {}
+}

@@ -1,0 +1,66 @@
+//! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
+
+use crate::device::label::{ErasePolicy, Layout, SetRef};
+use crate::host::FsKind;
+
+/// A valid set, for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub set: SetRef,
+    /// Between unclaimed contenders the older set wins: seconds since the epoch, then `set`.
+    pub created: i64,
+    /// The StorageClass that offers the disks.
+    pub class: String,
+    pub layout: Layout,
+    pub filter: Filter,
+    /// Below this many matching devices a first claim on this node does not happen.
+    pub min_devices: u32,
+    pub max_devices: Option<u32>,
+    /// What volumes may be used as; `None`: the claim chooses.
+    pub volume_mode: Option<VolumeMode>,
+    /// The filesystem where neither the claim nor its class names one.
+    pub fs: FsKind,
+    pub erase: ErasePolicy,
+    pub reclaim: Reclaim,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeMode {
+    Block,
+    Filesystem,
+}
+
+/// What happens to a disk after its last volume is erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    #[default]
+    Keep,
+    Release,
+}
+
+/// Which devices a set may claim. Filters decide claiming only, never what becomes of a claimed disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    pub types: Vec<DeviceType>,
+    /// Empty: both.
+    pub rotational: Vec<bool>,
+    /// Bytes; 0 is none.
+    pub min_size: u64,
+    pub max_size: Option<u64>,
+    /// Case-insensitive substrings; empty: all.
+    pub models: Vec<String>,
+    pub vendors: Vec<String>,
+    /// Ours: globs over the device node, its links and a loop device's backing file; empty: all.
+    pub paths: Vec<String>,
+    /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
+    pub exclude_names: Vec<String>,
+}
+
+/// Device types as the operator and lsblk name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceType {
+    Disk,
+    Part,
+    Loop,
+    Mpath,
+}

@@ -1,0 +1,41 @@
+//! A range of bytes on a disk. Owns nothing, takes in and gives out plain numbers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// `start..end` in bytes from the start of the disk; `start <= end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Extent {
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Extent {
+    /// An extent of `len` bytes, or `None` where it would pass the end of the number line.
+    pub fn sized(start: u64, len: u64) -> Option<Self> {
+        Some(Self { start, end: start.checked_add(len)? })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn contains(&self, other: &Extent) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
+    pub fn overlaps(&self, other: &Extent) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}

@@ -1,0 +1,173 @@
+//! What the kernel says of a block device, before anybody judges it.
+//!
+//! `scan` fills everything but [`Probe`], from sysfs, mountinfo, swaps, `/dev/disk` and udev's
+//! database; nothing here is trusted further right than `device`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Device number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DevNo {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl fmt::Display for DevNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// A block device or partition as sysfs shows it. Absent facts are `None`, never an empty string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawDisk {
+    /// Kernel name: `sda`, `nvme0n1p1`, `dm-0`.
+    pub name: String,
+    /// Device node: `/dev/<name>`.
+    pub path: PathBuf,
+    pub devno: DevNo,
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes: logical, physical.
+    pub logical_sector: u32,
+    pub physical_sector: u32,
+    pub read_only: bool,
+    pub removable: bool,
+    pub rotational: bool,
+    pub vendor: Option<String>,
+    pub model: Option<String>,
+    pub serial: Option<String>,
+    /// `device/wwid` or `wwid`: `naa.…`, `eui.…`, `t10.…`, `nvme.…`.
+    pub wwid: Option<String>,
+    /// As lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `virtio`, `tcp`, …
+    pub transport: Option<String>,
+    /// SCSI or NVMe device state (`running`, `live`, `offline`); dm says `suspended`.
+    pub state: Option<String>,
+    /// Links under /dev/disk and /dev/mapper that lead here, absolute, sorted.
+    pub links: Vec<PathBuf>,
+    /// Kernel names of the devices built on this one, and of those that it is built on.
+    pub holders: Vec<String>,
+    pub slaves: Vec<String>,
+    /// Kernel names of its partitions, by number.
+    pub partitions: Vec<String>,
+    /// Where it is in use as a filesystem or as a bind-mounted node, in any namespace we can see.
+    pub mounts: Vec<MountUse>,
+    pub swap: bool,
+    /// queue/write_zeroes_max_bytes > 0 and queue/discard_max_bytes > 0.
+    pub offloads_zeroes: bool,
+    pub discards: bool,
+    /// queue/zoned, where it is not `none`.
+    pub zoned: Option<String>,
+    pub numa_node: Option<i32>,
+    /// Grows with each use of the same number by another device (kernel 5.15).
+    pub diskseq: Option<u64>,
+}
+
+/// What sort of block device it is, with what only that sort has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Disk,
+    Partition(Partition),
+    Loop(Option<LoopBacking>),
+    Dm(Dm),
+    Md(Md),
+    /// CD-ROM or DVD.
+    Rom,
+    Floppy,
+    Ram,
+    Zram,
+    /// nbd, rbd, drbd: a disk of another machine.
+    Network,
+    /// NVMe or SCSI multipath head's hidden path, and anything that we do not know; the kernel's name of it.
+    Other(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Kernel name of the disk.
+    pub disk: String,
+    pub number: u32,
+    /// Bytes from the start of the disk.
+    pub start: u64,
+    /// From udev, or from the table where we read it; GPT only.
+    pub part_uuid: Option<String>,
+    pub part_label: Option<String>,
+}
+
+/// A bound loop device; an unbound one has size 0 and no backing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopBacking {
+    pub file: PathBuf,
+    /// Device and inode of the file, where it can still be found.
+    pub inode: Option<(u64, u64)>,
+    pub deleted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dm {
+    pub name: String,
+    /// `LVM-…`, `CRYPT-…`, `mpath-…`; empty where the maker gave none.
+    pub uuid: String,
+    pub suspended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Md {
+    pub uuid: Option<String>,
+    /// `raid0`, `raid1`, `container`, …
+    pub level: Option<String>,
+    /// md/array_state: `clean`, `active`, `inactive`, …
+    pub state: Option<String>,
+}
+
+/// One use of a device in one mount namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MountUse {
+    pub target: PathBuf,
+    /// Inode number of the mount namespace.
+    pub namespace: u64,
+    pub how: MountHow,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MountHow {
+    Filesystem,
+    /// The device node itself is bind-mounted somewhere: a raw block volume.
+    Node,
+}
+
+/// What a look at the content found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Nobody looked, as the facts in sysfs decide already.
+    NotLooked,
+    Looked(Contents),
+    /// It could not be read; the words say why.
+    Failed(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// blkid's PTTYPE: `gpt`, `dos`, …; also a protective MBR or a lone backup that we saw ourselves.
+    pub table: Option<String>,
+    pub signatures: Vec<Signature>,
+    /// O_EXCL said EBUSY.
+    pub busy: bool,
+}
+
+/// One signature that libblkid recognises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// blkid's TYPE: `ext4`, `LVM2_member`, `crypto_LUKS`, …
+    pub kind: String,
+    /// blkid's USAGE: `filesystem`, `raid`, `crypto`, `other`.
+    pub usage: String,
+    pub label: Option<String>,
+    pub uuid: Option<String>,
+    /// Bytes from the start of the device.
+    pub offset: u64,
+}

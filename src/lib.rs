@@ -1,0 +1,17 @@
+//! localpool turns the local disks of a node into CSI volumes.
+//!
+//! Data flows one way, and a module imports only from its left:
+//!
+//! ```text
+//! host ─▶ device ─▶ pool ─▶ volume ─▶ { csi, operator, health }
+//! ```
+//!
+//! * `host`: the machine, and the only effects. A real one, and a fake one that can fail on purpose.
+//! * `device`: what a disk is: identity, the label it carries, whose it is, which rule selects it.
+//! * `pool`: what we make of disks: layouts, extents, plans (pure) and their execution.
+//! * `volume`: what a claim gets: its id, its life cycle, its mounts.
+//! * `api`: the objects a user writes, read strictly and turned into the types above.
+//! * `csi`: the gRPC edge; the only place that names a gRPC code.
+
+pub mod device;
+pub mod host;
