@@ -15,3 +15,4 @@
 
 pub mod device;
 pub mod host;
+pub mod pool;

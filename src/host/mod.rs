@@ -7,6 +7,7 @@
 
 pub mod block;
 pub mod extent;
+pub mod fake;
 pub mod raw;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,88 @@
+//! Bytes of a disk that is mostly zeros: only pages that hold something take memory.
+
+use std::collections::BTreeMap;
+
+use crate::host::Extent;
+
+const PAGE: u64 = 4096;
+
+/// A sparse disk content; unwritten bytes read as zero.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SparseBytes {
+    pages: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl SparseBytes {
+    pub fn read(&self, offset: u64, buf: &mut [u8]) {
+        each_page(offset, buf.len(), |page, within, at, len| match self.pages.get(&page) {
+            Some(bytes) => buf[at..at + len].copy_from_slice(&bytes[within..within + len]),
+            None => buf[at..at + len].fill(0),
+        });
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        each_page(offset, data.len(), |page, within, at, len| {
+            let bytes = self.pages.entry(page).or_insert_with(|| vec![0; as_index(PAGE)].into_boxed_slice());
+            bytes[within..within + len].copy_from_slice(&data[at..at + len]);
+        });
+    }
+
+    pub fn zero(&mut self, range: Extent) {
+        let first_whole = range.start.div_ceil(PAGE);
+        let end_whole = range.end / PAGE;
+        if first_whole >= end_whole {
+            return self.write(range.start, &vec![0; as_index(range.len())]);
+        }
+        self.write(range.start, &vec![0; as_index(first_whole * PAGE - range.start)]);
+        self.write(end_whole * PAGE, &vec![0; as_index(range.end - end_whole * PAGE)]);
+        let inside: Vec<u64> = self.pages.range(first_whole..end_whole).map(|(page, _)| *page).collect();
+        for page in inside {
+            self.pages.remove(&page);
+        }
+    }
+
+    /// True where every byte of the range is zero.
+    pub fn is_zero(&self, range: Extent) -> bool {
+        self.pages.range(range.start / PAGE..range.end.div_ceil(PAGE)).all(|(page, bytes)| {
+            let start = range.start.saturating_sub(page * PAGE).min(PAGE);
+            let end = range.end.saturating_sub(page * PAGE).min(PAGE);
+            bytes[as_index(start)..as_index(end)].iter().all(|byte| *byte == 0)
+        })
+    }
+}
+
+/// Cuts `offset..offset+len` at page borders: page, offset within it, offset within the buffer, length.
+fn each_page(offset: u64, len: usize, mut f: impl FnMut(u64, usize, usize, usize)) {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let within = as_index(at % PAGE);
+        let part = (as_index(PAGE) - within).min(len - done);
+        f(at / PAGE, within, done, part);
+        done += part;
+    }
+}
+
+fn as_index(n: u64) -> usize {
+    usize::try_from(n).expect("this code runs where usize is 64 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_written_across_pages_read_back_and_zeroing_clears_only_its_range() {
+        let mut bytes = SparseBytes::default();
+        bytes.write(4000, &[7; 9000]);
+        bytes.zero(Extent { start: 4100, end: 12500 });
+        let mut back = vec![1; 9000];
+        bytes.read(4000, &mut back);
+        assert!(back[..100].iter().all(|b| *b == 7));
+        assert!(back[100..8500].iter().all(|b| *b == 0));
+        assert!(back[8500..].iter().all(|b| *b == 7));
+        assert!(bytes.is_zero(Extent { start: 4100, end: 12500 }));
+        assert!(!bytes.is_zero(Extent { start: 4099, end: 12500 }));
+        assert!(!bytes.is_zero(Extent { start: 4100, end: 12501 }));
+    }
+}

@@ -1,0 +1,310 @@
+//! A disk in memory that loses what was not synced, tears its last write, and fails on purpose.
+//!
+//! Every durable effect (write, zero, sync) is counted by the machine; where the count says so, the power
+//! goes: from then on each call fails, and the content is what a real disk might hold afterwards.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::bytes::SparseBytes;
+use super::power::{Fate, Power};
+use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, PartitionMap};
+
+/// The platter: outlives every handle, process and power cut.
+pub struct Platter {
+    pub name: String,
+    pub geometry: Geometry,
+    power: Arc<Power>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What a read sees now.
+    now: SparseBytes,
+    /// What was there at the last sync.
+    synced: SparseBytes,
+    /// Effects since then, in order.
+    pending: Vec<Effect>,
+    mapped: BTreeMap<u32, Extent>,
+    /// Partitions that somebody has open exclusively, as a mount has; 0 is the whole disk.
+    in_use: Vec<u32>,
+    faults: Vec<Fault>,
+    writes: u64,
+}
+
+#[derive(Clone)]
+enum Effect {
+    Write(u64, Vec<u8>),
+    Zero(Extent),
+}
+
+/// An operation that is to fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// `read`, `write`, `zero` or `sync`.
+    pub what: &'static str,
+    /// Fails where it touches this range.
+    pub range: Extent,
+    /// How many times; `u32::MAX` is for good.
+    pub times: u32,
+}
+
+impl Platter {
+    pub fn new(name: &str, geometry: Geometry, power: Arc<Power>) -> Self {
+        Self { name: name.to_owned(), geometry, power, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Reads without counting, failing or asking for power: for the checks of a test.
+    pub fn peek(&self, offset: u64, buf: &mut [u8]) {
+        self.state().now.read(offset, buf);
+    }
+
+    /// Writes as a tenant does through its partition: on the platter at once.
+    pub fn poke(&self, offset: u64, data: &[u8]) {
+        let mut state = self.state();
+        state.now.write(offset, data);
+        state.synced.write(offset, data);
+    }
+
+    pub fn is_zero(&self, range: Extent) -> bool {
+        self.state().now.is_zero(range)
+    }
+
+    pub fn content(&self) -> SparseBytes {
+        self.state().now.clone()
+    }
+
+    pub fn put_content(&self, content: SparseBytes) {
+        let mut state = self.state();
+        state.now = content.clone();
+        state.synced = content;
+        state.pending.clear();
+    }
+
+    /// Writes, zeroes and syncs that reached this disk so far.
+    pub fn write_count(&self) -> u64 {
+        self.state().writes
+    }
+
+    pub fn inject(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    pub fn set_in_use(&self, number: u32, in_use: bool) {
+        let mut state = self.state();
+        state.in_use.retain(|n| *n != number);
+        if in_use {
+            state.in_use.push(number);
+        }
+    }
+
+    pub fn is_in_use(&self, number: u32) -> bool {
+        self.state().in_use.contains(&number)
+    }
+
+    pub fn mapping(&self, number: u32) -> Option<Extent> {
+        self.state().mapped.get(&number).copied()
+    }
+
+    /// What the power cut leaves: mounts and mappings are gone, unsynced effects meet their fate.
+    pub fn power_cycle(&self, fate: Fate) {
+        let mut state = self.state();
+        let pending = std::mem::take(&mut state.pending);
+        let mut content = state.synced.clone();
+        let last = pending.len().saturating_sub(1);
+        for (index, effect) in pending.iter().enumerate() {
+            match (fate, index == last) {
+                (Fate::Lost, _) => {}
+                (Fate::LastLost, true) => {}
+                (Fate::Torn, true) => effect.torn(u64::from(self.geometry.sector)).apply(&mut content),
+                _ => effect.apply(&mut content),
+            }
+        }
+        state.now = content.clone();
+        state.synced = content;
+        state.mapped.clear();
+        state.in_use.clear();
+    }
+
+    /// A killed process: the kernel keeps what it was given, mapped and mounted.
+    pub fn process_death(&self) {}
+
+    fn begin(&self, what: &'static str, range: Extent) -> Result<MutexGuard<'_, State>, IoError> {
+        let error = |source: std::io::Error| IoError { what, disk: self.name.clone(), range, source };
+        self.power.check().map_err(error)?;
+        let mut state = self.state();
+        if range.end > self.geometry.size {
+            return Err(error(std::io::Error::from_raw_os_error(nix::libc::ENOSPC)));
+        }
+        if let Some(fault) = state.faults.iter_mut().find(|f| f.times > 0 && f.what == what && touches(f.range, range))
+        {
+            fault.times = fault.times.saturating_sub(u32::from(fault.times != u32::MAX));
+            return Err(error(std::io::Error::from_raw_os_error(nix::libc::EIO)));
+        }
+        Ok(state)
+    }
+
+    /// Performs an effect unless the power goes with it: then it is pending, and its fate decides.
+    fn perform(&self, what: &'static str, range: Extent, effect: Effect) -> Result<(), IoError> {
+        let mut state = self.begin(what, range)?;
+        state.writes += 1;
+        effect.apply(&mut state.now);
+        state.pending.push(effect);
+        drop(state);
+        self.power.spend().map_err(|source| IoError { what, disk: self.name.clone(), range, source })
+    }
+}
+
+fn touches(a: Extent, b: Extent) -> bool {
+    a.overlaps(&b) || b.is_empty()
+}
+
+impl Effect {
+    fn apply(&self, content: &mut SparseBytes) {
+        match self {
+            Effect::Write(offset, data) => content.write(*offset, data),
+            Effect::Zero(range) => content.zero(*range),
+        }
+    }
+
+    /// Every other sector of it: the worst that a write may leave.
+    fn torn(&self, sector: u64) -> Effect {
+        match self {
+            Effect::Write(offset, data) => {
+                let half = (data.len() as u64 / 2).next_multiple_of(sector);
+                let keep = usize::try_from(half).unwrap_or(data.len()).min(data.len());
+                Effect::Write(*offset, data[..keep].to_vec())
+            }
+            Effect::Zero(range) => {
+                Effect::Zero(Extent { start: range.start, end: range.start + range.len() / 2 / sector * sector })
+            }
+        }
+    }
+}
+
+/// A handle to a platter, as an open file descriptor is.
+pub struct FakeDisk(pub Arc<Platter>);
+
+impl BlockDevice for FakeDisk {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        let range = Extent { start: offset, end: offset + buf.len() as u64 };
+        self.0.begin("read", range)?.now.read(offset, buf);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let range = Extent { start: offset, end: offset + data.len() as u64 };
+        let sector = u64::from(self.0.geometry.sector);
+        assert!(
+            range.start.is_multiple_of(sector) && range.end.is_multiple_of(sector),
+            "a misaligned O_DIRECT write of {range}"
+        );
+        self.0.perform("write", range, Effect::Write(offset, data.to_vec()))
+    }
+
+    fn zero(&self, range: Extent) -> Result<(), IoError> {
+        self.0.perform("zero", range, Effect::Zero(range))
+    }
+
+    fn discard(&self, range: Extent) -> Result<(), IoError> {
+        self.0.begin("discard", range).map(drop)
+    }
+
+    fn sync(&self) -> Result<(), IoError> {
+        let nothing = Extent { start: 0, end: 0 };
+        // The power may go before the flush reaches the medium: it counts first.
+        self.0.begin("sync", nothing).map(drop)?;
+        self.0.power.spend().map_err(|source| IoError {
+            what: "sync",
+            disk: self.0.name.clone(),
+            range: nothing,
+            source,
+        })?;
+        let mut state = self.0.state();
+        state.writes += 1;
+        state.synced = state.now.clone();
+        state.pending.clear();
+        Ok(())
+    }
+}
+
+impl PartitionMap for FakeDisk {
+    fn mapped(&self) -> Result<Vec<Mapping>, HostError> {
+        self.0.power.check().map_err(|e| self.host_error("list partitions of", e))?;
+        Ok(self.0.state().mapped.iter().map(|(number, extent)| Mapping { number: *number, extent: *extent }).collect())
+    }
+
+    fn map(&self, number: u32, extent: Extent) -> Result<(), HostError> {
+        self.0.power.check().map_err(|e| self.host_error("map a partition of", e))?;
+        let mut state = self.0.state();
+        let clash =
+            state.mapped.iter().any(|(n, e)| (*n == number && *e != extent) || (*n != number && e.overlaps(&extent)));
+        if clash {
+            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+        }
+        state.mapped.insert(number, extent);
+        Ok(())
+    }
+
+    fn unmap(&self, number: u32) -> Result<(), HostError> {
+        self.0.power.check().map_err(|e| self.host_error("unmap a partition of", e))?;
+        let mut state = self.0.state();
+        if state.in_use.contains(&number) {
+            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+        }
+        state.mapped.remove(&number);
+        Ok(())
+    }
+
+    fn resize(&self, number: u32, extent: Extent) -> Result<(), HostError> {
+        self.0.power.check().map_err(|e| self.host_error("resize a partition of", e))?;
+        let mut state = self.0.state();
+        if state.mapped.iter().any(|(n, e)| *n != number && e.overlaps(&extent)) {
+            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+        }
+        state.mapped.insert(number, extent);
+        Ok(())
+    }
+
+    fn prove_unused(&self, number: u32) -> Result<(), HostError> {
+        match self.0.is_in_use(number) {
+            true => Err(HostError::Busy { object: format!("{}p{number}", self.0.name) }),
+            false => Ok(()),
+        }
+    }
+
+    fn node(&self, number: u32) -> PathBuf {
+        PathBuf::from(format!("/dev/{}p{number}", self.0.name))
+    }
+}
+
+impl Disk for FakeDisk {
+    fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
+        self.0.power.check().map_err(|e| self.host_error("lock", e))?;
+        Ok(Box::new(()))
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/{}", self.0.name))
+    }
+}
+
+impl FakeDisk {
+    fn host_error(&self, what: &'static str, source: std::io::Error) -> HostError {
+        HostError::Io { what, object: self.0.name.clone(), source }
+    }
+}

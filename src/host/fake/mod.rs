@@ -1,0 +1,217 @@
+//! A machine in memory, beside the real one: for crash tests, and for failures that a real machine
+//! cannot be asked for. Nothing here reaches a real disk; its device nodes do not exist.
+
+mod bytes;
+mod disk;
+mod filesystems;
+mod mounts;
+mod power;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use bytes::SparseBytes;
+pub use disk::{FakeDisk, Fault, Platter};
+pub use filesystems::FakeFilesystems;
+pub use mounts::FakeMounts;
+pub use power::{Fate, Power};
+
+use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
+use super::{Access, Disk, Filesystems, Geometry, Host, HostError, Mounts};
+
+/// The machine. Its disks, like real ones, outlive every process that opens them.
+pub struct FakeHost {
+    pub power: Arc<Power>,
+    inventory: Arc<Mutex<Inventory>>,
+    filesystems: FakeFilesystems,
+    mounts: FakeMounts,
+    clock: Mutex<Duration>,
+}
+
+/// The disks that are plugged in, by kernel name.
+#[derive(Default)]
+pub struct Inventory {
+    disks: BTreeMap<String, (RawDisk, Arc<Platter>)>,
+    next_minor: u32,
+}
+
+impl Default for FakeHost {
+    fn default() -> Self {
+        let inventory = Arc::new(Mutex::new(Inventory::default()));
+        Self {
+            power: Arc::default(),
+            filesystems: FakeFilesystems::new(Arc::clone(&inventory)),
+            mounts: FakeMounts::new(Arc::clone(&inventory)),
+            inventory,
+            clock: Mutex::default(),
+        }
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inventory {
+    /// Finds disk and partition number behind a device node; number 0 is the whole disk.
+    pub(super) fn resolve(&self, node: &Path) -> Option<(Arc<Platter>, u32)> {
+        let name = node.file_name()?.to_str()?;
+        if let Some((_, platter)) = self.disks.get(name) {
+            return Some((Arc::clone(platter), 0));
+        }
+        let (disk, number) = name.rsplit_once('p')?;
+        let (_, platter) = self.disks.get(disk)?;
+        Some((Arc::clone(platter), number.parse().ok()?))
+    }
+}
+
+impl FakeHost {
+    /// Plugs a new, blank disk in; its serial number is its identity.
+    pub fn add_disk(&self, name: &str, serial: &str, geometry: Geometry) -> Arc<Platter> {
+        let platter = Arc::new(Platter::new(name, geometry, Arc::clone(&self.power)));
+        self.plug(name, serial, Arc::clone(&platter));
+        platter
+    }
+
+    /// Plugs a platter in under a (new) name.
+    pub fn plug(&self, name: &str, serial: &str, platter: Arc<Platter>) {
+        let mut inventory = locked(&self.inventory);
+        inventory.next_minor += 1;
+        let raw = raw_disk(name, serial, platter.geometry, inventory.next_minor);
+        inventory.disks.insert(name.to_owned(), (raw, platter));
+    }
+
+    /// Pulls a disk out.
+    pub fn unplug(&self, name: &str) -> Option<Arc<Platter>> {
+        locked(&self.inventory).disks.remove(name).map(|(_, platter)| platter)
+    }
+
+    /// Changes what the kernel says of a disk.
+    pub fn edit(&self, name: &str, edit: impl FnOnce(&mut RawDisk)) {
+        if let Some((raw, _)) = locked(&self.inventory).disks.get_mut(name) {
+            edit(raw);
+        }
+    }
+
+    pub fn platter(&self, name: &str) -> Option<Arc<Platter>> {
+        locked(&self.inventory).disks.get(name).map(|(_, platter)| Arc::clone(platter))
+    }
+
+    pub fn advance(&self, by: Duration) {
+        *locked(&self.clock) += by;
+    }
+
+    /// Power back on: memory is gone, and the disks hold what `fate` left of unsynced effects.
+    pub fn reboot(&self, fate: Fate) {
+        for (_, platter) in locked(&self.inventory).disks.values() {
+            platter.power_cycle(fate);
+        }
+        self.mounts.forget_all();
+        self.power.restore();
+    }
+
+    /// What a fake mkfs has to do next: `None` works, `Some(error words)` fails.
+    pub fn fail_mkfs(&self, words: Option<&str>) {
+        self.filesystems.fail_mkfs(words);
+    }
+}
+
+impl Host for FakeHost {
+    fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
+        if self.power.is_off() {
+            return Err(HostError::Unsupported { what: "the power is off".to_owned() });
+        }
+        Ok(locked(&self.inventory).disks.values().map(|(raw, _)| raw.clone()).collect())
+    }
+
+    fn probe(&self, disk: &RawDisk) -> Probe {
+        let Some((platter, _)) = locked(&self.inventory).resolve(&disk.path) else {
+            return Probe::Failed("no such device".to_owned());
+        };
+        let mut head = vec![0; 4096];
+        platter.peek(0, &mut head);
+        let mut contents = Contents { busy: platter.is_in_use(0), ..Contents::default() };
+        let sector = platter.geometry.sector as usize;
+        if head.get(sector..sector + 8) == Some(b"EFI PART") {
+            contents.table = Some("gpt".to_owned());
+        } else if head[510..512] == [0x55, 0xaa] {
+            contents.table = Some("PMBR".to_owned());
+        } else {
+            let mut tail = [0; 8];
+            platter.peek(platter.geometry.size - u64::from(platter.geometry.sector), &mut tail);
+            if &tail == b"EFI PART" {
+                contents.table = Some("gpt (backup only)".to_owned());
+            }
+        }
+        if let Some(found) = filesystems::read_marker(&platter, 0) {
+            contents.signatures.push(Signature {
+                kind: found.kind,
+                usage: "filesystem".to_owned(),
+                label: None,
+                uuid: found.uuid.map(|u| u.to_string()),
+                offset: 0,
+            });
+        }
+        Probe::Looked(contents)
+    }
+
+    fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
+        let inventory = locked(&self.inventory);
+        let Some((raw, platter)) = inventory.disks.get(&disk.name) else {
+            return Err(HostError::Changed { path: disk.path.clone(), why: "it is gone".to_owned() });
+        };
+        if raw.devno != disk.devno {
+            return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
+        }
+        if access == Access::Claim && platter.is_in_use(0) {
+            return Err(HostError::Busy { object: disk.path.display().to_string() });
+        }
+        Ok(Arc::new(FakeDisk(Arc::clone(platter))))
+    }
+
+    fn filesystems(&self) -> &dyn Filesystems {
+        &self.filesystems
+    }
+
+    fn mounts(&self) -> &dyn Mounts {
+        &self.mounts
+    }
+
+    fn monotonic(&self) -> Duration {
+        *locked(&self.clock)
+    }
+}
+
+fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk {
+    RawDisk {
+        name: name.to_owned(),
+        path: PathBuf::from(format!("/dev/{name}")),
+        devno: DevNo { major: 240, minor },
+        kind: Kind::Disk,
+        size: geometry.size,
+        logical_sector: geometry.sector,
+        physical_sector: geometry.sector,
+        read_only: false,
+        removable: false,
+        rotational: false,
+        vendor: None,
+        model: Some("Fake Disk".to_owned()),
+        serial: Some(serial.to_owned()),
+        wwid: None,
+        transport: None,
+        state: None,
+        links: Vec::new(),
+        holders: Vec::new(),
+        slaves: Vec::new(),
+        partitions: Vec::new(),
+        mounts: Vec::new(),
+        swap: false,
+        offloads_zeroes: geometry.offloads_zeroes,
+        discards: true,
+        zoned: None,
+        numa_node: None,
+        diskseq: Some(u64::from(minor)),
+    }
+}

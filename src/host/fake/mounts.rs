@@ -1,0 +1,115 @@
+//! Fake mounts: a table in memory that keeps its devices busy, as the kernel does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::{Inventory, locked};
+use crate::host::raw::DevNo;
+use crate::host::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
+
+/// The mount table and the targets that were made.
+pub struct FakeMounts {
+    inventory: Arc<Mutex<Inventory>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Target and the device node that it came from, in mount order.
+    mounts: Vec<(Mount, PathBuf)>,
+    targets: BTreeMap<PathBuf, TargetKind>,
+}
+
+impl FakeMounts {
+    pub(super) fn new(inventory: Arc<Mutex<Inventory>>) -> Self {
+        Self { inventory, state: Mutex::default() }
+    }
+
+    pub(super) fn forget_all(&self) {
+        *locked(&self.state) = State::default();
+    }
+
+    fn hold(&self, device: &Path, held: bool) {
+        if let Some((platter, number)) = locked(&self.inventory).resolve(device) {
+            platter.set_in_use(number, held);
+        }
+    }
+}
+
+impl Mounts for FakeMounts {
+    fn table(&self) -> Result<Vec<Mount>, HostError> {
+        Ok(locked(&self.state).mounts.iter().map(|(mount, _)| mount.clone()).collect())
+    }
+
+    fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError> {
+        if locked(&self.inventory).resolve(device).is_none() {
+            return Err(HostError::Unsupported { what: format!("{} is not there", device.display()) });
+        }
+        self.hold(device, true);
+        let mount = Mount {
+            device: DevNo { major: 0, minor: 0 },
+            root: PathBuf::from("/"),
+            target: target.to_owned(),
+            fs_type: format!("{kind:?}").to_lowercase(),
+            source: device.display().to_string(),
+            options: options.to_vec(),
+        };
+        locked(&self.state).mounts.push((mount, device.to_owned()));
+        Ok(())
+    }
+
+    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError> {
+        let mut state = locked(&self.state);
+        let below = state.mounts.iter().rev().find(|(mount, _)| mount.target == source).cloned();
+        let (mut mount, device) = below.unwrap_or_else(|| {
+            let mount = Mount {
+                device: DevNo { major: 0, minor: 5 },
+                root: PathBuf::from("/").join(source.file_name().unwrap_or_default()),
+                target: target.to_owned(),
+                fs_type: "devtmpfs".to_owned(),
+                source: "devtmpfs".to_owned(),
+                options: Vec::new(),
+            };
+            (mount, source.to_owned())
+        });
+        mount.target = target.to_owned();
+        if read_only {
+            mount.options.push("ro".to_owned());
+        }
+        state.mounts.push((mount, device));
+        Ok(())
+    }
+
+    fn unmount(&self, target: &Path) -> Result<(), HostError> {
+        let mut state = locked(&self.state);
+        let Some(index) = state.mounts.iter().rposition(|(mount, _)| mount.target == target) else {
+            return Ok(());
+        };
+        let (_, device) = state.mounts.remove(index);
+        let still = state.mounts.iter().any(|(mount, from)| *from == device && mount.fs_type != "devtmpfs");
+        drop(state);
+        self.hold(&device, still);
+        Ok(())
+    }
+
+    fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError> {
+        let mut state = locked(&self.state);
+        match state.targets.insert(target.to_owned(), kind) {
+            Some(other) if other != kind => {
+                state.targets.insert(target.to_owned(), other);
+                Err(HostError::Unsupported { what: format!("{} is a {other:?}", target.display()) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_target(&self, target: &Path) -> Result<(), HostError> {
+        locked(&self.state).targets.remove(target);
+        Ok(())
+    }
+
+    fn usage(&self, _path: &Path) -> Result<Usage, HostError> {
+        Ok(Usage::default())
+    }
+}

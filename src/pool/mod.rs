@@ -1,0 +1,8 @@
+//! What we make of disks: layouts, extents, placement and plans (pure), and their execution.
+//!
+//! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. Only `apply`
+//! touches a disk.
+
+pub mod extents;
+pub mod layout;
+pub mod placement;
