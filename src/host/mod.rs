@@ -59,6 +59,17 @@ pub enum FsKind {
     Btrfs,
 }
 
+impl FsKind {
+    /// As mkfs, mount and blkid name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FsKind::Ext4 => "ext4",
+            FsKind::Xfs => "xfs",
+            FsKind::Btrfs => "btrfs",
+        }
+    }
+}
+
 /// Makes, checks and grows filesystems on a device node. Every call has a timeout of its own.
 pub trait Filesystems: Send + Sync {
     /// mkfs, whatever is there, then fsync of the device. `uuid` becomes the filesystem's UUID.

@@ -3,6 +3,9 @@
 //! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. Only `apply`
 //! touches a disk.
 
+pub mod choose;
+pub mod content;
 pub mod extents;
 pub mod layout;
 pub mod placement;
+pub mod plan;

@@ -1,0 +1,130 @@
+//! Background work on one disk: erasing what was deleted, and cleaning dirty space for raw block volumes.
+//!
+//! The slow part runs without the disk's lock: an erasing entry, and space reserved as *cleaning*, belong to
+//! nobody else meanwhile. The cursor is durable after each chunk, so a stop repeats one chunk at most.
+
+use std::sync::Arc;
+
+use super::disk::{ApplyError, StepError, zero};
+use super::member::{Member, State};
+use crate::device::label::ErasePolicy;
+use crate::device::rule::VolumeMode;
+use crate::host::{BlockDevice, Disk, Extent, IoError};
+use crate::pool::content::Content;
+use crate::pool::extents::MIB;
+use crate::pool::plan::{ERASE_CHUNK, EraseWork, Plan, Step, erase_advanced, erase_finished, next_erase};
+
+/// How many places of an erased range are read back, and how much of each.
+const SAMPLES: u64 = 16;
+const SAMPLE_BYTES: u64 = 4096;
+
+/// Whether there is more to do on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Worked,
+    Idle,
+}
+
+/// Does one chunk of work on a disk.
+pub fn work(member: &Member) -> Result<Progress, ApplyError> {
+    let (disk, job) = {
+        let mut state = member.lock();
+        let Some(disk) = state.handle() else { return Ok(Progress::Idle) };
+        match next_job(&mut state) {
+            Some(job) => (disk, job),
+            None => return Ok(Progress::Idle),
+        }
+    };
+    let result = match job {
+        Job::Erase(work) => erase(member, &disk, &work),
+        Job::Clean(extent) => clean(member, &disk, extent),
+    };
+    result.map(|()| Progress::Worked)
+}
+
+enum Job {
+    Erase(EraseWork),
+    Clean(Extent),
+}
+
+fn next_job(state: &mut State) -> Option<Job> {
+    if let Some(work) = next_erase(state.content()) {
+        return Some(Job::Erase(work));
+    }
+    let wanted = state.rule.as_ref().is_some_and(|rule| rule.volume_mode != Some(VolumeMode::Filesystem));
+    if !wanted || state.content().geometry.offloads_zeroes {
+        return None;
+    }
+    let extent = next_dirty(state.content())?;
+    state.cleaning.insert(extent);
+    Some(Job::Clean(extent))
+}
+
+fn next_dirty(content: &Content) -> Option<Extent> {
+    let dirty = content.dirty();
+    let first = dirty.iter().next()?;
+    let end = first.end.min(first.start.saturating_add(ERASE_CHUNK) / MIB * MIB);
+    Some(Extent { start: first.start, end: if end > first.start { end } else { first.end } })
+}
+
+fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
+    if let Some(chunk) = work.chunk {
+        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, e))?;
+        return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
+    }
+    if work.policy != ErasePolicy::None {
+        prove_erased(&**disk, work).map_err(|e| failed(disk, "verify the erasure", work.extent, e))?;
+    }
+    member.lock().disk()?.change(|content| erase_finished(content, work))
+}
+
+/// The discard is only a hint, and may even bring bytes back on a poor device: samples tell, and then the
+/// range is zeroed again and left undiscarded.
+fn prove_erased(disk: &dyn BlockDevice, work: &EraseWork) -> Result<(), IoError> {
+    if work.policy == ErasePolicy::Discard {
+        disk.discard(work.extent)?;
+    }
+    if !samples_are_zero(disk, work.extent)? {
+        zero(disk, work.extent)?;
+        if !samples_are_zero(disk, work.extent)? {
+            let source = std::io::Error::other("the range does not read as zeros after it was zeroed");
+            return Err(IoError { what: "verify", disk: String::new(), range: work.extent, source });
+        }
+    }
+    Ok(())
+}
+
+fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, IoError> {
+    let step = (extent.len() / SAMPLES / SAMPLE_BYTES).max(1) * SAMPLE_BYTES;
+    let mut buf = vec![0; usize::try_from(SAMPLE_BYTES.min(extent.len())).unwrap_or(0)];
+    for index in 0..SAMPLES {
+        let start = extent.start + index * step;
+        if start + buf.len() as u64 > extent.end {
+            break;
+        }
+        disk.read_at(start, &mut buf)?;
+        if buf.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn clean(member: &Member, disk: &Arc<dyn Disk>, extent: Extent) -> Result<(), ApplyError> {
+    let zeroed = zero(&**disk, extent).map_err(|e| failed(disk, "clean", extent, e));
+    let mut state = member.lock();
+    state.cleaning.remove(extent);
+    zeroed?;
+    state.disk()?.change(|content| {
+        let mut clean = content.clean();
+        clean.insert(extent);
+        let mut label = content.pruned_label();
+        label.clean = clean.as_slice().to_vec();
+        Ok(Plan(vec![Step::Label(Box::new(label))]))
+    })
+}
+
+fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, source: IoError) -> ApplyError {
+    let source = StepError::Io(source);
+    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), source }
+}

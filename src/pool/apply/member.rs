@@ -1,0 +1,207 @@
+//! A disk of the pool over its life: it joins, leaves, and comes back under another name.
+//!
+//! One lock per disk: operations on different disks never wait for each other.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::disk::{ApplyError, PoolDisk};
+use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
+use crate::device::rule::{Rule, VolumeMode};
+use crate::host::{Disk, Extent, RawDisk};
+use crate::pool::choose::{Offer, offer};
+use crate::pool::content::{Content, OnDisk};
+use crate::pool::extents::ExtentSet;
+use crate::pool::plan::{NewVolume, PlanError, Site, create, expand};
+
+/// A disk of the pool. Its id never changes while the process lives.
+pub struct Member {
+    pub id: String,
+    state: Mutex<State>,
+}
+
+/// What can be said of a member now.
+pub struct State {
+    /// As the kernel has, or last had, it.
+    pub raw: RawDisk,
+    holding: Holding,
+    pub standing: Standing,
+    /// The set that owns the disk, where it exists; without one the disk offers nothing.
+    pub rule: Option<Arc<Rule>>,
+    /// Free space that is being zeroed right now.
+    pub cleaning: ExtentSet,
+    /// A background worker is busy with this disk.
+    pub worker: bool,
+}
+
+enum Holding {
+    Open(PoolDisk),
+    /// What it held when it was last seen.
+    Closed(Box<Content>),
+}
+
+/// Whether a member can be used, in words for people where it cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Ready,
+    NotReady(String),
+    Missing,
+}
+
+/// A volume as the rest of the product sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeView {
+    pub id: Uuid,
+    /// `None`: the label does not describe it; it can be found and kept, but not used.
+    pub record: Option<VolumeRecord>,
+    /// Bytes.
+    pub size: u64,
+    pub formatted: bool,
+    pub growable_to: u64,
+    pub set: SetRef,
+    /// Id of its disk.
+    pub disk: String,
+    pub standing: Standing,
+    /// The device that the tenant gets.
+    pub node: PathBuf,
+}
+
+impl Member {
+    pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
+        let state = State {
+            raw,
+            holding: Holding::Open(disk),
+            standing: Standing::Ready,
+            rule,
+            cleaning: ExtentSet::default(),
+            worker: false,
+        };
+        Self { id, state: Mutex::new(state) }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn views(&self) -> Vec<VolumeView> {
+        let state = self.lock();
+        state.content().volumes().map(|volume| state.view(&self.id, &volume)).collect()
+    }
+
+    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+        let state = self.lock();
+        let volume = state.content().volume(id)?;
+        Some(state.view(&self.id, &volume))
+    }
+}
+
+impl State {
+    pub fn content(&self) -> &Content {
+        match &self.holding {
+            Holding::Open(disk) => disk.content(),
+            Holding::Closed(content) => content,
+        }
+    }
+
+    /// The open disk, or why there is none to work on.
+    pub fn disk(&mut self) -> Result<&mut PoolDisk, ApplyError> {
+        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs { disk: raw.path.display().to_string(), why: why.to_owned() };
+        match (&mut self.holding, &self.standing) {
+            (Holding::Open(disk), Standing::Ready) => Ok(disk),
+            (_, Standing::NotReady(why)) => Err(gone(why, &self.raw)),
+            (Holding::Closed(_), _) | (_, Standing::Missing) => Err(gone("it is missing", &self.raw)),
+        }
+    }
+
+    /// A handle for work outside the lock.
+    pub fn handle(&self) -> Option<Arc<dyn Disk>> {
+        match (&self.holding, &self.standing) {
+            (Holding::Open(disk), Standing::Ready) => Some(Arc::clone(disk.disk())),
+            _ => None,
+        }
+    }
+
+    /// The disk left: its handle is dropped, what it held is remembered.
+    pub fn leave(&mut self, standing: Standing) {
+        if let Holding::Open(disk) = &self.holding {
+            self.holding = Holding::Closed(Box::new(disk.content().clone()));
+        }
+        self.standing = standing;
+    }
+
+    /// The disk is (back) here, perhaps under another name.
+    pub fn arrive(&mut self, raw: RawDisk, disk: PoolDisk) {
+        self.raw = raw;
+        self.holding = Holding::Open(disk);
+        self.standing = Standing::Ready;
+        self.cleaning = ExtentSet::default();
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.holding, Holding::Open(_))
+    }
+
+    /// What it has to give for `usage`, where its set exists and allows that.
+    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+        let rule = self.rule.as_ref()?;
+        let allowed = match (rule.volume_mode, usage) {
+            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
+            (Some(_), _) => false,
+        };
+        let ready = self.standing == Standing::Ready && self.is_open();
+        (allowed && ready).then(|| offer(member, self.content(), usage, &self.cleaning))
+    }
+
+    pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {
+        let cleaning = self.cleaning.clone();
+        self.disk()?.change(|content| {
+            let extent = match site {
+                Site::Space(extent) => Some(extent),
+                Site::Slot(number) => content.table.get(number).map(|entry| entry.extent),
+            };
+            match extent.filter(|e| cleaning.iter().any(|c| c.overlaps(e))) {
+                Some(extent) => Err(PlanError::Taken { extent }),
+                None => create(content, site, volume),
+            }
+        })
+    }
+
+    pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
+        let cleaning = self.cleaning.clone();
+        self.disk()?.change(|content| {
+            let end = content.volume(id).map(|v| v.entry.extent.end);
+            let behind = end.map(|end| Extent { start: end, end: end.saturating_add(required) });
+            match behind.filter(|b| cleaning.iter().any(|c| c.overlaps(b))) {
+                Some(extent) => Err(PlanError::Taken { extent }),
+                None => expand(content, id, required),
+            }
+        })
+    }
+
+    fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {
+        let content = self.content();
+        let mut into = content.unpartitioned();
+        let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
+        if block && !content.geometry.offloads_zeroes {
+            into = into.intersection(&content.clean());
+        }
+        let node = match &self.holding {
+            Holding::Open(disk) => disk.disk().node(volume.number),
+            Holding::Closed(_) => PathBuf::new(),
+        };
+        VolumeView {
+            id: volume.id(),
+            record: volume.record.cloned(),
+            size: volume.size(),
+            formatted: volume.formatted(),
+            growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
+            set: content.label.set.clone(),
+            disk: member.to_owned(),
+            standing: self.standing.clone(),
+            node,
+        }
+    }
+}

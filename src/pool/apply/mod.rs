@@ -1,0 +1,8 @@
+//! The shell of the pool, and the only one of its files with effects: holds the open disks, performs plans.
+//!
+//! * `disk`: one open disk and what it holds; performs steps.
+//! * `member`: a disk of the pool over its life: joins, leaves, comes back, offers.
+//! * `erase`: the background work: erasing what was deleted, cleaning what is dirty.
+//! * `pool`: all members; the verbs that `volume` calls.
+
+pub mod disk;

@@ -1,0 +1,132 @@
+//! One disk of the pool as plans see it: its table, its label, and the space that follows from both.
+//! Pure. The table's entries decide what exists; the label describes.
+
+use uuid::Uuid;
+
+use super::extents::{ExtentSet, MIB};
+use super::layout::{MAX_VOLUMES, data_area};
+use crate::device::label::{
+    ERASING_TYPE, EraseRecord, FORMATTED, FREE_SLOT_TYPE, LABEL_TYPE, Label, Layout, VOLUME_TYPE, VolumeRecord,
+};
+use crate::host::table::{Entry, Table};
+use crate::host::{Extent, Geometry};
+
+/// What one of our disks holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    pub geometry: Geometry,
+    pub table: Table,
+    pub label: Label,
+}
+
+/// A volume on a disk: its entry, and its description where the label has one.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDisk<'a> {
+    pub number: u32,
+    pub entry: &'a Entry,
+    pub record: Option<&'a VolumeRecord>,
+}
+
+impl OnDisk<'_> {
+    pub fn id(&self) -> Uuid {
+        self.entry.guid
+    }
+
+    pub fn size(&self) -> u64 {
+        self.entry.extent.len()
+    }
+
+    pub fn formatted(&self) -> bool {
+        self.entry.attributes & FORMATTED != 0
+    }
+}
+
+impl Content {
+    fn entries(&self, kind: Uuid) -> impl Iterator<Item = (u32, &Entry)> {
+        self.table.entries().iter().filter(move |(_, entry)| entry.kind == kind).map(|(number, entry)| (*number, entry))
+    }
+
+    pub fn volumes(&self) -> impl Iterator<Item = OnDisk<'_>> {
+        self.entries(VOLUME_TYPE).map(|(number, entry)| OnDisk {
+            number,
+            entry,
+            record: self.label.volumes.get(&entry.guid),
+        })
+    }
+
+    pub fn volume(&self, id: Uuid) -> Option<OnDisk<'_>> {
+        self.volumes().find(|volume| volume.id() == id)
+    }
+
+    /// Entries that wait for their erasure, with the record that says how; by number.
+    pub fn erasing(&self) -> impl Iterator<Item = (u32, &Entry, Option<&EraseRecord>)> {
+        self.entries(ERASING_TYPE).map(|(number, entry)| (number, entry, self.label.erasing.get(&entry.guid)))
+    }
+
+    pub fn free_slots(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        self.entries(FREE_SLOT_TYPE)
+    }
+
+    /// Entries of types that are not ours: occupied, and never changed.
+    pub fn foreign(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let ours = [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE];
+        self.table.entries().iter().filter(move |(_, e)| !ours.contains(&e.kind)).map(|(number, entry)| (*number, entry))
+    }
+
+    /// Space that no entry has, in whole MiB; only a carved disk gives it away.
+    pub fn unpartitioned(&self) -> ExtentSet {
+        // The table's own end: a disk that has grown since has room behind it that no entry may use yet.
+        let area = data_area(&Geometry { size: self.table.size(), ..self.geometry });
+        let mut free: ExtentSet = area.into_iter().collect();
+        for entry in self.table.entries().values() {
+            free.remove(entry.extent);
+        }
+        free.aligned(MIB)
+    }
+
+    pub fn clean(&self) -> ExtentSet {
+        self.label.clean.iter().copied().collect()
+    }
+
+    /// Space that can be given to a volume, clean or dirty.
+    pub fn free(&self) -> ExtentSet {
+        match self.label.layout {
+            Layout::Carved {} if self.table.entries().len() <= MAX_VOLUMES => self.unpartitioned(),
+            Layout::Carved {} => ExtentSet::default(),
+            _ => self.free_slots().map(|(_, entry)| entry.extent).collect(),
+        }
+    }
+
+    /// The free places of a disk with slots, one by one (neighbours must not melt together).
+    pub fn free_places(&self) -> Vec<(u32, Extent)> {
+        self.free_slots().map(|(number, entry)| (number, entry.extent)).collect()
+    }
+
+    /// Free space that is not known to read as zeros.
+    pub fn dirty(&self) -> ExtentSet {
+        self.free().minus(&self.clean())
+    }
+
+    pub fn carves(&self) -> bool {
+        matches!(self.label.layout, Layout::Carved {})
+    }
+
+    /// The size that a volume could have if it grew now.
+    pub fn growable_to(&self, id: Uuid, into: &ExtentSet) -> Option<u64> {
+        let volume = self.volume(id)?;
+        if !self.carves() {
+            return Some(volume.size());
+        }
+        let behind = into.iter().find(|e| e.start <= volume.entry.extent.end && volume.entry.extent.end < e.end);
+        Some(behind.map_or(volume.size(), |e| e.end - volume.entry.extent.start))
+    }
+
+    /// The label without descriptions of what does not exist, and with no clean space but free one.
+    pub fn pruned_label(&self) -> Label {
+        let mut label = self.label.clone();
+        let exists = |id: &Uuid, kind: Uuid| self.table.entries().values().any(|e| e.kind == kind && e.guid == *id);
+        label.volumes.retain(|id, _| exists(id, VOLUME_TYPE));
+        label.erasing.retain(|id, _| exists(id, ERASING_TYPE));
+        label
+    }
+}

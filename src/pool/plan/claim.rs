@@ -1,0 +1,59 @@
+//! Claiming a blank disk: label, then backup table, then primary, the protective MBR last.
+//!
+//! Stopped before the backup is whole, the disk is still blank to everybody (the label alone means
+//! nothing) and is claimed anew. Stopped later, the backup with our label is our own unfinished claim.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{Plan, PlanError, Step};
+use crate::device::label::{FREE_SLOT_TYPE, Hardware, LABEL_EXTENT, LABEL_TYPE, Label, Layout, SetRef};
+use crate::host::Geometry;
+use crate::host::table::{Entry, Name, Table};
+use crate::pool::content::Content;
+use crate::pool::layout::{data_area, places};
+
+/// What a claim writes on a disk.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub geometry: Geometry,
+    pub cluster: String,
+    pub node: String,
+    pub hardware: Hardware,
+    pub set: SetRef,
+    pub layout: Layout,
+}
+
+/// Plans a claim; `random` gives fresh GUIDs (disk, label entry, slots).
+pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, Content), PlanError> {
+    let Claim { geometry, cluster, node, hardware, set, layout } = claim.clone();
+    data_area(&geometry)?;
+    let label_entry = Entry {
+        kind: LABEL_TYPE,
+        guid: random(),
+        extent: LABEL_EXTENT,
+        attributes: 0,
+        name: Name::tail("localpool label"),
+    };
+    let mut table = Table::new(random(), geometry)?.with(1, Some(label_entry))?;
+    for (number, extent) in (2..).zip(places(&geometry, &layout)?) {
+        let name = Name::tail("localpool free");
+        let slot = Entry { kind: FREE_SLOT_TYPE, guid: random(), extent, attributes: 0, name };
+        table = table.with(number, Some(slot))?;
+    }
+    let label = Label {
+        disk: table.disk(),
+        cluster,
+        node,
+        hardware,
+        set,
+        layout,
+        releasing: false,
+        clean: Vec::new(),
+        volumes: BTreeMap::new(),
+        erasing: BTreeMap::new(),
+    };
+    let steps = vec![Step::Label(Box::new(label.clone())), Step::FirstTable(Box::new(table.clone()))];
+    Ok((Plan(steps), Content { geometry, table, label }))
+}

@@ -1,0 +1,31 @@
+//! After a start: what the kernel has mapped must be what the table says volumes are.
+
+use super::{Plan, Step};
+use crate::host::Mapping;
+use crate::pool::content::Content;
+
+/// The partitions that should be mapped: volumes, and what is not ours as the kernel found it.
+pub fn expected_mappings(content: &Content) -> Vec<Mapping> {
+    content.volumes().map(|v| Mapping { number: v.number, extent: v.entry.extent }).collect()
+}
+
+/// Unmaps what no volume has (label, free slots, erasing) and maps what is missing. A volume that is mapped
+/// shorter than its entry was growing when it stopped; it may be in use, so it is resized, not remapped.
+pub fn recover_mappings(content: &Content, mapped: &[Mapping]) -> Plan {
+    let expected = expected_mappings(content);
+    let foreign: Vec<u32> = content.foreign().map(|(number, _)| number).collect();
+    let stale = mapped.iter().filter(|m| {
+        let known = expected.iter().any(|e| e.number == m.number && e.extent.start == m.extent.start);
+        !known && !foreign.contains(&m.number)
+    });
+    let unmap = stale.map(|m| Step::Unmap(m.number));
+    let bring = expected.iter().filter_map(|e| {
+        let now = mapped.iter().find(|m| m.number == e.number && m.extent.start == e.extent.start);
+        match now {
+            Some(m) if m.extent == e.extent => None,
+            Some(_) => Some(Step::Resize(e.number, e.extent)),
+            None => Some(Step::Map(e.number, e.extent)),
+        }
+    });
+    Plan(unmap.chain(bring).collect())
+}

@@ -1,0 +1,23 @@
+//! Giving a disk back: it becomes as blank as it was found.
+//!
+//! The label says *releasing* first, so that a stop anywhere is recognised and carried on: as long as the
+//! backup table is there, it and the label prove the disk ours. A label alone means nothing, so it goes last.
+
+use super::{Plan, PlanError, Step};
+use crate::pool::content::Content;
+
+pub fn release(content: &Content) -> Result<Plan, PlanError> {
+    let (volumes, erasing) = (content.volumes().count(), content.erasing().count());
+    if volumes + erasing > 0 {
+        return Err(PlanError::NotEmpty { volumes, erasing });
+    }
+    let foreign = content.foreign().count();
+    if foreign > 0 {
+        return Err(PlanError::Foreign { count: foreign });
+    }
+    let mut label = content.pruned_label();
+    label.releasing = true;
+    let unmap = content.table.entries().keys().map(|number| Step::Unmap(*number));
+    let wipe = [Step::Label(Box::new(label)), Step::WipePrimary, Step::WipeBackup, Step::WipeLabel];
+    Ok(Plan(unmap.chain(wipe).collect()))
+}
