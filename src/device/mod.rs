@@ -4,6 +4,7 @@
 //! that asks a `Host` to look.
 
 pub mod label;
+pub mod record;
 pub mod rule;
 
 use std::path::PathBuf;
@@ -40,7 +41,10 @@ pub enum Verdict {
     /// Carries our label for this cluster and node.
     Ours,
     /// Carries our label for another node or cluster: untouched until adopted.
-    Foreign { cluster: String, node: String },
+    Foreign {
+        cluster: String,
+        node: String,
+    },
     Theirs(ownership::Reason),
     Unknown(String),
 }
