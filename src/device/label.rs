@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::host::table::Mark;
 use crate::host::{Extent, FsKind};
 
 /// Partition type of entry 1.
@@ -25,6 +26,9 @@ pub const FORMATTED: u64 = 1 << 48;
 pub const LABEL_EXTENT: Extent = Extent { start: 1 << 20, end: 2 << 20 };
 /// Where the first volume or slot may begin.
 pub const DATA_START: u64 = 2 << 20;
+/// What makes a partition table ours.
+pub const MARK: Mark =
+    Mark { label: LABEL_TYPE, extent: LABEL_EXTENT, types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] };
 /// Version of the label that this code writes and reads; a newer one is left alone.
 pub const FORMAT: u32 = 1;
 

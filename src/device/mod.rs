@@ -4,6 +4,7 @@
 //! that asks a `Host` to look.
 
 pub mod label;
+pub mod record;
 pub mod rule;
 
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ pub mod block;
 pub mod extent;
 pub mod fake;
 pub mod raw;
+pub mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

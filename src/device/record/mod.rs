@@ -1,0 +1,158 @@
+//! What a disk itself says of us: table and label, read together and judged.
+//!
+//! Takes in a disk's bytes, gives out a [`Record`]; the one place that decides whether a disk carries our
+//! claim. Writes nothing but labels; `frame` has their bytes.
+
+mod frame;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use uuid::Uuid;
+
+use super::label::{Label, MARK};
+use crate::host::BlockDevice;
+use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
+pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, newest, read_label, write_label};
+
+/// What a disk says of us.
+#[derive(Debug)]
+pub enum Record {
+    /// No table, no MBR, no label that matters. What else is on the disk was not looked at.
+    Nothing,
+    /// Somebody else's table, or one that is damaged; the words say which.
+    Foreign(String),
+    /// It could not be read: as untouchable as a foreign one.
+    Unreadable(String),
+    /// A table copy has our label entry and a label copy verifies. `choice.stale` is for `repair`.
+    Ours(Box<Own>),
+    /// Ours, but the claim's last writes are missing: `repair` makes them. No volume was ever on it.
+    UnfinishedClaim(Box<Own>),
+    /// The backup, which a claim writes first, was torn. `wipe_backup` with this empty table, then the
+    /// disk is as it was before the claim.
+    TornClaim { table: Table, label: Box<Label> },
+    /// A release has begun: `wipe_primary`, `wipe_backup`, `wipe_labels`, whichever were done already.
+    /// Where a torn backup is all that is left, the table has no entries, and only the copies' place counts.
+    UnfinishedRelease { table: Table, label: Box<Label> },
+    /// Ours, and contradicting itself: kept, not used, not erased.
+    Broken(String),
+    /// A later version's label: left alone, and never taken as blank.
+    Newer(u32),
+}
+
+/// A disk of ours.
+#[derive(Debug)]
+pub struct Own {
+    pub choice: Choice,
+    pub label: Label,
+    pub place: Place,
+    /// Both copies as they were read: one that does not verify is for health to tell.
+    pub copies: LabelCopies,
+}
+
+/// Reads table and label and judges them.
+pub fn read_record(dev: &dyn BlockDevice) -> Record {
+    let copies = read_copies(dev);
+    let labels = read_label(dev);
+    match choose(&copies, &MARK) {
+        Ok(choice) => with_table(choice, &copies, labels),
+        Err(Refusal::Absent) => without_table(&labels),
+        Err(Refusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
+        Err(Refusal::Broken(words)) => Record::Broken(words),
+        Err(Refusal::Unreadable(words)) => Record::Unreadable(words),
+    }
+}
+
+/// The last step of a release: wipes both labels of a disk whose tables are gone. Nothing there: success.
+pub fn wipe_labels(dev: &dyn BlockDevice, disk: Uuid) -> Result<(), LabelError> {
+    let in_use = |why: &str| Err(LabelError::InUse { why: why.to_owned() });
+    match choose(&read_copies(dev), &MARK) {
+        Err(Refusal::Absent) => {}
+        Err(refusal) => return in_use(&refusal.to_string()),
+        Ok(_) => return in_use("its partition table is still there"),
+    }
+    let labels = read_label(dev);
+    match newest(&labels, disk) {
+        None => Ok(()),
+        Some((label, _)) if !label.releasing => in_use("it does not say that the disk is being released"),
+        Some(_) if labels.newer_format(None).is_some() => in_use("one copy was written by a later version"),
+        Some((_, place)) => frame::zero_labels(dev, place.half.other()),
+    }
+}
+
+fn with_table(choice: Choice, copies: &Copies, labels: LabelCopies) -> Record {
+    let disk = choice.table.disk();
+    if let Some(format) = labels.newer_format(Some(disk)) {
+        return Record::Newer(format);
+    }
+    let Some((label, place)) = newest(&labels, disk).map(|(label, place)| (label.clone(), place)) else {
+        return without_label(&labels);
+    };
+    if label.releasing {
+        return Record::UnfinishedRelease { table: choice.table, label: Box::new(label) };
+    }
+    let lone = choice.good == Part::Backup && matches!(copies.primary, Err(TableError::NoSignature { .. }));
+    let unfinished = lone || choice.stale.contains(&Part::Mbr);
+    let own = Box::new(Own { choice, label, place, copies: labels });
+    if unfinished { Record::UnfinishedClaim(own) } else { Record::Ours(own) }
+}
+
+/// Our entry is there, and no label of that disk.
+fn without_label(labels: &LabelCopies) -> Record {
+    let mut words = "our partition table without a label that verifies".to_owned();
+    for half in [Half::A, Half::B] {
+        match labels.get(half) {
+            Err(e @ LabelError::Unreadable { .. }) => return Record::Unreadable(e.to_string()),
+            Err(e) => write!(words, "; {half:?}: {e}"),
+            Ok(copy) => write!(words, "; {half:?} is of disk {}", copy.label.disk),
+        }
+        .expect("a string takes all words");
+    }
+    Record::Broken(words)
+}
+
+/// No table at all. A label alone is a claim that had only begun, or the rest of a release; unless it tells
+/// of volumes: then the table was taken away by a hand, and the disk waits for one.
+fn without_table(labels: &LabelCopies) -> Record {
+    if let Some(format) = labels.newer_format(None) {
+        return Record::Newer(format);
+    }
+    for half in [Half::A, Half::B] {
+        match labels.get(half) {
+            Err(e @ LabelError::Unreadable { .. }) => return Record::Unreadable(e.to_string()),
+            Err(_) => continue,
+            Ok(copy) => {
+                if let Some(words) = newest(labels, copy.label.disk).and_then(|(label, _)| bereft(label)) {
+                    return Record::Broken(words);
+                }
+            }
+        }
+    }
+    Record::Nothing
+}
+
+/// A label that tells of space in use, and of no release.
+fn bereft(label: &Label) -> Option<String> {
+    let (volumes, erasing) = (label.volumes.len(), label.erasing.len());
+    (!label.releasing && volumes + erasing > 0)
+        .then(|| format!("a label of ours with {volumes} volumes and {erasing} being erased, but no partition table"))
+}
+
+/// A lone backup whose header is sound and names the disk of our label: a claim or a release was stopped in
+/// the write of just this copy.
+fn torn_backup(copies: &Copies, labels: &LabelCopies) -> Option<Record> {
+    let (Err(TableError::NoSignature { .. }), Err(TableError::EntriesCrc { disk, .. }), Ok(Mbr::None)) =
+        (&copies.primary, &copies.backup, &copies.mbr)
+    else {
+        return None;
+    };
+    let (label, _) = newest(labels, *disk)?;
+    let table = Table::new(*disk, copies.geometry).ok()?;
+    Some(match bereft(label) {
+        Some(words) => Record::Broken(words),
+        None if label.releasing => Record::UnfinishedRelease { table, label: Box::new(label.clone()) },
+        None => Record::TornClaim { table, label: Box::new(label.clone()) },
+    })
+}

@@ -1,0 +1,1 @@
+//! Tests of the record on a disk in memory.

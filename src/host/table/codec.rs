@@ -1,0 +1,264 @@
+//! Bytes of a GPT: header, entry array and protective MBR, to and from a [`Table`]. Pure; what a header
+//! says is bounded before anything is read or allocated by it.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::name::UNITS;
+use super::{Entry, Extent, Name, SLOTS, Table, TableError};
+
+/// Logical sectors that we know.
+pub const SECTORS: [u32; 2] = [512, 4096];
+pub const SIGNATURE: &[u8; 8] = b"EFI PART";
+const REVISION: u32 = 0x0001_0000;
+/// Bytes of a header and of an entry.
+const HEADER: u32 = 92;
+const ENTRY: u32 = 128;
+
+/// A header that is sound and of a shape that we edit; the entries are not looked at yet.
+#[derive(Clone, Debug)]
+pub struct Header {
+    disk: Uuid,
+    usable: (u64, u64),
+    slots: u32,
+    crc: u32,
+    /// First sector of the entry array.
+    pub array: u64,
+    /// Sector of the other header.
+    pub alternate: u64,
+    own: u64,
+}
+
+/// Bytes of that many entries.
+fn array_span(entries: u32) -> usize {
+    entries as usize * ENTRY as usize
+}
+
+/// Sectors of an entry array.
+pub fn array_sectors(slots: u32, sector: u32) -> u64 {
+    (u64::from(slots) * u64::from(ENTRY)).div_ceil(u64::from(sector))
+}
+
+/// All the space that is not table, on a disk of `size` bytes, a multiple of `sector`.
+pub fn usable(size: u64, sector: u32, slots: u32) -> Result<Extent, TableError> {
+    let bytes = u64::from(sector);
+    let around = array_sectors(slots, sector) + 1;
+    let start = (1 + around) * bytes;
+    let end = size.checked_sub(around * bytes).filter(|end| *end > start).ok_or(TableError::TooSmall { size })?;
+    Ok(Extent { start, end })
+}
+
+/// Reads the header in `block`, the sector `at` of a disk whose last sector is `last`.
+pub fn header(block: &[u8], at: u64, last: u64) -> Result<Header, TableError> {
+    if block.len() < HEADER as usize || !block.starts_with(SIGNATURE) {
+        return Err(TableError::NoSignature { at });
+    }
+    let bytes = u32_at(block, 12);
+    if bytes < HEADER || bytes as usize > block.len() {
+        return Err(TableError::HeaderSize { bytes });
+    }
+    let (stored, computed) = (u32_at(block, 16), crc_without(&block[..bytes as usize], 16));
+    if stored != computed {
+        return Err(TableError::HeaderCrc { stored, computed });
+    }
+    shape(block, bytes)?;
+    let found = Header {
+        own: u64_at(block, 24),
+        alternate: u64_at(block, 32),
+        usable: (u64_at(block, 40), u64_at(block, 48)),
+        disk: guid_at(block, 56),
+        array: u64_at(block, 72),
+        slots: u32_at(block, 80),
+        crc: u32_at(block, 88),
+    };
+    place(&found, block.len(), at, last)?;
+    Ok(found)
+}
+
+/// Refuses what only the header's own words say: another revision, other entry counts and sizes.
+fn shape(block: &[u8], bytes: u32) -> Result<(), TableError> {
+    let (revision, reserved) = (u32_at(block, 8), u32_at(block, 20));
+    let (slots, entry) = (u32_at(block, 80), u32_at(block, 84));
+    let why = if revision != REVISION {
+        format!("its revision is {revision:#010x}, not 1.0")
+    } else if bytes != HEADER || reserved != 0 {
+        format!("its header is of {bytes} bytes, with fields that we do not know")
+    } else if entry != ENTRY {
+        format!("its entries are of {entry} bytes, not {ENTRY}")
+    } else if slots == 0 || slots > SLOTS {
+        format!("it has {slots} entries, not 1 to {SLOTS}")
+    } else {
+        return Ok(());
+    };
+    Err(TableError::NotEdited { why })
+}
+
+/// Holds a header against where it was found: both copies lie where we would put them, inside the disk.
+fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), TableError> {
+    let refuse = |why: String| Err(TableError::NotEdited { why });
+    let sector = u32::try_from(sector).map_err(|_| TableError::Sector { sector: u32::MAX })?;
+    let array = array_sectors(header.slots, sector);
+    let Header { own, alternate, usable: (first, end), .. } = *header;
+    if own != at {
+        return refuse(format!("its header says that it is at sector {own}, and is at {at}"));
+    }
+    let end_of_table = own.max(alternate);
+    if end_of_table > last {
+        let bytes = |lba: u64| lba.saturating_add(1).saturating_mul(u64::from(sector));
+        return Err(TableError::Shrunk { table: bytes(end_of_table), disk: bytes(last) });
+    }
+    if own.min(alternate) != 1 || end_of_table < 2 * array + 3 {
+        return refuse(format!("its headers are at sectors {own} and {alternate}"));
+    }
+    let wanted = if own == 1 { 2 } else { own - array };
+    if header.array != wanted {
+        return refuse(format!("its entries are at sector {}, not {wanted}", header.array));
+    }
+    if first > end || end >= end_of_table - array || first < 2 + array {
+        return refuse(format!("its usable space is from sector {first} to {end}"));
+    }
+    Ok(())
+}
+
+/// Bytes of the entry array that a header tells of, in whole sectors: at most 16 KiB.
+pub fn array_bytes(header: &Header, sector: u32) -> usize {
+    array_span(header.slots).next_multiple_of(sector as usize)
+}
+
+/// The table of a header and its entry array.
+pub fn table(header: &Header, array: &[u8], sector: u32) -> Result<Table, TableError> {
+    let used = array.get(..array_span(header.slots)).ok_or(TableError::NoSignature { at: header.array })?;
+    let computed = crc32fast::hash(used);
+    if computed != header.crc {
+        return Err(TableError::EntriesCrc { disk: header.disk, stored: header.crc, computed });
+    }
+    let bytes = u64::from(sector);
+    let mut entries = BTreeMap::new();
+    for (number, raw) in (1..).zip(used.chunks_exact(ENTRY as usize)) {
+        if let Some(entry) = entry(number, raw, sector, header.usable)? {
+            entries.insert(number, entry);
+        }
+    }
+    let table = Table {
+        disk: header.disk,
+        sector,
+        size: (header.own.max(header.alternate) + 1) * bytes,
+        slots: header.slots,
+        usable: Extent { start: header.usable.0 * bytes, end: (header.usable.1 + 1) * bytes },
+        entries,
+    };
+    table.check()?;
+    Ok(table)
+}
+
+fn entry(number: u32, raw: &[u8], sector: u32, usable: (u64, u64)) -> Result<Option<Entry>, TableError> {
+    let kind = guid_at(raw, 0);
+    if kind.is_nil() {
+        return Ok(None);
+    }
+    let (first, last) = (u64_at(raw, 32), u64_at(raw, 40));
+    if first > last || first < usable.0 || last > usable.1 {
+        return Err(TableError::Outside {
+            number,
+            extent: Extent { start: first.saturating_mul(sector.into()), end: last.saturating_mul(sector.into()) },
+            usable: Extent { start: usable.0 * u64::from(sector), end: (usable.1 + 1) * u64::from(sector) },
+        });
+    }
+    let mut name = [0; UNITS];
+    for (unit, pair) in name.iter_mut().zip(raw[56..].chunks_exact(2)) {
+        *unit = u16::from_le_bytes([pair[0], pair[1]]);
+    }
+    let extent = Extent { start: first * u64::from(sector), end: (last + 1) * u64::from(sector) };
+    Ok(Some(Entry { kind, guid: guid_at(raw, 16), extent, attributes: u64_at(raw, 48), name: Name(name) }))
+}
+
+/// Header and entries, for one write at sector 1.
+pub fn primary_bytes(table: &Table) -> Vec<u8> {
+    let array = array_of(table);
+    let last = table.size / u64::from(table.sector) - 1;
+    let mut bytes = header_of(table, &array, 1, last, 2);
+    bytes.extend_from_slice(&array);
+    bytes
+}
+
+/// Entries and header, for one write that ends at the table's size.
+pub fn backup_bytes(table: &Table) -> Vec<u8> {
+    let mut bytes = array_of(table);
+    let last = table.size / u64::from(table.sector) - 1;
+    let header = header_of(table, &bytes, last, 1, last - array_sectors(table.slots, table.sector));
+    bytes.extend_from_slice(&header);
+    bytes
+}
+
+/// The protective MBR: sector 0, with one record over the whole disk.
+pub fn mbr_bytes(table: &Table) -> Vec<u8> {
+    let mut block = vec![0; table.sector as usize];
+    let sectors = u32::try_from(table.size / u64::from(table.sector) - 1).unwrap_or(u32::MAX);
+    // Not active; from head 0, sector 2, cylinder 0 (sector 1 of the disk) to the end of CHS.
+    block[446..454].copy_from_slice(&[0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff]);
+    block[454..458].copy_from_slice(&1u32.to_le_bytes());
+    block[458..462].copy_from_slice(&sectors.to_le_bytes());
+    block[510..512].copy_from_slice(&[0x55, 0xaa]);
+    block
+}
+
+fn array_of(table: &Table) -> Vec<u8> {
+    let mut bytes = vec![0; array_span(table.slots).next_multiple_of(table.sector as usize)];
+    let sector = u64::from(table.sector);
+    for (number, entry) in &table.entries {
+        let Entry { kind, guid, extent, attributes, name } = entry;
+        let raw = &mut bytes[array_span(*number - 1)..array_span(*number)];
+        raw[..16].copy_from_slice(&kind.to_bytes_le());
+        raw[16..32].copy_from_slice(&guid.to_bytes_le());
+        raw[32..40].copy_from_slice(&(extent.start / sector).to_le_bytes());
+        raw[40..48].copy_from_slice(&(extent.end / sector - 1).to_le_bytes());
+        raw[48..56].copy_from_slice(&attributes.to_le_bytes());
+        for (pair, unit) in raw[56..].chunks_exact_mut(2).zip(name.0) {
+            pair.copy_from_slice(&unit.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn header_of(table: &Table, array: &[u8], own: u64, alternate: u64, array_at: u64) -> Vec<u8> {
+    let sector = u64::from(table.sector);
+    let mut block = vec![0; table.sector as usize];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, SIGNATURE);
+    put(8, &REVISION.to_le_bytes());
+    put(12, &HEADER.to_le_bytes());
+    put(24, &own.to_le_bytes());
+    put(32, &alternate.to_le_bytes());
+    put(40, &(table.usable.start / sector).to_le_bytes());
+    put(48, &(table.usable.end / sector - 1).to_le_bytes());
+    put(56, &table.disk.to_bytes_le());
+    put(72, &array_at.to_le_bytes());
+    put(80, &table.slots.to_le_bytes());
+    put(84, &ENTRY.to_le_bytes());
+    put(88, &crc32fast::hash(&array[..array_span(table.slots)]).to_le_bytes());
+    let crc = crc32fast::hash(&block[..HEADER as usize]);
+    block[16..20].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+/// CRC32 of `bytes` with the four at `at` taken as zero: a checksum that lies in what it covers.
+fn crc_without(bytes: &[u8], at: usize) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..at]);
+    crc.update(&[0; 4]);
+    crc.update(&bytes[at + 4..]);
+    crc.finalize()
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes are four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes are eight bytes"))
+}
+
+fn guid_at(bytes: &[u8], at: usize) -> Uuid {
+    Uuid::from_bytes_le(bytes[at..at + 16].try_into().expect("sixteen bytes are sixteen bytes"))
+}

@@ -1,0 +1,257 @@
+//! The two copies of a table on a disk, and which of them is to be believed.
+//!
+//! Reads only. The backup is where a sound primary says, else in the last sector; both places are looked
+//! at by ourselves, since libblkid does not see a lone backup.
+
+use std::fmt;
+
+use super::codec::{self, Header};
+use super::{Mark, Table, TableError};
+use crate::host::{BlockDevice, Geometry, IoError};
+
+/// A piece of a table on the disk, in the order in which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Backup,
+    Primary,
+    Mbr,
+}
+
+/// What sector 0 holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mbr {
+    /// No boot signature.
+    None,
+    /// One record, of type EE from sector 1: a GPT follows.
+    Protective,
+    /// A protective record and others beside it.
+    Hybrid,
+    /// A DOS partition table, or a boot sector.
+    Dos,
+}
+
+/// What was read of a table. Nothing is chosen yet.
+#[derive(Debug)]
+pub struct Copies {
+    pub geometry: Geometry,
+    pub mbr: Result<Mbr, IoError>,
+    pub primary: Result<Table, TableError>,
+    pub backup: Result<Table, TableError>,
+    /// The sector where the backup's header was looked for; on a disk that has grown not its last one.
+    pub backup_at: u64,
+    /// A GPT signature where a disk of the other sector size has one: that sector size.
+    pub other_sector: Result<Option<u32>, IoError>,
+}
+
+/// A table of ours, and what has to be rewritten before the disk has both copies again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub table: Table,
+    /// The copy that it was read from: never the MBR.
+    pub good: Part,
+    /// Sorted; empty when nothing is to be done.
+    pub stale: Vec<Part>,
+}
+
+/// Why a disk has no table of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("no partition table")]
+    Absent,
+    /// Somebody's; the words say what was found.
+    #[error("{0}")]
+    Foreign(String),
+    /// Ours, contradicted by what lies beside it in a way that no stopped write leaves.
+    #[error("{0}")]
+    Broken(String),
+    #[error("the partition table cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Reads MBR, primary and backup. What fails is said where it failed.
+pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
+    let geometry = dev.geometry();
+    let (mut primary, mut backup) = (Err(TableError::Sector { sector: geometry.sector }), None);
+    let mut backup_at = 0;
+    if codec::SECTORS.contains(&geometry.sector) {
+        let last = (geometry.size / u64::from(geometry.sector)).saturating_sub(1);
+        let header = read_header(dev, 1, last);
+        backup_at = header.as_ref().map_or(last, |header| header.alternate);
+        primary = header.and_then(|header| read_table(dev, &header));
+        backup = Some(read_copy(dev, backup_at));
+    }
+    Copies {
+        geometry,
+        mbr: read_mbr(dev),
+        primary,
+        backup: backup.unwrap_or(Err(TableError::Sector { sector: geometry.sector })),
+        backup_at,
+        other_sector: read_other_sector(dev),
+    }
+}
+
+/// The copy whose header is at sector `at`.
+pub(super) fn read_copy(dev: &dyn BlockDevice, at: u64) -> Result<Table, TableError> {
+    let Geometry { size, sector, .. } = dev.geometry();
+    let last = (size / u64::from(sector)).saturating_sub(1);
+    read_header(dev, at, last).and_then(|header| read_table(dev, &header))
+}
+
+fn read_header(dev: &dyn BlockDevice, at: u64, last: u64) -> Result<Header, TableError> {
+    let Geometry { size, sector, .. } = dev.geometry();
+    if at == 0 || at > last {
+        return Err(TableError::TooSmall { size });
+    }
+    let mut block = vec![0; sector as usize];
+    dev.read_at(at * u64::from(sector), &mut block).map_err(TableError::Unreadable)?;
+    codec::header(&block, at, last)
+}
+
+fn read_table(dev: &dyn BlockDevice, header: &Header) -> Result<Table, TableError> {
+    let sector = dev.geometry().sector;
+    let mut array = vec![0; codec::array_bytes(header, sector)];
+    dev.read_at(header.array * u64::from(sector), &mut array).map_err(TableError::Unreadable)?;
+    codec::table(header, &array, sector)
+}
+
+fn read_mbr(dev: &dyn BlockDevice) -> Result<Mbr, IoError> {
+    let Geometry { size, sector, .. } = dev.geometry();
+    if sector < 512 || size < u64::from(sector) {
+        return Ok(Mbr::None);
+    }
+    let mut block = vec![0; sector as usize];
+    dev.read_at(0, &mut block)?;
+    if block[510..512] != [0x55, 0xaa] {
+        return Ok(Mbr::None);
+    }
+    let used: Vec<&[u8]> = block[446..510].chunks_exact(16).filter(|record| record.iter().any(|b| *b != 0)).collect();
+    let protective = |record: &&[u8]| record[4] == 0xee && record[8..12] == [1, 0, 0, 0];
+    Ok(match (used.iter().any(protective), used.len()) {
+        (true, 1) => Mbr::Protective,
+        (true, _) => Mbr::Hybrid,
+        (false, _) => Mbr::Dos,
+    })
+}
+
+/// Looks for a GPT that was written while the disk had sectors of the other size.
+fn read_other_sector(dev: &dyn BlockDevice) -> Result<Option<u32>, IoError> {
+    let Geometry { size, sector, .. } = dev.geometry();
+    let Some(other) = codec::SECTORS.into_iter().find(|other| *other != sector) else { return Ok(None) };
+    if !codec::SECTORS.contains(&sector) || size < 3 * 4096 {
+        return Ok(None);
+    }
+    let last = (size / u64::from(other) - 1) * u64::from(other);
+    for offset in [u64::from(other), last] {
+        // Whole sectors only, as O_DIRECT wants: the signature is somewhere in the one that is read.
+        let start = offset - offset % u64::from(sector);
+        let mut block = vec![0; sector as usize];
+        dev.read_at(start, &mut block)?;
+        let within = usize::try_from(offset - start).expect("less than a sector");
+        if block[within..].starts_with(codec::SIGNATURE) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
+}
+
+/// Which copy is to be believed. A sound primary wins, as it does in the kernel; the backup counts only
+/// where the primary is absent or damaged, and only with our label. Two copies that contradict each other
+/// beyond what a stopped write leaves are somebody's work, and nobody's to mend by itself.
+pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
+    match (&copies.primary, &copies.backup) {
+        (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
+        (Err(TableError::Unreadable(e)), _) => Err(unreadable(e)),
+        (Err(e), _) if !e.is_damage() => Err(Refusal::Foreign(e.to_string())),
+        (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, mark),
+        (Err(_), Err(TableError::Unreadable(e))) => Err(unreadable(e)),
+        (Err(_), Err(e)) if !e.is_damage() => Err(Refusal::Foreign(format!("a lone backup: {e}"))),
+        (Err(primary), Err(backup)) => Err(without_table(copies, primary, backup)),
+    }
+}
+
+fn choose_primary(
+    copies: &Copies,
+    primary: &Table,
+    backup: &Result<Table, TableError>,
+    mark: &Mark,
+) -> Result<Choice, Refusal> {
+    if !primary.is_marked(mark) {
+        return Err(Refusal::Foreign("a GPT without our label".into()));
+    }
+    let mut stale = Vec::new();
+    match backup {
+        Ok(backup) if backup.disk() != primary.disk() => return Err(two_disks(primary, backup.disk())),
+        Err(TableError::EntriesCrc { disk, .. }) if *disk != primary.disk() => return Err(two_disks(primary, *disk)),
+        Ok(backup) if backup == primary => {}
+        Ok(_) | Err(TableError::Unreadable(_)) => stale.push(Part::Backup),
+        Err(e) if e.is_damage() => stale.push(Part::Backup),
+        Err(e) => return Err(Refusal::Broken(format!("our table with another's backup: {e}"))),
+    }
+    stale.extend(stale_mbr(copies)?);
+    Ok(Choice { table: primary.clone(), good: Part::Primary, stale })
+}
+
+fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Mark) -> Result<Choice, Refusal> {
+    if !backup.is_marked(mark) {
+        return Err(Refusal::Foreign(format!("a backup GPT without our label ({damage})")));
+    }
+    if let TableError::EntriesCrc { disk, .. } = damage
+        && *disk != backup.disk()
+    {
+        return Err(two_disks(backup, *disk));
+    }
+    let mut stale = vec![Part::Primary];
+    stale.extend(stale_mbr(copies)?);
+    Ok(Choice { table: backup.clone(), good: Part::Backup, stale })
+}
+
+/// Whether the MBR is missing. One with partitions in it is refused: other systems would use them.
+fn stale_mbr(copies: &Copies) -> Result<Option<Part>, Refusal> {
+    match &copies.mbr {
+        Ok(Mbr::Protective) => Ok(None),
+        Ok(Mbr::None) => Ok(Some(Part::Mbr)),
+        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(Refusal::Broken(format!("our table under {mbr}"))),
+        Err(e) => Err(unreadable(e)),
+    }
+}
+
+fn without_table(copies: &Copies, primary: &TableError, backup: &TableError) -> Refusal {
+    let absent = |e: &TableError| matches!(e, TableError::NoSignature { .. });
+    match (&copies.other_sector, &copies.mbr) {
+        _ if !absent(primary) || !absent(backup) => Refusal::Foreign(format!("a damaged GPT: {primary}; {backup}")),
+        (Err(e), _) | (_, Err(e)) => unreadable(e),
+        (Ok(Some(sector)), _) => Refusal::Foreign(format!("a GPT for sectors of {sector} bytes")),
+        (Ok(None), Ok(Mbr::None)) => Refusal::Absent,
+        (Ok(None), Ok(Mbr::Protective)) => Refusal::Foreign("a protective MBR without a GPT".into()),
+        (Ok(None), Ok(mbr)) => Refusal::Foreign(mbr.to_string()),
+    }
+}
+
+fn two_disks(table: &Table, other: uuid::Uuid) -> Refusal {
+    Refusal::Broken(format!("two partition tables, of disk {} and of disk {other}", table.disk()))
+}
+
+fn unreadable(error: &IoError) -> Refusal {
+    Refusal::Unreadable(format!("{error}: {}", error.source))
+}
+
+impl fmt::Display for Mbr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no MBR",
+            Self::Protective => "a protective MBR",
+            Self::Hybrid => "a hybrid MBR",
+            Self::Dos => "a DOS partition table or boot sector",
+        })
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Backup => "backup table",
+            Self::Primary => "primary table",
+            Self::Mbr => "protective MBR",
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! What can be wrong with a table, one sentence each.
+
+use uuid::Uuid;
+
+use crate::host::{Extent, IoError};
+
+/// Why bytes are not a table, or not one that we edit.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error("reading a partition table")]
+    Unreadable(#[source] IoError),
+    #[error("no GPT header is at sector {at}")]
+    NoSignature { at: u64 },
+    #[error("the GPT header says that it is {bytes} bytes long")]
+    HeaderSize { bytes: u32 },
+    #[error("the GPT header's checksum is {computed:08x}, not {stored:08x} as it says")]
+    HeaderCrc { stored: u32, computed: u32 },
+    /// The header itself is sound, so the disk that it is of can be told.
+    #[error("the checksum of the partition entries is {computed:08x}, not {stored:08x} as the header says")]
+    EntriesCrc { disk: Uuid, stored: u32, computed: u32 },
+    /// Sound by its checksum, and the kernel may well use it: somebody's, and not ours to change.
+    #[error("a GPT that we do not edit: {why}")]
+    NotEdited { why: String },
+    #[error("the table is of a disk of {table} bytes, and this one has {disk}")]
+    Shrunk { table: u64, disk: u64 },
+    #[error("sectors of {sector} bytes are neither 512 nor 4096")]
+    Sector { sector: u32 },
+    #[error("a disk of {size} bytes has no room for a partition table")]
+    TooSmall { size: u64 },
+    #[error("the disk GUID is nil")]
+    NilDisk,
+    #[error("the usable space {usable} is not inside {room}")]
+    Usable { usable: Extent, room: Extent },
+    #[error("partition number {number} is not in 1..={slots}")]
+    Number { number: u32, slots: u32 },
+    #[error("partition {number} has a nil GUID")]
+    NilGuid { number: u32 },
+    #[error("partition {number} at {extent} is not a run of whole sectors of {sector} bytes")]
+    Bounds { number: u32, extent: Extent, sector: u32 },
+    #[error("partition {number} at {extent} is outside the usable space {usable}")]
+    Outside { number: u32, extent: Extent, usable: Extent },
+    #[error("partitions {one} and {other} overlap")]
+    Overlap { one: u32, other: u32 },
+    #[error("partitions {one} and {other} both have the GUID {guid}")]
+    Twice { one: u32, other: u32, guid: Uuid },
+    #[error("a partition name of {units} UTF-16 units is longer than 36")]
+    Name { units: usize },
+}
+
+impl TableError {
+    /// Absent, torn or rotten: what a stopped write can leave. All else was written on purpose, by
+    /// whoever, and is never overwritten with a backup.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::NoSignature { .. } | Self::HeaderSize { .. } | Self::HeaderCrc { .. } | Self::EntriesCrc { .. } => {
+                true
+            }
+            Self::Unreadable(_)
+            | Self::NotEdited { .. }
+            | Self::Shrunk { .. }
+            | Self::Sector { .. }
+            | Self::TooSmall { .. }
+            | Self::NilDisk
+            | Self::Usable { .. }
+            | Self::Number { .. }
+            | Self::NilGuid { .. }
+            | Self::Bounds { .. }
+            | Self::Outside { .. }
+            | Self::Overlap { .. }
+            | Self::Twice { .. }
+            | Self::Name { .. } => false,
+        }
+    }
+}

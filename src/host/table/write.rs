@@ -1,0 +1,236 @@
+//! Every write of a table. Each copy is one write, followed by a sync; each function looks again before it
+//! writes, compares after, and may be called again from wherever it stopped.
+//!
+//! | stopped in | leaves | what [`choose`](super::choose) says then |
+//! |---|---|---|
+//! | [`write_table`], backup | old primary, torn or new backup | the old table; backup stale |
+//! | [`write_table`], primary | torn or new primary, new backup | the new table; primary stale if torn |
+//! | [`write_first`], backup | a torn or whole backup alone | absent, a damaged GPT, or the table with primary and MBR stale |
+//! | [`write_first`], primary or MBR | a whole backup, torn or new primary | the table, with what is missing |
+//! | [`repair`] | the copy that was good is never written | the same choice |
+//! | [`wipe_primary`] | MBR or primary, in part; the whole backup | the table; it names what is missing |
+//! | [`wipe_backup`] | no primary; a torn backup | absent, or a damaged GPT with this disk's GUID |
+
+use uuid::Uuid;
+
+use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
+use super::copies::{Choice, Mbr, Part, Refusal, choose, read_copies, read_copy};
+use super::{Mark, Table, TableError};
+use crate::host::{BlockDevice, IoError};
+
+/// Why a table was not written, or not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum TableWriteError {
+    #[error("writing the {part}")]
+    Io {
+        part: Part,
+        #[source]
+        source: IoError,
+    },
+    #[error("the disk has no table of ours to change")]
+    Refused(#[source] Refusal),
+    #[error("the primary table is damaged and has to be repaired first")]
+    Damaged,
+    #[error("the table has changed underneath: {what}")]
+    ChangedUnderneath { what: String },
+    #[error("partition {number} is not ours to change")]
+    Foreign { number: u32 },
+    #[error("partition {guid} would change its number from {from} to {to}")]
+    Renumbered { guid: Uuid, from: u32, to: u32 },
+    #[error("the new table {why}")]
+    Shape { why: &'static str },
+    #[error("the disk already holds {what}")]
+    Occupied { what: String },
+    #[error("the {part} does not read back as it was written")]
+    Mismatch { part: Part },
+}
+
+/// Changes the table from `expected`, which the disk must hold now, to `new`. Grows the table where `new`
+/// is of a larger disk; then the partitions must be the same.
+pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &Table) -> Result<(), TableWriteError> {
+    check_change(dev, mark, expected, new)?;
+    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
+    if let Some(what) = difference(expected, &now.table) {
+        return Err(TableWriteError::ChangedUnderneath { what });
+    }
+    if now.good != Part::Primary {
+        return Err(TableWriteError::Damaged);
+    }
+    put(dev, Part::Backup, new)?;
+    put(dev, Part::Primary, new)?;
+    verify(dev, mark, new)?;
+    if new.size() != expected.size() {
+        // The old backup is in free space now. Left there, it would come back if the disk ever shrank.
+        zero(dev, Part::Backup, expected)?;
+    }
+    Ok(())
+}
+
+/// The first table of a disk that was proved unclaimed; also rolls an unfinished claim forward.
+pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+    if !table.is_marked(mark) {
+        return Err(TableWriteError::Shape { why: "does not have our label" });
+    }
+    let copies = read_copies(dev);
+    if dev.geometry().size / u64::from(table.sector()) * u64::from(table.sector()) != table.size() {
+        return Err(TableWriteError::Shape { why: "is of a disk of another size" });
+    }
+    let occupied = |what: String| Err(TableWriteError::Occupied { what });
+    match choose(&copies, mark) {
+        Ok(found) if found.table != *table => return occupied(format!("a table of disk {}", found.table.disk())),
+        Ok(_) | Err(Refusal::Absent) => {}
+        Err(_) if is_torn(&copies.primary, &copies.backup, table.disk()) && matches!(copies.mbr, Ok(Mbr::None)) => {}
+        Err(refusal) => return occupied(refusal.to_string()),
+    }
+    put(dev, Part::Backup, table)?;
+    put(dev, Part::Primary, table)?;
+    put(dev, Part::Mbr, table)?;
+    verify(dev, mark, table)
+}
+
+/// Rewrites the stale parts of what [`choose`] found, from its good copy.
+pub fn repair(dev: &dyn BlockDevice, mark: &Mark, choice: &Choice) -> Result<(), TableWriteError> {
+    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
+    if let Some(what) = difference(&choice.table, &now.table) {
+        return Err(TableWriteError::ChangedUnderneath { what });
+    }
+    for part in now.stale {
+        put(dev, part, &now.table)?;
+    }
+    verify(dev, mark, &now.table)
+}
+
+/// First half of a release: MBR and primary become zeros by one write. Refused while a foreign partition
+/// is there, and for a disk that holds another table.
+pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+    let copies = read_copies(dev);
+    check_wipe(mark, table, &copies.primary)?;
+    if let Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) = copies.mbr {
+        return Err(TableWriteError::Occupied { what: mbr.to_string() });
+    }
+    zero(dev, Part::Primary, table)
+}
+
+/// Second half of a release, after [`wipe_primary`]: the backup becomes zeros.
+pub fn wipe_backup(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+    match read_copy(dev, 1) {
+        Err(TableError::NoSignature { .. }) => {}
+        Err(e @ TableError::Unreadable(_)) => return Err(occupied_by(&e)),
+        Ok(_) | Err(_) => return Err(TableWriteError::Occupied { what: "a primary table".into() }),
+    }
+    check_wipe(mark, table, &read_copy(dev, table.size() / u64::from(table.sector()) - 1))?;
+    zero(dev, Part::Backup, table)
+}
+
+fn check_wipe(mark: &Mark, table: &Table, found: &Result<Table, TableError>) -> Result<(), TableWriteError> {
+    let foreign = |table: &Table| table.foreign(mark).next().map(|(number, _)| number);
+    if let Some(number) = foreign(table).or_else(|| found.as_ref().ok().and_then(foreign)) {
+        return Err(TableWriteError::Foreign { number });
+    }
+    let other = |disk: Uuid| Err(TableWriteError::Occupied { what: format!("a table of disk {disk}") });
+    match found {
+        Ok(found) if found.disk() != table.disk() => other(found.disk()),
+        Err(TableError::EntriesCrc { disk, .. }) if *disk != table.disk() => other(*disk),
+        Err(e) if !e.is_damage() => Err(occupied_by(e)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn occupied_by(error: &TableError) -> TableWriteError {
+    TableWriteError::Occupied { what: error.to_string() }
+}
+
+/// Copies that our own first write of this very disk may have left: its GUID is in each header that is sound.
+fn is_torn(primary: &Result<Table, TableError>, backup: &Result<Table, TableError>, disk: Uuid) -> bool {
+    let ours = |copy: &Result<Table, TableError>| match copy {
+        Err(TableError::EntriesCrc { disk: found, .. }) => *found == disk,
+        Err(TableError::NoSignature { .. }) => true,
+        Ok(_) | Err(_) => false,
+    };
+    ours(primary) && ours(backup)
+}
+
+/// What must hold between the two tables whatever the disk says.
+fn check_change(dev: &dyn BlockDevice, mark: &Mark, old: &Table, new: &Table) -> Result<(), TableWriteError> {
+    let shape = |why| Err(TableWriteError::Shape { why });
+    if !new.is_marked(mark) {
+        return shape("does not have our label");
+    }
+    if (old.disk(), old.sector(), old.slots()) != (new.disk(), new.sector(), new.slots()) {
+        return shape("is of another disk");
+    }
+    if new.sector() != dev.geometry().sector || new.size() > dev.geometry().size || new.size() < old.size() {
+        return shape("does not fit the disk");
+    }
+    if new.size() != old.size() && new.entries() != old.entries() {
+        return shape("grows and changes partitions at once");
+    }
+    if new.size() == old.size() && new.usable() != old.usable() {
+        return shape("has another usable space");
+    }
+    for (number, entry) in old.foreign(mark).chain(new.foreign(mark)) {
+        if old.get(number) != Some(entry) || new.get(number) != Some(entry) {
+            return Err(TableWriteError::Foreign { number });
+        }
+    }
+    for (&to, entry) in new.entries() {
+        match old.find(entry.guid) {
+            Some((from, _)) if from != to => return Err(TableWriteError::Renumbered { guid: entry.guid, from, to }),
+            Some(_) | None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The first thing in which two tables differ, in words.
+fn difference(expected: &Table, found: &Table) -> Option<String> {
+    if expected.disk() != found.disk() {
+        return Some(format!("it is of disk {}, not {}", found.disk(), expected.disk()));
+    }
+    let numbers = 1..=expected.slots().max(found.slots());
+    for number in numbers {
+        match (expected.get(number), found.get(number)) {
+            (None, Some(_)) => return Some(format!("partition {number} is new")),
+            (Some(_), None) => return Some(format!("partition {number} is gone")),
+            (one, other) if one != other => return Some(format!("partition {number} is another")),
+            _ => {}
+        }
+    }
+    (expected != found).then(|| format!("its usable space is {}, not {}", found.usable(), expected.usable()))
+}
+
+/// One write of one part, and a sync.
+fn put(dev: &dyn BlockDevice, part: Part, table: &Table) -> Result<(), TableWriteError> {
+    let (at, bytes) = match part {
+        Part::Mbr => (0, mbr_bytes(table)),
+        Part::Primary => (u64::from(table.sector()), primary_bytes(table)),
+        Part::Backup => {
+            let bytes = backup_bytes(table);
+            (table.size() - bytes.len() as u64, bytes)
+        }
+    };
+    write_and_sync(dev, part, at, &bytes)
+}
+
+/// Zeros over one part and a sync. The primary takes the MBR with it.
+fn zero(dev: &dyn BlockDevice, part: Part, table: &Table) -> Result<(), TableWriteError> {
+    let length = primary_bytes(table).len();
+    match part {
+        Part::Primary | Part::Mbr => write_and_sync(dev, part, 0, &vec![0; table.sector() as usize + length]),
+        Part::Backup => write_and_sync(dev, part, table.size() - length as u64, &vec![0; length]),
+    }
+}
+
+fn write_and_sync(dev: &dyn BlockDevice, part: Part, at: u64, bytes: &[u8]) -> Result<(), TableWriteError> {
+    dev.write_at(at, bytes).and_then(|()| dev.sync()).map_err(|source| TableWriteError::Io { part, source })
+}
+
+fn verify(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
+    let copies = read_copies(dev);
+    for (part, copy) in [(Part::Backup, &copies.backup), (Part::Primary, &copies.primary)] {
+        if copy.as_ref().ok() != Some(table) {
+            return Err(TableWriteError::Mismatch { part });
+        }
+    }
+    choose(&copies, mark).map(drop).map_err(TableWriteError::Refused)
+}
