@@ -173,3 +173,18 @@ pub enum HostError {
     #[error("{what}")]
     Unsupported { what: String },
 }
+
+/// An error with all its causes, in one line: what people get to read.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !words.ends_with(&next) {
+            words.push_str(": ");
+            words.push_str(&next);
+        }
+        cause = error.source();
+    }
+    words
+}

@@ -103,7 +103,8 @@ pub fn choose<D: Copy>(offers: &[Offer<D>], wish: &Wish) -> Result<(D, Site), No
     if let Some(found) = carvable.and_then(|size| place(&rooms, size)) {
         return Ok((found.disk, Site::Space(found.extent)));
     }
-    let places = || offers.iter().flat_map(|o| o.places.iter().map(move |(site, extent)| (o.disk, *site, extent.len())));
+    let places =
+        || offers.iter().flat_map(|o| o.places.iter().map(move |(site, extent)| (o.disk, *site, extent.len())));
     let fits = |len: &u64| *len >= required && wish.limit.is_none_or(|limit| *len <= limit);
     if let Some((disk, site, _)) = places().filter(|(_, _, len)| fits(len)).min_by_key(|(_, _, len)| *len) {
         return Ok((disk, site));
@@ -161,7 +162,9 @@ mod tests {
     #[test]
     fn a_limit_below_the_slot_is_told_apart_from_a_full_pool() {
         let offers = [slots(0, &[100])];
-        assert!(matches!(choose(&offers, &wish(50, Some(60))), Err(NoPlace::Limit { limit, least, .. }) if least == 100 * MIB && limit == 60 * MIB));
+        assert!(
+            matches!(choose(&offers, &wish(50, Some(60))), Err(NoPlace::Limit { limit, least, .. }) if least == 100 * MIB && limit == 60 * MIB)
+        );
         assert_eq!(choose(&offers, &wish(101, None)), Err(NoPlace::Full { required: 101 * MIB, largest: 100 * MIB }));
         assert_eq!(choose::<u32>(&[], &wish(1, None)), Err(NoPlace::NoDisk));
         assert!(matches!(choose(&offers, &wish(u64::MAX / MIB, None)), Err(NoPlace::Full { .. })));
@@ -173,7 +176,10 @@ mod tests {
         let (_, site) = choose(&[carved(0, 1000)], &xfs(None)).expect("there is room");
         assert!(matches!(site, Site::Space(e) if e.len() == 300 * MIB));
         let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");
-        assert_eq!(err.to_string(), "the limit of 313524224 bytes is below the 314572800 bytes that a filesystem of type xfs needs");
+        assert_eq!(
+            err.to_string(),
+            "the limit of 313524224 bytes is below the 314572800 bytes that a filesystem of type xfs needs"
+        );
     }
 
     #[test]

@@ -70,7 +70,11 @@ impl Content {
     /// Entries of types that are not ours: occupied, and never changed.
     pub fn foreign(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let ours = [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE];
-        self.table.entries().iter().filter(move |(_, e)| !ours.contains(&e.kind)).map(|(number, entry)| (*number, entry))
+        self.table
+            .entries()
+            .iter()
+            .filter(move |(_, e)| !ours.contains(&e.kind))
+            .map(|(number, entry)| (*number, entry))
     }
 
     /// Space that no entry has, in whole MiB; only a carved disk gives it away.

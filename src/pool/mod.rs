@@ -3,6 +3,7 @@
 //! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. Only `apply`
 //! touches a disk.
 
+pub mod apply;
 pub mod choose;
 pub mod content;
 pub mod extents;

@@ -4,6 +4,7 @@
 //! claim. Writes nothing but labels; `frame` has their bytes.
 
 mod frame;
+mod words;
 
 #[cfg(test)]
 mod tests;

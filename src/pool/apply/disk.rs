@@ -8,8 +8,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::device::label::{Label, MARK};
-use crate::device::record::{self, LabelError, Record};
-use crate::host::table::{self, Refusal, TableWriteError};
+use crate::device::record::{self, LabelError, Own, Place, Record};
+use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
 use crate::pool::content::Content;
 use crate::pool::plan::{Claim, Plan, PlanError, Step, claim, recover_mappings, release};
@@ -21,6 +21,10 @@ const ZERO_CHUNK: u64 = 1 << 30;
 pub struct PoolDisk {
     disk: Arc<dyn Disk>,
     content: Content,
+    /// Which label copy is the newest; the next one goes over the other.
+    place: Option<Place>,
+    /// A write failed and the disk could not be read back: nothing is written before it is opened again.
+    lost: Option<String>,
 }
 
 /// What stopped a plan, or an opening.
@@ -63,25 +67,47 @@ impl ApplyError {
     }
 }
 
+/// What an opening found.
+pub enum Opened {
+    /// A disk of ours, mended and mapped.
+    Ours(PoolDisk),
+    /// A claim or a release had been stopped half way; the disk is blank again.
+    Blank,
+}
+
 impl PoolDisk {
-    /// Opens a disk with a label of ours: chooses the good copies, mends the others, ends what was begun,
-    /// and has the kernel map just the volumes. `Ok(None)`: a release was under way and is done now.
-    pub fn open(disk: Arc<dyn Disk>) -> Result<Option<Self>, ApplyError> {
-        let content = read(&*disk)?;
-        let mut this = Self { disk, content };
-        if this.content.label.releasing {
-            this.finish_release()?;
-            return Ok(None);
+    /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
+    /// and has the kernel map just the volumes.
+    pub fn open(disk: Arc<dyn Disk>) -> Result<Opened, ApplyError> {
+        let own = match record::read_record(&*disk) {
+            Record::Ours(own) | Record::UnfinishedClaim(own) => own,
+            Record::TornClaim { table, label: _ } => {
+                let wiped = locked(&*disk, |disk| Ok(table::wipe_backup(disk, &MARK, &table)?));
+                wiped.map_err(|source| step_error(&*disk, "undo a torn claim".to_owned(), source))?;
+                return Ok(Opened::Blank);
+            }
+            Record::UnfinishedRelease { table, label: _ } => {
+                wipe(&*disk, &table).map_err(|source| step_error(&*disk, "end the release".to_owned(), source))?;
+                return Ok(Opened::Blank);
+            }
+            other => return Err(not_ours(&*disk, &other)),
+        };
+        let Own { choice, label, place, copies: _ } = *own;
+        if !choice.stale.is_empty() {
+            tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
+            let mended = locked(&*disk, |disk| Ok(table::repair(disk, &MARK, &choice)?));
+            mended.map_err(|source| step_error(&*disk, "mend the partition table".to_owned(), source))?;
         }
-        this.mend()?;
+        let content = Content { geometry: disk.geometry(), table: choice.table, label };
+        let mut this = Self { disk, content, place: Some(place), lost: None };
         this.recover_mappings()?;
-        Ok(Some(this))
+        Ok(Opened::Ours(this))
     }
 
     /// Claims a blank disk. Every check that it is blank has been made by the caller.
     pub fn claim(disk: Arc<dyn Disk>, wanted: &Claim) -> Result<Self, ApplyError> {
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
-        let mut this = Self { disk, content };
+        let mut this = Self { disk, content, place: None, lost: None };
         this.perform(&plan)?;
         Ok(this)
     }
@@ -94,44 +120,36 @@ impl PoolDisk {
         &self.disk
     }
 
-    /// Makes a plan from what the disk holds, and performs it.
-    pub fn change(&mut self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<(), ApplyError> {
-        let plan = make(&self.content).map_err(|source| plan_error(&*self.disk, source))?;
-        self.perform(&plan)
+    /// Why the disk cannot be worked on until it is opened again.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
-    /// Rewrites table copies that are torn, missing or behind. No disk of ours runs on one copy.
-    fn mend(&mut self) -> Result<(), ApplyError> {
-        let copies = table::read_copies(self.device());
-        let choice = table::choose(&copies, &MARK).map_err(|refusal| not_ours(&*self.disk, &refusal))?;
-        if choice.stale.is_empty() {
-            return Ok(());
+    /// Makes a plan from what the disk holds, and performs it.
+    pub fn change(&mut self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<(), ApplyError> {
+        if let Some(found) = &self.lost {
+            return Err(not_ours(&*self.disk, found));
         }
-        tracing::info!(disk = %self.disk.path().display(), good = %choice.good, "rewriting stale partition table copies");
-        let mended = self.exclusively(|disk| Ok(table::repair(disk, &MARK, &choice)?));
-        mended.map_err(|source| self.step_error("mend the partition table".to_owned(), source))
+        let plan = make(&self.content).map_err(|source| plan_error(&*self.disk, source))?;
+        self.perform(&plan)
     }
 
     /// Makes the kernel's mapping match the table.
     pub fn recover_mappings(&mut self) -> Result<(), ApplyError> {
         let mapped = self.disk.mapped();
-        let mapped = mapped.map_err(|e| self.step_error("list the mapped partitions".to_owned(), e.into()))?;
+        let mapped = mapped.map_err(|e| step_error(&*self.disk, "list the mapped partitions".to_owned(), e.into()))?;
         self.perform(&recover_mappings(&self.content, &mapped))
     }
 
     /// Gives the disk back, blank. It must hold no volume.
-    pub fn release(mut self) -> Result<(), ApplyError> {
-        self.change(release)
-    }
-
-    fn finish_release(&mut self) -> Result<(), ApplyError> {
+    pub fn release(&mut self) -> Result<(), ApplyError> {
         self.change(release)
     }
 
     fn perform(&mut self, plan: &Plan) -> Result<(), ApplyError> {
         for step in &plan.0 {
             if let Err(source) = self.step(step) {
-                let error = self.step_error(step.to_string(), source);
+                let error = step_error(&*self.disk, step.to_string(), source);
                 if changes_record(step) {
                     self.look_again();
                 }
@@ -153,37 +171,32 @@ impl PoolDisk {
                 Ok(())
             }
             Step::Table(new) => {
-                self.exclusively(|disk| Ok(table::write_table(disk, &MARK, &self.content.table, new)?))?;
+                locked(&*self.disk, |disk| Ok(table::write_table(disk, &MARK, &self.content.table, new)?))?;
                 self.content.table = (**new).clone();
                 Ok(())
             }
-            Step::FirstTable(new) => self.exclusively(|disk| Ok(table::write_first(disk, &MARK, new)?)),
-            Step::WipePrimary => {
-                self.exclusively(|disk| Ok(table::wipe_primary(disk, &MARK, &self.content.table)?))
-            }
-            Step::WipeBackup => self.exclusively(|disk| Ok(table::wipe_backup(disk, &MARK, &self.content.table)?)),
-            Step::WipeLabel => Ok(zero(self.device(), crate::device::label::LABEL_EXTENT)?),
+            Step::FirstTable(new) => locked(&*self.disk, |disk| Ok(table::write_first(disk, &MARK, new)?)),
+            Step::WipeAll => wipe(&*self.disk, &self.content.table),
         }
     }
 
     fn write_label(&mut self, label: &Label) -> Result<(), LabelError> {
-        record::write_label(self.device(), label)?;
+        self.place = Some(record::write_label(self.device(), label, self.place)?);
         self.content.label = label.clone();
         Ok(())
     }
 
-    /// Under flock LOCK_EX, so that udev neither reads nor probes a table in between.
-    fn exclusively<T>(&self, act: impl FnOnce(&dyn BlockDevice) -> Result<T, StepError>) -> Result<T, StepError> {
-        let _guard = self.disk.exclusive()?;
-        act(self.device())
-    }
-
     /// After a failed write nobody knows what is there: the disk says.
     fn look_again(&mut self) {
-        match read(&*self.disk) {
-            Ok(content) => self.content = content,
-            Err(error) => {
-                tracing::error!(disk = %self.disk.path().display(), error = %error, "the disk cannot be read back");
+        match record::read_record(&*self.disk) {
+            Record::Ours(own) | Record::UnfinishedClaim(own) => {
+                self.content.table = own.choice.table;
+                self.content.label = own.label;
+                self.place = Some(own.place);
+            }
+            other => {
+                tracing::error!(disk = %self.disk.path().display(), found = %other, "the disk cannot be read back");
+                self.lost = Some(other.to_string());
             }
         }
     }
@@ -191,24 +204,31 @@ impl PoolDisk {
     fn device(&self) -> &dyn BlockDevice {
         &*self.disk
     }
-
-    fn step_error(&self, step: String, source: StepError) -> ApplyError {
-        ApplyError::Step { step, disk: self.disk.path().display().to_string(), source }
-    }
 }
 
-/// What the disk holds, where it is ours.
-fn read(disk: &dyn Disk) -> Result<Content, ApplyError> {
-    match record::read_record(disk) {
-        Record::Ours(found) => Ok(Content { geometry: disk.geometry(), table: found.table, label: found.label }),
-        other => Err(not_ours(disk, &other)),
-    }
+/// Under flock LOCK_EX, so that udev neither reads nor probes a table in between.
+fn locked<T>(disk: &dyn Disk, act: impl FnOnce(&dyn BlockDevice) -> Result<T, StepError>) -> Result<T, StepError> {
+    let _guard = disk.exclusive()?;
+    act(disk)
+}
+
+/// Primary table, backup table, label: whichever are still there.
+fn wipe(disk: &dyn Disk, table: &Table) -> Result<(), StepError> {
+    locked(disk, |device| {
+        table::wipe_primary(device, &MARK, table)?;
+        table::wipe_backup(device, &MARK, table)?;
+        Ok(record::wipe_labels(device, table.disk())?)
+    })
+}
+
+fn step_error(disk: &dyn Disk, step: String, source: StepError) -> ApplyError {
+    ApplyError::Step { step, disk: disk.path().display().to_string(), source }
 }
 
 fn changes_record(step: &Step) -> bool {
     match step {
         Step::Label(_) | Step::Table(_) | Step::FirstTable(_) => true,
-        Step::WipePrimary | Step::WipeBackup | Step::WipeLabel => true,
+        Step::WipeAll => true,
         Step::ProveUnused(_) | Step::Unmap(_) | Step::Map(..) | Step::Resize(..) | Step::Zero(_) => false,
     }
 }

@@ -32,7 +32,11 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
         let Some(disk) = state.handle() else { return Ok(Progress::Idle) };
         match next_job(&mut state) {
             Some(job) => (disk, job),
-            None => return Ok(Progress::Idle),
+            // Under the lock: who gives work from now on finds no worker, and starts one.
+            None => {
+                state.worker = false;
+                return Ok(Progress::Idle);
+            }
         }
     };
     let result = match job {

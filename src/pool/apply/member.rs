@@ -107,7 +107,10 @@ impl State {
 
     /// The open disk, or why there is none to work on.
     pub fn disk(&mut self) -> Result<&mut PoolDisk, ApplyError> {
-        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs { disk: raw.path.display().to_string(), why: why.to_owned() };
+        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs {
+            disk: raw.path.display().to_string(),
+            why: why.to_owned(),
+        };
         match (&mut self.holding, &self.standing) {
             (Holding::Open(disk), Standing::Ready) => Ok(disk),
             (_, Standing::NotReady(why)) => Err(gone(why, &self.raw)),

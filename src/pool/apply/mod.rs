@@ -6,3 +6,6 @@
 //! * `pool`: all members; the verbs that `volume` calls.
 
 pub mod disk;
+pub mod erase;
+pub mod member;
+pub mod pool;

@@ -13,7 +13,7 @@ use super::erase::{Progress, work};
 use super::member::{Member, Standing, VolumeView};
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
-use crate::host::{FsKind, Host};
+use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Wish, capacity, choose};
 use crate::pool::plan::{NewVolume, PlanError, adopt_volume, delete, formatted};
 
@@ -72,7 +72,9 @@ pub enum PoolError {
     Found { id: Uuid },
     #[error("the disk {disk} of volume {id} {why}")]
     DiskAway { id: Uuid, disk: String, why: String },
-    #[error("the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched")]
+    #[error(
+        "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
+    )]
     NotDescribed { id: Uuid, disk: String },
     #[error("space next to the volume is being cleaned; try again")]
     Cleaning,
@@ -85,7 +87,7 @@ pub struct Pool {
     pub(super) host: Arc<dyn Host>,
     pub(super) owner: Owner,
     members: RwLock<BTreeMap<String, Arc<Member>>>,
-    stopping: AtomicBool,
+    stopping: Arc<AtomicBool>,
 }
 
 /// Whose disks they are.
@@ -98,7 +100,7 @@ pub struct Owner {
 
 impl Pool {
     pub fn new(host: Arc<dyn Host>, owner: Owner) -> Self {
-        Self { host, owner, members: RwLock::default(), stopping: AtomicBool::new(false) }
+        Self { host, owner, members: RwLock::default(), stopping: Arc::default() }
     }
 
     pub fn owner(&self) -> &Owner {
@@ -300,10 +302,15 @@ impl Pool {
         for member in self.members() {
             let idle = !std::mem::replace(&mut member.lock().worker, true);
             if idle {
-                let stopping = self.stopping.load(Ordering::Relaxed);
-                std::thread::spawn(move || run_worker(&member, stopping));
+                let stopping = Arc::clone(&self.stopping);
+                std::thread::spawn(move || run_worker(&member, &stopping));
             }
         }
+    }
+
+    /// Background workers end after their chunk.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Does all background work here and now.
@@ -315,13 +322,13 @@ impl Pool {
     }
 }
 
-fn run_worker(member: &Member, stopping: bool) {
-    loop {
+fn run_worker(member: &Member, stopping: &AtomicBool) {
+    while !stopping.load(Ordering::Relaxed) {
         match work(member) {
-            Ok(Progress::Worked) if !stopping => {}
-            Ok(_) => break,
+            Ok(Progress::Worked) => {}
+            Ok(Progress::Idle) => return,
             Err(error) => {
-                tracing::error!(disk = %member.id, error = %crate::host::chain(&error), "background work stopped");
+                tracing::error!(disk = %member.id, error = %chain(&error), "background work stopped");
                 break;
             }
         }

@@ -41,13 +41,8 @@ pub fn create(content: &Content, site: Site, volume: &NewVolume) -> Result<Plan,
         }
         Site::Space(extent) => return Err(PlanError::Taken { extent }),
     };
-    let entry = Entry {
-        kind: VOLUME_TYPE,
-        guid: volume.id,
-        extent,
-        attributes: 0,
-        name: Name::tail(&volume.record.name),
-    };
+    let entry =
+        Entry { kind: VOLUME_TYPE, guid: volume.id, extent, attributes: 0, name: Name::tail(&volume.record.name) };
     let table = content.table.with(number, Some(entry))?;
     let mut clean = content.clean();
     let mut steps = zeroing(&volume.record, extent, &clean);

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::{Plan, PlanError, Step};
-use crate::device::label::{ERASING_TYPE, EraseRecord, ErasePolicy, FREE_SLOT_TYPE};
+use crate::device::label::{ERASING_TYPE, ErasePolicy, EraseRecord, FREE_SLOT_TYPE};
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};
 use crate::pool::content::Content;

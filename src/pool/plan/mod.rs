@@ -15,7 +15,7 @@ use std::fmt;
 
 pub use claim::{Claim, claim};
 pub use create::{NewVolume, Site, create};
-pub use erase::{EraseWork, delete, erase_advanced, erase_finished, next_erase};
+pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
 pub use format::{adopt_volume, formatted, relabel};
 pub use recover::{expected_mappings, recover_mappings};
@@ -46,11 +46,8 @@ pub enum Step {
     Table(Box<Table>),
     /// The first table of a claimed disk: backup, sync, primary, sync, protective MBR last.
     FirstTable(Box<Table>),
-    /// Protective MBR and primary table.
-    WipePrimary,
-    /// Both label copies.
-    WipeLabel,
-    WipeBackup,
+    /// Primary table with the MBR, then the backup, then the labels become zeros; for a label that says *releasing*.
+    WipeAll,
 }
 
 impl fmt::Display for Step {
@@ -64,9 +61,7 @@ impl fmt::Display for Step {
             Step::Label(_) => write!(f, "write the label"),
             Step::Table(_) => write!(f, "write both copies of the partition table"),
             Step::FirstTable(_) => write!(f, "write the first partition table"),
-            Step::WipePrimary => write!(f, "wipe the primary partition table"),
-            Step::WipeLabel => write!(f, "wipe the label"),
-            Step::WipeBackup => write!(f, "wipe the backup partition table"),
+            Step::WipeAll => write!(f, "wipe both partition tables and the label"),
         }
     }
 }

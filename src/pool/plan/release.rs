@@ -18,6 +18,6 @@ pub fn release(content: &Content) -> Result<Plan, PlanError> {
     let mut label = content.pruned_label();
     label.releasing = true;
     let unmap = content.table.entries().keys().map(|number| Step::Unmap(*number));
-    let wipe = [Step::Label(Box::new(label)), Step::WipePrimary, Step::WipeBackup, Step::WipeLabel];
+    let wipe = [Step::Label(Box::new(label)), Step::WipeAll];
     Ok(Plan(unmap.chain(wipe).collect()))
 }

@@ -1,0 +1,18 @@
+//! A record in words, for people who ask why a disk is not used.
+
+use std::fmt;
+
+use super::Record;
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Nothing => f.write_str("no partition table and no label"),
+            Record::Foreign(words) | Record::Unreadable(words) | Record::Broken(words) => f.write_str(words),
+            Record::Ours(own) => write!(f, "a disk of set {}/{}", own.label.set.namespace, own.label.set.name),
+            Record::UnfinishedClaim(_) | Record::TornClaim { .. } => f.write_str("a claim that was stopped half way"),
+            Record::UnfinishedRelease { .. } => f.write_str("a release that was stopped half way"),
+            Record::Newer(format) => write!(f, "a label of format {format}, written by a later version of localpool"),
+        }
+    }
+}
