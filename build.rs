@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let secretive = secretive_messages(&compiler.descriptor_pool())?;
     let skipped: Vec<String> = secretive.iter().map(|s| format!(".{}", s.message.full_name())).collect();
-    tonic_prost_build::configure().skip_debug(skipped).compile_fds(compiler.file_descriptor_set())?;
+    tonic_prost_build::configure()
+        .generate_default_stubs(true)
+        .skip_debug(skipped)
+        .compile_fds(compiler.file_descriptor_set())?;
 
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     write_debug_impls(&out_dir.join("csi.v1.debug.rs"), &secretive)?;

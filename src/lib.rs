@@ -17,3 +17,4 @@ pub mod csi;
 pub mod device;
 pub mod host;
 pub mod pool;
+pub mod volume;

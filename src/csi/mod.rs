@@ -1,3 +1,25 @@
 //! The gRPC edge: parse, one call into the domain, map the answer. The only place that names a gRPC code.
+//!
+//! Takes in CSI 1.13 requests on a Unix socket, gives out answers of the port
+//! [`Volumes`](crate::volume::Volumes) and of [`NodeVolumes`](crate::volume::NodeVolumes). Holds no state.
 
+mod capability;
+mod controller;
+mod identity;
+mod node;
+mod paging;
 pub mod proto;
+mod status;
+
+pub use controller::ControllerService;
+pub use identity::{IdentityService, Readiness};
+pub use node::NodeService;
+
+/// The name that Kubernetes knows the driver by.
+pub const DRIVER_NAME: &str = "csi.localpool.dev";
+/// The topology key of a node's name.
+pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
+
+fn topology(node: &str) -> proto::Topology {
+    proto::Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() }
+}

@@ -112,6 +112,13 @@ pub trait Mounts: Send + Sync {
     /// Removes what `make_target` made. Not there is success; not empty is an error.
     fn remove_target(&self, target: &Path) -> Result<(), HostError>;
 
+    /// Whether a mount is one of the device at `node`: its filesystem, or the node itself bind-mounted.
+    fn is_of(&self, mount: &Mount, node: &Path) -> bool;
+
+    /// BLKROGET and BLKROSET: a read-only bind of a device node keeps nobody from writing to the device.
+    fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
+    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;
+
     /// Bytes and inodes of the filesystem at `path`.
     fn usage(&self, path: &Path) -> Result<Usage, HostError>;
 }

@@ -1,6 +1,6 @@
 //! Fake mounts: a table in memory that keeps its devices busy, as the kernel does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,7 @@ struct State {
     /// Target and the device node that it came from, in mount order.
     mounts: Vec<(Mount, PathBuf)>,
     targets: BTreeMap<PathBuf, TargetKind>,
+    read_only: BTreeSet<PathBuf>,
 }
 
 impl FakeMounts {
@@ -106,6 +107,23 @@ impl Mounts for FakeMounts {
 
     fn remove_target(&self, target: &Path) -> Result<(), HostError> {
         locked(&self.state).targets.remove(target);
+        Ok(())
+    }
+
+    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
+        locked(&self.state).mounts.iter().any(|(known, device)| known == mount && device == node)
+    }
+
+    fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
+        Ok(locked(&self.state).read_only.contains(node))
+    }
+
+    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError> {
+        let mut state = locked(&self.state);
+        match read_only {
+            true => state.read_only.insert(node.to_owned()),
+            false => state.read_only.remove(node),
+        };
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! A verb looks before it acts and may be repeated: what is there already is success.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -60,8 +61,10 @@ pub enum PoolError {
     NoSuchVolume { id: Uuid },
     #[error("{0}")]
     NoPlace(#[from] NoPlace),
-    #[error("no set on this node offers disks {0}")]
-    NoSet(String),
+    #[error("no disk of this node's pool is offered to {0}")]
+    NoSet(Selector),
+    #[error("the parameter `class` is missing, and there is more than one to choose from: {0}")]
+    WhichClass(String),
     #[error("volume {name} exists with other properties: {why}")]
     Differs { name: String, why: String },
     #[error("volume {id} can grow to {growable_to} bytes at most, and {wanted} were asked for")]
@@ -183,6 +186,7 @@ impl Pool {
         if let Ok((member, view)) = self.find(request.id) {
             return self.existing(&member, view, request).map(|view| (view, Outcome::AlreadySo));
         }
+        self.check_selector(&request.selector)?;
         let usage = self.usage(request.usage, &request.selector);
         let volume = NewVolume {
             id: request.id,
@@ -208,6 +212,9 @@ impl Pool {
                     selected.then(|| state.offer(index, usage)).flatten()
                 })
                 .collect();
+            if offers.is_empty() {
+                return Err(PoolError::NoSet(request.selector.clone()));
+            }
             let (index, site) = choose(&offers, &wish)?;
             match members[index].lock().create(site, &volume) {
                 Ok(()) => break,
@@ -216,6 +223,20 @@ impl Pool {
             }
         }
         Ok((self.volume(request.id)?, Outcome::Done))
+    }
+
+    /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.
+    fn check_selector(&self, selector: &Selector) -> Result<(), PoolError> {
+        if selector.class.is_some() || selector.set.is_some() {
+            return Ok(());
+        }
+        let mut classes: Vec<String> = self.rules(selector).iter().map(|rule| rule.class.clone()).collect();
+        classes.sort();
+        classes.dedup();
+        match classes.len() {
+            0 | 1 => Ok(()),
+            _ => Err(PoolError::WhichClass(classes.join(", "))),
+        }
     }
 
     /// A volume of that name is there: it must be what is asked for, and mapped.
@@ -341,6 +362,17 @@ impl Selector {
         let class = self.class.as_ref().is_none_or(|class| *class == rule.class);
         let set = self.set.as_ref().is_none_or(|set| *set == format!("{}/{}", rule.set.namespace, rule.set.name));
         class && set
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.class, &self.set) {
+            (None, None) => f.write_str("anybody"),
+            (Some(class), None) => write!(f, "class {class}"),
+            (None, Some(set)) => write!(f, "set {set}"),
+            (Some(class), Some(set)) => write!(f, "class {class} by set {set}"),
+        }
     }
 }
 

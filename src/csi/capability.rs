@@ -1,0 +1,216 @@
+//! Reading what requests have in common: capabilities, sizes, parameters, topology. Pure; every refusal
+//! names the field.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::TOPOLOGY_KEY;
+use super::proto::volume_capability::{AccessType, access_mode::Mode};
+use super::proto::{CapacityRange, TopologyRequirement, VolumeCapability};
+use crate::host::FsKind;
+use crate::volume::{Error, MountWish, Selector, WantedUsage};
+
+/// CSI 1.13, "Size Limits": strings without a stated limit have at most 128 bytes.
+const MAX_STRING: usize = 128;
+/// Keys that Kubernetes' sidecars add; they are not ours to judge.
+const FOREIGN_PREFIX: &str = "csi.storage.k8s.io/";
+/// What a volume gets where the request names no size.
+const DEFAULT_SIZE: u64 = 1 << 30;
+
+/// One capability: what the volume is to be used as, and how.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub wish: MountWish,
+    pub single_target: bool,
+}
+
+fn invalid<T>(words: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Invalid(words.into()))
+}
+
+/// A string that must be there and within limits.
+pub fn required<'a>(field: &str, text: &'a str) -> Result<&'a str, Error> {
+    match text.len() {
+        0 => invalid(format!("{field} is missing")),
+        1..=MAX_STRING => Ok(text),
+        len => invalid(format!("{field} has {len} bytes; CSI allows {MAX_STRING}")),
+    }
+}
+
+/// Reads one capability.
+pub fn access(capability: Option<&VolumeCapability>) -> Result<Access, Error> {
+    let Some(capability) = capability else { return invalid("volume_capability is missing") };
+    let mode = match &capability.access_mode {
+        None => return invalid("volume_capability.access_mode is missing"),
+        Some(mode) => Mode::try_from(mode.mode).unwrap_or(Mode::Unknown),
+    };
+    match mode {
+        Mode::SingleNodeWriter
+        | Mode::SingleNodeReaderOnly
+        | Mode::SingleNodeSingleWriter
+        | Mode::SingleNodeMultiWriter => {}
+        Mode::MultiNodeReaderOnly | Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter => {
+            return invalid(format!(
+                "access mode {} is not supported: a local volume lives on one node",
+                mode.as_str_name()
+            ));
+        }
+        Mode::Unknown => return invalid("volume_capability.access_mode.mode is missing or unknown"),
+    }
+    let wish = match &capability.access_type {
+        None => return invalid("volume_capability has neither `mount` nor `block`"),
+        Some(AccessType::Block(_)) => MountWish::Block,
+        Some(AccessType::Mount(mount)) => {
+            if !mount.volume_mount_group.is_empty() {
+                return invalid("volume_mount_group is not supported; Kubernetes sets fsGroup itself");
+            }
+            MountWish::Mount { fs: filesystem(&mount.fs_type)?, flags: mount.mount_flags.clone() }
+        }
+    };
+    Ok(Access { wish, single_target: mode == Mode::SingleNodeSingleWriter })
+}
+
+/// Reads all capabilities of a request that makes or asks about a volume: they must agree.
+pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
+    let mut wanted = None;
+    for capability in capabilities {
+        let usage = match access(Some(capability))?.wish {
+            MountWish::Block => WantedUsage::Block,
+            MountWish::Mount { fs, .. } => WantedUsage::Mount(fs),
+        };
+        match wanted {
+            None => wanted = Some(usage),
+            Some(other) if other == usage => {}
+            Some(_) => return invalid("volume_capabilities contradict each other: a volume is used in one way"),
+        }
+    }
+    wanted.map_or_else(|| invalid("volume_capabilities is missing"), Ok)
+}
+
+fn filesystem(text: &str) -> Result<Option<FsKind>, Error> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|e: crate::host::UnknownFs| Error::Invalid(format!("fs_type: {e}"))),
+    }
+}
+
+/// Required and limit in bytes.
+pub fn sizes(range: Option<&CapacityRange>) -> Result<(u64, Option<u64>), Error> {
+    let Some(range) = range else { return Ok((DEFAULT_SIZE, None)) };
+    let bytes = |field: &str, value: i64| {
+        u64::try_from(value).map_err(|_| Error::Invalid(format!("capacity_range.{field} is negative: {value}")))
+    };
+    let (required, limit) = (bytes("required_bytes", range.required_bytes)?, bytes("limit_bytes", range.limit_bytes)?);
+    match (required, limit) {
+        (0, 0) => invalid("capacity_range has neither required_bytes nor limit_bytes"),
+        (required, 0) => Ok((required, None)),
+        (required, limit) if limit < required => {
+            invalid(format!("capacity_range.limit_bytes {limit} is below capacity_range.required_bytes {required}"))
+        }
+        (0, limit) => Ok((DEFAULT_SIZE.min(limit), Some(limit))),
+        (required, limit) => Ok((required, Some(limit))),
+    }
+}
+
+/// Reads the parameters of a StorageClass; unknown ones are refused by name.
+pub fn parameters(given: &HashMap<String, String>) -> Result<(Selector, BTreeMap<String, String>), Error> {
+    let mut selector = Selector::default();
+    let mut kept = BTreeMap::new();
+    for (key, value) in given.iter().filter(|(key, _)| !key.starts_with(FOREIGN_PREFIX)) {
+        match key.as_str() {
+            "class" => selector.class = Some(required("parameters.class", value)?.to_owned()),
+            "set" if value.split('/').count() == 2 => selector.set = Some(value.clone()),
+            "set" => return invalid(format!("parameters.set must be <namespace>/<name>, not {value:?}")),
+            other => return invalid(format!("parameters.{other} is unknown; the known ones are class and set")),
+        }
+        kept.insert(key.clone(), value.clone());
+    }
+    Ok((selector, kept))
+}
+
+/// Whether `node` may have the volume. Only the first preferred term is tried: it is the scheduler's choice.
+pub fn accessible_from(topology: Option<&TopologyRequirement>, node: &str) -> Result<(), Error> {
+    let Some(topology) = topology else { return Ok(()) };
+    let first = topology.preferred.first().map(std::slice::from_ref);
+    let terms = first.unwrap_or(&topology.requisite);
+    let matches = terms.iter().any(|term| term.segments.get(TOPOLOGY_KEY).is_none_or(|wanted| wanted == node));
+    match terms.is_empty() || matches {
+        true => Ok(()),
+        false => Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::Topology;
+    use super::super::proto::volume_capability::{AccessMode, BlockVolume, MountVolume};
+    use super::*;
+
+    fn capability(mode: Mode, access: AccessType) -> VolumeCapability {
+        VolumeCapability { access_mode: Some(AccessMode { mode: mode.into() }), access_type: Some(access) }
+    }
+
+    fn mount(fs: &str) -> AccessType {
+        AccessType::Mount(MountVolume { fs_type: fs.to_owned(), ..MountVolume::default() })
+    }
+
+    fn words<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+        match result {
+            Err(Error::Invalid(words)) => words,
+            other => panic!("expected a refusal, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn capabilities_that_one_node_cannot_have_are_refused_by_name() {
+        assert!(access(Some(&capability(Mode::SingleNodeWriter, mount("xfs")))).is_ok());
+        assert!(access(Some(&capability(Mode::SingleNodeSingleWriter, mount("")))).expect("RWOP").single_target);
+        let multi = access(Some(&capability(Mode::MultiNodeMultiWriter, mount(""))));
+        assert!(words(multi).contains("MULTI_NODE_MULTI_WRITER"));
+        let zfs = access(Some(&capability(Mode::SingleNodeWriter, mount("zfs"))));
+        assert!(words(zfs).starts_with("fs_type: "));
+        assert_eq!(words(access(None)), "volume_capability is missing");
+        let both = [
+            capability(Mode::SingleNodeWriter, mount("xfs")),
+            capability(Mode::SingleNodeWriter, AccessType::Block(BlockVolume {})),
+        ];
+        assert!(words(usage(&both)).contains("contradict"));
+        assert!(words(usage(&[])).contains("volume_capabilities is missing"));
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused_with_the_field() {
+        let range = |required_bytes, limit_bytes| Some(CapacityRange { required_bytes, limit_bytes });
+        assert_eq!(sizes(None).expect("a default"), (DEFAULT_SIZE, None));
+        assert_eq!(sizes(range(5, 0).as_ref()).expect("fine"), (5, None));
+        assert_eq!(sizes(range(0, 7).as_ref()).expect("fine"), (7, Some(7)));
+        assert!(words(sizes(range(-1, 0).as_ref())).contains("required_bytes is negative"));
+        assert!(words(sizes(range(1, -9).as_ref())).contains("limit_bytes is negative"));
+        assert!(words(sizes(range(0, 0).as_ref())).contains("neither"));
+        assert!(words(sizes(range(9, 8).as_ref())).contains("below"));
+    }
+
+    #[test]
+    fn unknown_parameters_are_named_and_kubernetes_own_are_let_through() {
+        let given = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>()
+        };
+        let (selector, kept) =
+            parameters(&given(&[("class", "fast"), ("csi.storage.k8s.io/pvc/name", "x")])).expect("fine");
+        assert_eq!((selector.class.as_deref(), kept.len()), (Some("fast"), 1));
+        assert!(words(parameters(&given(&[("clas", "fast")]))).contains("parameters.clas is unknown"));
+        assert!(words(parameters(&given(&[("set", "a")]))).contains("<namespace>/<name>"));
+        assert!(words(parameters(&given(&[("class", "")]))).contains("parameters.class is missing"));
+    }
+
+    #[test]
+    fn only_the_first_preferred_term_counts() {
+        let term = |node: &str| Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() };
+        let wanted =
+            TopologyRequirement { requisite: vec![term("a"), term("b")], preferred: vec![term("b"), term("a")] };
+        assert!(accessible_from(Some(&wanted), "b").is_ok());
+        assert!(matches!(accessible_from(Some(&wanted), "a"), Err(Error::Exhausted(_))));
+        let requisite = TopologyRequirement { requisite: vec![term("a")], preferred: vec![] };
+        assert!(accessible_from(Some(&requisite), "a").is_ok());
+        assert!(accessible_from(Some(&requisite), "c").is_err());
+    }
+}

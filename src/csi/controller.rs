@@ -1,0 +1,221 @@
+//! The Controller service, over the port `Volumes`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::capability::{accessible_from, parameters, required, sizes, usage};
+use super::paging::page;
+use super::proto::controller_service_capability::{self, Rpc, rpc};
+use super::proto::{
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
+    ControllerGetCapabilitiesResponse, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
+    ControllerServiceCapability, CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+    GetCapacityRequest, GetCapacityResponse, ListVolumesRequest, ListVolumesResponse,
+    ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, VolumeCondition,
+    controller_get_volume_response, controller_server::Controller, list_volumes_response,
+    validate_volume_capabilities_response,
+};
+use super::{TOPOLOGY_KEY, proto, topology};
+use crate::device::label::VolumeUsage;
+use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes, WantedUsage};
+
+pub struct ControllerService<V> {
+    volumes: V,
+    node: Arc<str>,
+}
+
+impl<V: Volumes> ControllerService<V> {
+    /// `node` is where the volumes are made.
+    pub fn new(volumes: V, node: &str) -> Self {
+        Self { volumes, node: node.into() }
+    }
+
+    async fn find(&self, text: &str) -> Result<Volume, Status> {
+        let text = required("volume_id", text)?;
+        let missing = || Status::not_found(format!("there is no volume {text}"));
+        let id: VolumeId = text.parse().map_err(|_| missing())?;
+        let volumes = self.volumes.list().await?;
+        volumes.into_iter().find(|volume| volume.id == id && !volume.found).ok_or_else(missing)
+    }
+}
+
+fn wire(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+fn volume(volume: &Volume) -> proto::Volume {
+    proto::Volume {
+        capacity_bytes: wire(volume.size),
+        volume_id: volume.id.to_string(),
+        volume_context: Default::default(),
+        content_source: None,
+        accessible_topology: vec![topology(&volume.node)],
+    }
+}
+
+pub(super) fn condition(condition: &Condition) -> VolumeCondition {
+    let Condition { abnormal, reason, message } = condition;
+    VolumeCondition { abnormal: *abnormal, message: format!("{reason}: {message}") }
+}
+
+/// A volume of the wanted use confirms a request; a filesystem left open agrees with any.
+fn confirms(made: Option<VolumeUsage>, wanted: WantedUsage) -> bool {
+    match (made, wanted) {
+        (Some(VolumeUsage::Block), WantedUsage::Block) | (Some(VolumeUsage::Mount(_)), WantedUsage::Mount(None)) => {
+            true
+        }
+        (Some(VolumeUsage::Mount(made)), WantedUsage::Mount(Some(wanted))) => made == wanted,
+        _ => false,
+    }
+}
+
+#[tonic::async_trait]
+impl<V: Volumes> Controller for ControllerService<V> {
+    async fn create_volume(
+        &self,
+        request: Request<CreateVolumeRequest>,
+    ) -> Result<Response<CreateVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let name = required("name", &request.name)?.to_owned();
+        let usage = usage(&request.volume_capabilities)?;
+        let (required, limit) = sizes(request.capacity_range.as_ref())?;
+        let (selector, parameters) = parameters(&request.parameters)?;
+        if request.volume_content_source.is_some() {
+            return Err(Status::invalid_argument(
+                "volume_content_source is not supported: no snapshots, no clones yet",
+            ));
+        }
+        if let Some(key) = request.mutable_parameters.keys().next() {
+            return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
+        }
+        accessible_from(request.accessibility_requirements.as_ref(), &self.node)?;
+        let made = self.volumes.create(NewVolume { name, required, limit, usage, parameters, selector }).await?;
+        Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<DeleteVolumeRequest>,
+    ) -> Result<Response<DeleteVolumeResponse>, Status> {
+        let request = request.into_inner();
+        // What is no id of ours names no volume of ours, and so it is deleted already.
+        if let Ok(id) = required("volume_id", &request.volume_id)?.parse() {
+            self.volumes.delete(id).await?;
+        }
+        Ok(Response::new(DeleteVolumeResponse {}))
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<ValidateVolumeCapabilitiesRequest>,
+    ) -> Result<Response<ValidateVolumeCapabilitiesResponse>, Status> {
+        let request = request.into_inner();
+        required("volume_id", &request.volume_id)?;
+        if request.volume_capabilities.is_empty() {
+            return Err(Status::invalid_argument("volume_capabilities is missing"));
+        }
+        let found = self.find(&request.volume_id).await?;
+        let (confirmed, message) = match usage(&request.volume_capabilities) {
+            Ok(wanted) if confirms(found.usage, wanted) => {
+                let confirmed = validate_volume_capabilities_response::Confirmed {
+                    volume_context: request.volume_context,
+                    volume_capabilities: request.volume_capabilities,
+                    parameters: request.parameters,
+                    mutable_parameters: request.mutable_parameters,
+                };
+                (Some(confirmed), String::new())
+            }
+            Ok(_) => (None, "the volume was made for another use".to_owned()),
+            Err(error) => (None, error.to_string()),
+        };
+        Ok(Response::new(ValidateVolumeCapabilitiesResponse { confirmed, message }))
+    }
+
+    async fn list_volumes(
+        &self,
+        request: Request<ListVolumesRequest>,
+    ) -> Result<Response<ListVolumesResponse>, Status> {
+        let request = request.into_inner();
+        let all = self.volumes.list().await?.into_iter().filter(|volume| !volume.found).collect();
+        let (volumes, next_token) = page(all, &request.starting_token, request.max_entries)?;
+        let entry = |found: &Volume| list_volumes_response::Entry {
+            volume: Some(volume(found)),
+            status: Some(list_volumes_response::VolumeStatus {
+                published_node_ids: Vec::new(),
+                volume_condition: Some(condition(&found.condition)),
+            }),
+        };
+        Ok(Response::new(ListVolumesResponse { entries: volumes.iter().map(entry).collect(), next_token }))
+    }
+
+    async fn controller_get_volume(
+        &self,
+        request: Request<ControllerGetVolumeRequest>,
+    ) -> Result<Response<ControllerGetVolumeResponse>, Status> {
+        let found = self.find(&request.into_inner().volume_id).await?;
+        let status = controller_get_volume_response::VolumeStatus {
+            published_node_ids: Vec::new(),
+            volume_condition: Some(condition(&found.condition)),
+        };
+        Ok(Response::new(ControllerGetVolumeResponse { volume: Some(volume(&found)), status: Some(status) }))
+    }
+
+    async fn get_capacity(
+        &self,
+        request: Request<GetCapacityRequest>,
+    ) -> Result<Response<GetCapacityResponse>, Status> {
+        let request = request.into_inner();
+        // The provisioner sends no capabilities: a filesystem takes any free space, so that is the answer.
+        let usage = match request.volume_capabilities.as_slice() {
+            [] => WantedUsage::Mount(None),
+            capabilities => usage(capabilities)?,
+        };
+        let (selector, _) = parameters(&request.parameters)?;
+        let segments = request.accessible_topology.map(|topology| topology.segments).unwrap_or_default();
+        let capacity = self.volumes.capacity(selector, usage, segments.get(TOPOLOGY_KEY).cloned()).await?;
+        Ok(Response::new(GetCapacityResponse {
+            available_capacity: wire(capacity.available),
+            maximum_volume_size: Some(wire(capacity.largest)),
+            minimum_volume_size: Some(wire(capacity.smallest)),
+        }))
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<ControllerExpandVolumeRequest>,
+    ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let text = required("volume_id", &request.volume_id)?;
+        let Some(range) = request.capacity_range.as_ref() else {
+            return Err(Status::invalid_argument("capacity_range is missing"));
+        };
+        let (wanted, limit) = sizes(Some(range))?;
+        let id: VolumeId = text.parse().map_err(|_| Status::not_found(format!("there is no volume {text}")))?;
+        let grown = self.volumes.expand(id, wanted, limit).await?;
+        Ok(Response::new(ControllerExpandVolumeResponse {
+            capacity_bytes: wire(grown.size),
+            node_expansion_required: matches!(grown.usage, Some(VolumeUsage::Mount(_))),
+        }))
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _request: Request<ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
+        let capabilities = [
+            rpc::Type::CreateDeleteVolume,
+            rpc::Type::GetCapacity,
+            rpc::Type::ListVolumes,
+            rpc::Type::GetVolume,
+            rpc::Type::VolumeCondition,
+            rpc::Type::ExpandVolume,
+            rpc::Type::SingleNodeMultiWriter,
+        ];
+        let capability = |kind: rpc::Type| ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() })),
+        };
+        let capabilities = capabilities.map(capability).to_vec();
+        Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
+    }
+}

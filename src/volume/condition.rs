@@ -1,0 +1,38 @@
+//! How a volume is doing, in one reason word and a sentence. Pure.
+
+use crate::pool::apply::member::{Standing, VolumeView};
+
+/// A volume's condition; `reason` is one word for machines, `message` a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub abnormal: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Condition {
+    pub fn healthy() -> Self {
+        Self { abnormal: false, reason: "Healthy", message: "the volume is healthy".to_owned() }
+    }
+
+    pub fn abnormal(reason: &'static str, message: String) -> Self {
+        Self { abnormal: true, reason, message }
+    }
+
+    /// What the pool knows of a volume without looking at its mounts.
+    pub fn of(view: &VolumeView) -> Self {
+        match &view.standing {
+            Standing::Missing => {
+                Self::abnormal("DiskMissing", format!("disk {} is not there; is it unplugged or dead?", view.disk))
+            }
+            Standing::NotReady(why) => {
+                Self::abnormal("DiskNotReady", format!("disk {} cannot be used: {why}", view.disk))
+            }
+            Standing::Ready if view.record.is_none() => Self::abnormal(
+                "NotDescribed",
+                format!("the label of disk {} does not describe the volume; its data is kept", view.disk),
+            ),
+            Standing::Ready => Self::healthy(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The one name of a volume: CSI volume id, partition GUID, filesystem UUID, object name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// UUIDv5 of this namespace and the CSI volume name. Never changes: it is on people's disks.
+const NAMESPACE: Uuid = Uuid::from_u128(0x3c1e_6e0e_6f5b_4f0c_9d3a_6c6f_6361_6c70);
+
+/// A volume's id, printed as 36 lower-case characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(Uuid);
+
+/// Not the text of an id of ours.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is not a volume id: ids are UUIDs in lower case, such as 6ba7b810-9dad-51d1-80b4-00c04fd430c8")]
+pub struct NotAnId(String);
+
+impl VolumeId {
+    pub fn of_name(csi_name: &str) -> Self {
+        Self(Uuid::new_v5(&NAMESPACE, csi_name.as_bytes()))
+    }
+
+    pub fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl From<Uuid> for VolumeId {
+    fn from(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.hyphenated())
+    }
+}
+
+impl FromStr for VolumeId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let not_an_id = || NotAnId(text.chars().take(64).collect());
+        let uuid = Uuid::try_parse(text).map_err(|_| not_an_id())?;
+        // One spelling only: what is compared as text elsewhere must be equal as text.
+        match uuid.hyphenated().to_string() == text {
+            true => Ok(Self(uuid)),
+            false => Err(not_an_id()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_id_for_ever() {
+        assert_eq!(VolumeId::of_name("pvc-1").to_string(), "1e7e2d08-01a6-5f65-a9a8-8f4a11d2ef4c");
+        assert_ne!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-2"));
+    }
+
+    #[test]
+    fn other_spellings_of_a_uuid_are_not_ids() {
+        let id = VolumeId::of_name("pvc-1").to_string();
+        assert!(id.parse::<VolumeId>().is_ok());
+        for bad in
+            [id.to_uppercase(), format!("{{{id}}}"), format!("urn:uuid:{id}"), id.replace('-', ""), String::new()]
+        {
+            assert!(bad.parse::<VolumeId>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_survives_its_text(name in ".*") {
+            let id = VolumeId::of_name(&name);
+            prop_assert_eq!(id.to_string().parse::<VolumeId>(), Ok(id));
+            prop_assert_eq!(id.to_string().len(), 36);
+        }
+    }
+}

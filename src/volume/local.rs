@@ -1,0 +1,117 @@
+//! The port `Volumes` on this node's pool: each verb locks its volume and runs where blocking is allowed.
+
+use std::sync::Arc;
+
+use super::{Capacity, Condition, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+use crate::host::chain;
+use crate::pool::apply::member::VolumeView;
+use crate::pool::apply::pool::{CreateRequest, Pool, PoolError};
+use crate::pool::choose::NoPlace;
+
+/// Volumes of one node, without anybody in between.
+#[derive(Clone)]
+pub struct LocalVolumes {
+    pool: Arc<Pool>,
+    locks: VolumeLocks,
+}
+
+impl LocalVolumes {
+    pub fn new(pool: Arc<Pool>, locks: VolumeLocks) -> Self {
+        Self { pool, locks }
+    }
+
+    /// Runs on a blocking thread, to its end, whether or not the caller waits for it.
+    async fn locked<T: Send + 'static>(
+        &self,
+        id: VolumeId,
+        work: impl FnOnce(&Arc<Pool>) -> Result<T, PoolError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let guard = self.locks.hold(id)?;
+        let pool = Arc::clone(&self.pool);
+        blocking(move || {
+            let result = work(&pool).map_err(Error::from);
+            drop(guard);
+            result
+        })
+        .await
+    }
+}
+
+/// Moves blocking work off the async threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
+}
+
+impl Volumes for LocalVolumes {
+    async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
+        let id = VolumeId::of_name(&wanted.name);
+        self.locked(id, move |pool| {
+            let NewVolume { name, required, limit, usage, parameters, selector } = wanted;
+            let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
+            let (view, _) = pool.create(&request)?;
+            Ok(volume(pool, &view))
+        })
+        .await
+    }
+
+    async fn delete(&self, id: VolumeId) -> Result<(), Error> {
+        self.locked(id, move |pool| {
+            pool.delete(id.uuid())?;
+            pool.kick();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        self.locked(id, move |pool| pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &view))).await
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>, Error> {
+        let pool = Arc::clone(&self.pool);
+        blocking(move || Ok(pool.volumes().iter().map(|view| volume(&pool, view)).collect())).await
+    }
+
+    async fn capacity(&self, selector: Selector, usage: WantedUsage, node: Option<String>) -> Result<Capacity, Error> {
+        let pool = Arc::clone(&self.pool);
+        blocking(move || match node.is_none_or(|node| node == pool.owner().node) {
+            true => Ok(pool.capacity(&selector, usage)),
+            false => Ok(Capacity::default()),
+        })
+        .await
+    }
+}
+
+fn volume(pool: &Pool, view: &VolumeView) -> Volume {
+    Volume {
+        id: VolumeId::from(view.id),
+        name: view.record.as_ref().map(|r| r.name.clone()).unwrap_or_default(),
+        size: view.size,
+        usage: view.record.as_ref().map(|r| r.usage),
+        node: pool.owner().node.clone(),
+        found: view.record.as_ref().is_some_and(|r| r.found),
+        condition: Condition::of(view),
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        let words = chain(&error);
+        match error {
+            PoolError::NoSuchVolume { .. } => Error::NotFound(words),
+            PoolError::NoPlace(NoPlace::Limit { .. }) | PoolError::CannotGrow { .. } => Error::OutOfRange(words),
+            PoolError::NoPlace(NoPlace::NoDisk | NoPlace::Full { .. }) | PoolError::NoSet(_) => Error::Exhausted(words),
+            PoolError::WhichClass(_) => Error::Invalid(words),
+            PoolError::Differs { .. } => Error::Exists(words),
+            PoolError::Cleaning => Error::Aborted(words),
+            PoolError::InUse { .. }
+            | PoolError::Found { .. }
+            | PoolError::DiskAway { .. }
+            | PoolError::NotDescribed { .. } => Error::Precondition(words),
+            PoolError::Apply(_) => Error::Internal(words),
+        }
+    }
+}

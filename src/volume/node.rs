@@ -1,0 +1,316 @@
+//! Staging, publishing and measuring volumes on this node: what `publish` decides, done by the host.
+//!
+//! Every verb holds its volume's lock and runs on a blocking thread to its end, whether or not the caller
+//! waits: an mkfs that outlasts the call goes on, and a repeated call is told to come back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::local::blocking;
+use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, is_read_only, published};
+use super::{Condition, Error, VolumeId, VolumeLocks};
+use crate::device::label::VolumeUsage;
+use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
+use crate::pool::apply::member::VolumeView;
+use crate::pool::apply::pool::Pool;
+
+/// The node's side of volumes.
+#[derive(Clone)]
+pub struct NodeVolumes {
+    host: Arc<dyn Host>,
+    pool: Arc<Pool>,
+    locks: VolumeLocks,
+}
+
+/// NodeStageVolume, parsed.
+#[derive(Clone, Debug)]
+pub struct StageRequest {
+    pub id: VolumeId,
+    pub staging: String,
+    pub wish: MountWish,
+}
+
+/// NodePublishVolume, parsed.
+#[derive(Clone, Debug)]
+pub struct PublishRequest {
+    pub id: VolumeId,
+    pub staging: String,
+    pub target: String,
+    pub wish: MountWish,
+    pub read_only: bool,
+    /// RWOP: a second target is refused.
+    pub single_target: bool,
+}
+
+/// NodeGetVolumeStats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    pub size: u64,
+    /// Of the filesystem; `None` for a raw block volume.
+    pub usage: Option<Usage>,
+    pub condition: Condition,
+}
+
+impl NodeVolumes {
+    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, locks: VolumeLocks) -> Self {
+        Self { host, pool, locks }
+    }
+
+    pub fn node_name(&self) -> &str {
+        &self.pool.owner().node
+    }
+
+    async fn locked<T: Send + 'static>(
+        &self,
+        id: VolumeId,
+        work: impl FnOnce(&Work) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let guard = self.locks.hold(id)?;
+        let work_on = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
+        blocking(move || {
+            let result = work(&work_on);
+            drop(guard);
+            result
+        })
+        .await
+    }
+
+    pub async fn stage(&self, request: StageRequest) -> Result<(), Error> {
+        let staging = checked_path("staging_target_path", &request.staging)?;
+        self.locked(request.id, move |work| work.stage(request.id, &staging, &request.wish)).await
+    }
+
+    pub async fn unstage(&self, id: VolumeId, staging: &str) -> Result<(), Error> {
+        let staging = checked_path("staging_target_path", staging)?;
+        self.locked(id, move |work| work.take_down("staging_target_path", &staging, false)).await
+    }
+
+    pub async fn publish(&self, request: PublishRequest) -> Result<(), Error> {
+        let target = checked_path("target_path", &request.target)?;
+        let staging = checked_path("staging_target_path", &request.staging)?;
+        self.locked(request.id, move |work| work.publish(&request, &staging, &target)).await
+    }
+
+    pub async fn unpublish(&self, id: VolumeId, target: &str) -> Result<(), Error> {
+        let target = checked_path("target_path", target)?;
+        self.locked(id, move |work| work.take_down("target_path", &target, true)).await
+    }
+
+    pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
+        let path = checked_path("volume_path", path)?;
+        let work = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
+        blocking(move || work.stats(id, &path)).await
+    }
+
+    /// Grows the filesystem to the size of its volume; gives that size.
+    pub async fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
+        let path = checked_path("volume_path", path)?;
+        self.locked(id, move |work| work.expand(id, &path, required)).await
+    }
+}
+
+/// The blocking half.
+struct Work {
+    host: Arc<dyn Host>,
+    pool: Arc<Pool>,
+}
+
+impl Work {
+    fn mount_table(&self) -> Result<Vec<Mount>, Error> {
+        self.host.mounts().table().map_err(|e| failed("read the mount table", e))
+    }
+
+    fn ours<'a>(&self, table: &'a [Mount], view: &VolumeView) -> Vec<&'a Mount> {
+        table.iter().filter(|mount| self.host.mounts().is_of(mount, &view.node)).collect()
+    }
+
+    fn usable(&self, id: VolumeId) -> Result<(VolumeView, VolumeUsage), Error> {
+        let view = self.pool.usable(id.uuid())?;
+        let usage = view.record.as_ref().map(|record| record.usage);
+        let usage = usage.ok_or_else(|| Error::Precondition(format!("volume {id} is not described")))?;
+        Ok((view, usage))
+    }
+
+    fn stage(&self, id: VolumeId, staging: &Path, wish: &MountWish) -> Result<(), Error> {
+        let (view, usage) = self.usable(id)?;
+        let MountWish::Mount { flags, .. } = wish else {
+            return agreed(usage, wish).map(drop);
+        };
+        let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
+        let table = self.mount_table()?;
+        match at_target(&table, &self.ours(&table, &view), staging) {
+            AtTarget::This { .. } => return Ok(()),
+            AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
+            AtTarget::Nothing => {}
+        }
+        self.ready_filesystem(&view, kind)?;
+        let mounts = self.host.mounts();
+        mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
+        mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))
+    }
+
+    /// mkfs is a fact, not a probe: the bit on the disk says whether it ever ended.
+    fn ready_filesystem(&self, view: &VolumeView, kind: FsKind) -> Result<(), Error> {
+        let filesystems = self.host.filesystems();
+        if !view.formatted {
+            filesystems.make(kind, &view.node, view.id).map_err(|e| failed("make the filesystem", e))?;
+            return Ok(self.pool.mark_formatted(view.id)?);
+        }
+        let found = filesystems.identify(&view.node).map_err(|e| failed("look for the filesystem", e))?;
+        match found {
+            Some(found) if found.kind == kind.name() && found.uuid.is_none_or(|uuid| uuid == view.id) => {
+                filesystems.check(kind, &view.node).map_err(|e| failed("check the filesystem", e))
+            }
+            Some(found) => Err(Error::Precondition(format!(
+                "volume {} was formatted with {}, and {} is there now (UUID {}): it is not touched",
+                view.id,
+                kind.name(),
+                found.kind,
+                found.uuid.map_or_else(|| "unknown".to_owned(), |u| u.to_string()),
+            ))),
+            None => Err(Error::Precondition(format!(
+                "volume {} was formatted with {}, and no filesystem is there now: it is not touched",
+                view.id,
+                kind.name()
+            ))),
+        }
+    }
+
+    fn publish(&self, request: &PublishRequest, staging: &Path, target: &Path) -> Result<(), Error> {
+        let (view, usage) = self.usable(request.id)?;
+        let kind = agreed(usage, &request.wish)?;
+        let table = self.mount_table()?;
+        let ours = self.ours(&table, &view);
+        match at_target(&table, &ours, target) {
+            AtTarget::This { read_only } if read_only == request.read_only => return Ok(()),
+            AtTarget::This { .. } => {
+                let words = format!("the volume is published at {} with another readonly flag", target.display());
+                return Err(Error::Exists(words));
+            }
+            AtTarget::Other(what) => return Err(occupied("target_path", target, &what)),
+            AtTarget::Nothing => {}
+        }
+        let elsewhere = published(&ours, staging);
+        if let Some(other) = elsewhere.first().filter(|_| request.single_target) {
+            let words = format!("the volume may be published once only, and is at {}", other.display());
+            return Err(Error::Precondition(words));
+        }
+        match kind {
+            Some(_) => self.publish_mount(&ours, staging, target, request.read_only),
+            None => self.publish_block(&view, elsewhere.is_empty(), target, request.read_only),
+        }
+    }
+
+    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, read_only: bool) -> Result<(), Error> {
+        if !ours.iter().any(|mount| mount.target == staging) {
+            let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
+            return Err(Error::Precondition(words));
+        }
+        let mounts = self.host.mounts();
+        mounts.make_target(target, TargetKind::Directory).map_err(|e| bad_target("target_path", e))?;
+        mounts.bind(staging, target, read_only).map_err(|e| failed("bind-mount the volume", e))
+    }
+
+    /// A read-only bind of a device node still lets writers in, so the device itself is made read-only; that
+    /// holds for all its targets, and so they must agree.
+    fn publish_block(&self, view: &VolumeView, first: bool, target: &Path, read_only: bool) -> Result<(), Error> {
+        let mounts = self.host.mounts();
+        let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
+        if is_read_only != read_only {
+            if !first {
+                let words = "a raw block volume is either read-only or writable at all its targets".to_owned();
+                return Err(Error::Precondition(words));
+            }
+            mounts.set_read_only(&view.node, read_only).map_err(|e| failed("set the device's read-only flag", e))?;
+        }
+        mounts.make_target(target, TargetKind::File).map_err(|e| bad_target("target_path", e))?;
+        mounts.bind(&view.node, target, read_only).map_err(|e| failed("bind-mount the device node", e))
+    }
+
+    /// Unmounts everything at `path`, and removes the target where it is ours to remove.
+    fn take_down(&self, field: &str, path: &Path, remove: bool) -> Result<(), Error> {
+        let mounts = self.host.mounts();
+        let stacked = self.mount_table()?.iter().filter(|mount| mount.target == path).count();
+        for _ in 0..stacked {
+            mounts.unmount(path).map_err(|e| bad_target(field, e))?;
+        }
+        match remove {
+            true => mounts.remove_target(path).map_err(|e| bad_target(field, e)),
+            false => Ok(()),
+        }
+    }
+
+    fn stats(&self, id: VolumeId, path: &Path) -> Result<Stats, Error> {
+        let view = self.pool.volume(id.uuid())?;
+        let condition = Condition::of(&view);
+        let table = self.mount_table()?;
+        let ours = self.ours(&table, &view);
+        let Some(mount) = ours.iter().find(|mount| mount.target == path) else {
+            if condition.abnormal && table.iter().any(|mount| mount.target == path) {
+                return Ok(Stats { size: view.size, usage: None, condition });
+            }
+            return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+        };
+        let block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
+        if block {
+            return Ok(Stats { size: view.size, usage: None, condition });
+        }
+        let usage = self.host.mounts().usage(path).map_err(|e| failed("measure the filesystem", e))?;
+        Ok(Stats { size: view.size, usage: Some(usage), condition: mounted_condition(condition, mount) })
+    }
+
+    fn expand(&self, id: VolumeId, path: &Path, required: u64) -> Result<u64, Error> {
+        let (view, usage) = self.usable(id)?;
+        let table = self.mount_table()?;
+        let ours = self.ours(&table, &view);
+        if !ours.iter().any(|mount| mount.target == path) {
+            return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+        }
+        if required > view.size {
+            let words = format!("volume {id} has {} bytes, and {required} are asked for: expand it first", view.size);
+            return Err(Error::OutOfRange(words));
+        }
+        if let VolumeUsage::Mount(kind) = usage {
+            let grown = self.host.filesystems().grow(kind, &view.node, Some(path));
+            grown.map_err(|e| failed("grow the filesystem", e))?;
+        }
+        Ok(view.size)
+    }
+}
+
+/// A filesystem that hit an error may have turned read-only under its tenant.
+fn mounted_condition(condition: Condition, mount: &Mount) -> Condition {
+    let staged_writable = !condition.abnormal && is_read_only(mount);
+    match staged_writable && mount.options.iter().filter(|o| *o == "ro").count() > 1 {
+        true => Condition::abnormal("ReadOnly", format!("the filesystem at {} is read-only", mount.target.display())),
+        false => condition,
+    }
+}
+
+fn failed(what: &str, error: HostError) -> Error {
+    let words = format!("could not {what}: {}", chain(&error));
+    match error {
+        HostError::Busy { .. } | HostError::Changed { .. } => Error::Precondition(words),
+        HostError::Io { .. }
+        | HostError::Command { .. }
+        | HostError::Timeout { .. }
+        | HostError::Unsupported { .. } => Error::Internal(words),
+    }
+}
+
+/// mount(8) says EINVAL for options that it does not know: the request is at fault, not the machine.
+fn mount_failed(flags: &[String], error: HostError) -> Error {
+    let invalid = matches!(&error, HostError::Io { source, .. } if source.raw_os_error() == Some(nix::libc::EINVAL));
+    match invalid && !flags.is_empty() {
+        true => Error::Invalid(format!("mount_flags {} were refused: {}", flags.join(","), chain(&error))),
+        false => failed("mount the filesystem", error),
+    }
+}
+
+fn bad_target(field: &str, error: HostError) -> Error {
+    Error::Precondition(format!("{field} cannot be used: {}", chain(&error)))
+}
+
+fn occupied(field: &str, path: &Path, what: &str) -> Error {
+    Error::Precondition(format!("{field} {} has another mount on it: {what}", PathBuf::from(path).display()))
+}
