@@ -6,8 +6,14 @@
 //! that loses unsynced writes and fails on purpose.
 
 pub mod block;
+pub mod command;
+pub mod disk;
 pub mod extent;
+//pub mod filesystem;
+mod ioctl;
+//pub mod mount;
 pub mod raw;
+//pub mod signature;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
