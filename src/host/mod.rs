@@ -9,11 +9,11 @@ pub mod block;
 pub mod command;
 pub mod disk;
 pub mod extent;
-//pub mod filesystem;
+pub mod filesystem;
 mod ioctl;
-//pub mod mount;
+pub mod mount;
 pub mod raw;
-//pub mod signature;
+pub mod signature;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
