@@ -89,7 +89,10 @@ pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
 fn filesystem(text: &str) -> Result<Option<FsKind>, Error> {
     match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|e: crate::host::UnknownFs| Error::Invalid(format!("fs_type: {e}"))),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|e: crate::host::filesystem::UnknownFilesystem| Error::Invalid(format!("fs_type: {e}"))),
     }
 }
 

@@ -6,9 +6,15 @@
 //! that loses unsynced writes and fails on purpose.
 
 pub mod block;
+pub mod command;
+pub mod disk;
 pub mod extent;
 pub mod fake;
+pub mod filesystem;
+pub mod ioctl;
+pub mod mount;
 pub mod raw;
+pub mod signature;
 pub mod table;
 
 use std::path::{Path, PathBuf};
@@ -58,17 +64,6 @@ pub enum FsKind {
     Ext4,
     Xfs,
     Btrfs,
-}
-
-impl FsKind {
-    /// As mkfs, mount and blkid name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            FsKind::Ext4 => "ext4",
-            FsKind::Xfs => "xfs",
-            FsKind::Btrfs => "btrfs",
-        }
-    }
 }
 
 /// Makes, checks and grows filesystems on a device node. Every call has a timeout of its own.

@@ -5,7 +5,7 @@ use super::extents::{ExtentSet, MIB};
 use super::placement::{Room, place};
 use super::plan::Site;
 use crate::device::label::VolumeUsage;
-use crate::host::{Extent, FsKind};
+use crate::host::Extent;
 
 /// What a request wants, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +50,8 @@ pub struct Capacity {
 /// The least size of a volume: whole MiB, and what its filesystem needs.
 pub fn minimum(usage: VolumeUsage) -> u64 {
     match usage {
-        VolumeUsage::Mount(FsKind::Xfs) => 300 * MIB,
-        VolumeUsage::Mount(FsKind::Btrfs) => 110 * MIB,
-        VolumeUsage::Mount(FsKind::Ext4) | VolumeUsage::Block => MIB,
+        VolumeUsage::Mount(kind) => kind.minimum_bytes().next_multiple_of(MIB),
+        VolumeUsage::Block => MIB,
     }
 }
 
@@ -136,6 +135,7 @@ pub fn capacity<D>(offers: &[Offer<D>], usage: VolumeUsage) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::FsKind;
 
     fn slots(disk: u32, mib: &[u64]) -> Offer<u32> {
         let places = (2..).zip(mib).map(|(n, m)| (Site::Slot(n), Extent { start: 0, end: m * MIB })).collect();

@@ -1,0 +1,132 @@
+//! What the runner promises, shown with a shell as the program.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn shell(script: &str, limit: Duration) -> Command {
+    Command::new("sh", limit).args(["-c", script])
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_command_gives_its_output_and_its_code() {
+    let done = shell("echo out; echo err >&2; exit 3", LONG).run_allowing(&[0, 3]).unwrap();
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str(), done.code()), ("out\n", "err\n", Some(3)));
+}
+
+#[test]
+fn a_code_that_is_not_allowed_is_an_error_with_the_last_words() {
+    let error = shell("echo first >&2; echo last >&2; exit 4", LONG).run().unwrap_err();
+    assert_eq!(error.to_string(), "sh failed with exit code 4: first; last");
+    let error = shell("echo only on stdout; exit 8", LONG).run().unwrap_err();
+    assert_eq!(error.to_string(), "sh failed with exit code 8: only on stdout");
+    let error = shell("exit 1", LONG).run().unwrap_err();
+    assert_eq!(error.to_string(), "sh failed with exit code 1: it said nothing");
+}
+
+#[test]
+fn a_death_by_signal_is_an_error_that_names_the_signal() {
+    let error = shell("kill -SEGV $$", LONG).run().unwrap_err();
+    assert!(error.to_string().contains("signal SIGSEGV"), "{error}");
+}
+
+#[test]
+fn a_command_that_hangs_is_stopped_in_time_with_all_its_children() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid_file = dir.path().join("pid");
+    let script = format!("sleep 1000 & echo $! > {}; wait", pid_file.display());
+    let began = Instant::now();
+    let error = shell(&script, Duration::from_secs(1)).run().unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(error.to_string(), "sh did not end within 1 s and was stopped");
+
+    let grandchild = fs::read_to_string(pid_file).unwrap();
+    let state = || fs::read_to_string(format!("/proc/{}/stat", grandchild.trim())).unwrap_or_default();
+    let gone = |stat: String| stat.is_empty() || stat.contains(") Z");
+    let until = Instant::now() + Duration::from_secs(5);
+    while !gone(state()) {
+        assert!(Instant::now() < until, "the grandchild lives: {}", state());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_flood_of_output_is_cut_to_its_tail_and_does_not_stop_the_command() {
+    let script = "i=0; while [ $i -lt 40000 ]; do echo line-number-$i; i=$((i+1)); done; echo the-end";
+    let done = shell(script, LONG).run().unwrap();
+    assert!(done.stdout.len() <= TAIL);
+    assert!(done.stdout.len() > TAIL / 2);
+    assert!(done.stdout.ends_with("line-number-39999\nthe-end\n"));
+}
+
+#[test]
+fn an_endless_flood_is_stopped_in_time() {
+    let began = Instant::now();
+    let error = Command::new("yes", Duration::from_millis(300)).run().unwrap_err();
+    assert!(matches!(error, HostError::Timeout { .. }), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_grandchild_that_keeps_the_pipes_does_not_hold_up_the_answer() {
+    let began = Instant::now();
+    // In a group of its own (setsid), where the kill of a timeout would not reach it; ends by itself.
+    let done = shell("setsid sleep 4 & echo started", LONG).run().unwrap();
+    assert_eq!(done.stdout, "started\n");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_missing_program_is_named_with_the_package_that_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing =
+        |program| Command::new(program, LONG).search_path(dir.path().as_os_str()).run().unwrap_err().to_string();
+    assert_eq!(missing("mkfs.xfs"), "mkfs.xfs is not installed; it is in the Debian package xfsprogs");
+    assert_eq!(missing("no-such-tool"), "no-such-tool is not installed");
+}
+
+#[test]
+fn a_program_that_may_not_be_run_is_an_error_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mkfs.ext4");
+    fs::write(&file, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = Command::new("mkfs.ext4", LONG).search_path(dir.path().as_os_str()).run().unwrap_err();
+    assert_eq!(error.to_string(), "start mkfs.ext4");
+}
+
+#[test]
+fn the_environment_is_clean_and_the_program_is_no_child_of_our_terminal() {
+    let done = Command::new("env", LONG).run().unwrap();
+    let names: Vec<&str> = done.stdout.lines().filter_map(|line| line.split('=').next()).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["BLKID_FILE", "LC_ALL", "PATH"]);
+    assert!(done.stdout.contains("LC_ALL=C\n"));
+    assert_eq!(Command::new("pwd", LONG).run().unwrap().stdout, "/\n");
+}
+
+#[test]
+fn a_secret_reaches_stdin_whole_and_is_never_printed() {
+    let secret = vec![b's'; 300 << 10];
+    let command = shell("wc -c", LONG).secret_stdin(secret);
+    assert!(!format!("{command:?}").contains("115, 115"), "{command:?}");
+    assert_eq!(command.run().unwrap().stdout.trim(), (300 << 10).to_string());
+    let ignored = shell("exit 0", LONG).secret_stdin(vec![0; 300 << 10]).run();
+    assert!(ignored.is_ok(), "{ignored:?}");
+}
+
+#[test]
+fn without_a_secret_stdin_is_empty() {
+    assert_eq!(shell("wc -c", LONG).run().unwrap().stdout.trim(), "0");
+}
+
+#[test]
+fn last_words_are_cut_between_characters() {
+    let text = "é".repeat(WORDS);
+    let words = last_words(&text);
+    assert!(words.starts_with('…') && words.len() <= WORDS + '…'.len_utf8());
+}

@@ -1,0 +1,203 @@
+//! flock on a disk's node: how udev and the partitioning tools agree on who may look.
+//!
+//! Takes in an open node and a limit in time; gives out a guard, or who holds the lock. flock belongs to
+//! the inode of the node, so it reaches only those who use the same /dev (the host's, in a pod too).
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::device_number;
+use crate::host::HostError;
+use crate::host::raw::DevNo;
+
+/// How long a guard tries to get its shared lock back; only a tool that locks for itself can be in the way.
+const DOWNGRADE_WAIT: Duration = Duration::from_secs(5);
+
+/// Whose turn it is among our own threads: they share one descriptor, and flock does not tell them apart.
+#[derive(Debug, Default)]
+pub(super) struct NodeLock {
+    taken: Mutex<bool>,
+    freed: Condvar,
+}
+
+/// LOCK_EX for as long as it lives, then LOCK_SH again.
+pub(super) struct Exclusive<'a> {
+    file: &'a File,
+    path: &'a Path,
+    _turn: Turn<'a>,
+}
+
+struct Turn<'a>(&'a NodeLock);
+
+/// Takes LOCK_SH within `wait`.
+pub(super) fn shared(file: &File, path: &Path, wait: Duration) -> Result<(), HostError> {
+    poll(file, path, Instant::now() + wait, File::try_lock_shared)
+}
+
+impl NodeLock {
+    /// Takes LOCK_EX within `wait`, first against our own threads, then against other processes.
+    pub(super) fn exclusive<'a>(
+        &'a self,
+        file: &'a File,
+        path: &'a Path,
+        wait: Duration,
+    ) -> Result<Exclusive<'a>, HostError> {
+        let until = Instant::now() + wait;
+        let turn = self.turn(path, wait)?;
+        // A failed attempt has already given up the shared lock (flock converts in two steps), and it is not
+        // taken back in between: two processes that both hold LOCK_SH while they wait would wait for ever.
+        if let Err(error) = poll(file, path, until, File::try_lock) {
+            relock_shared(file, path);
+            return Err(error);
+        }
+        Ok(Exclusive { file, path, _turn: turn })
+    }
+
+    fn turn(&self, path: &Path, wait: Duration) -> Result<Turn<'_>, HostError> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, _) =
+            self.freed.wait_timeout_while(taken, wait, |taken| *taken).unwrap_or_else(PoisonError::into_inner);
+        if *taken {
+            return Err(HostError::Busy { object: format!("the lock of {} by a write of our own", path.display()) });
+        }
+        *taken = true;
+        Ok(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.freed.notify_one();
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        relock_shared(self.file, self.path);
+    }
+}
+
+fn relock_shared(file: &File, path: &Path) {
+    if let Err(error) = shared(file, path, DOWNGRADE_WAIT) {
+        // The next table write takes LOCK_EX anyway; until then udev may look while a tool of the admin works.
+        tracing::warn!(disk = %path.display(), %error, "the shared lock is lost");
+    }
+}
+
+fn poll(
+    file: &File,
+    path: &Path,
+    until: Instant,
+    attempt: impl Fn(&File) -> Result<(), TryLockError>,
+) -> Result<(), HostError> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match attempt(file) {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                return Err(HostError::Busy { object: held(file, path) });
+            }
+            Err(TryLockError::WouldBlock) => sleep(pause),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(source)) => {
+                return Err(HostError::Io { what: "lock", object: path.display().to_string(), source });
+            }
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Names the node and, where /proc tells, the processes that hold its lock.
+fn held(file: &File, path: &Path) -> String {
+    let path = path.display();
+    let Ok(node) = file.metadata() else { return path.to_string() };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders: Vec<String> = holders(&locks, device_number(node.dev()), node.ino())
+        .into_iter()
+        .map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+            Ok(name) => format!("{} (pid {pid})", name.trim_end()),
+            Err(_) => format!("pid {pid}"),
+        })
+        .collect();
+    if holders.is_empty() { path.to_string() } else { format!("{path}, locked by {},", holders.join(", ")) }
+}
+
+/// Process ids in /proc/locks that hold an flock of the inode. Lines with an arrow only wait for one.
+fn holders(locks: &str, filesystem: DevNo, inode: u64) -> Vec<i32> {
+    let object = format!("{:02x}:{:02x}:{inode}", filesystem.major, filesystem.minor);
+    let mut pids: Vec<i32> = locks
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [_, "FLOCK", _, _, pid, found, ..] if found == object => pid.parse().ok(),
+                _ => None,
+            }
+        })
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_holders_of_that_inode_are_named_and_not_those_who_wait() {
+        let locks = "1: FLOCK  ADVISORY  READ  812 00:06:105 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 900 00:06:105 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 33 00:06:105 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 44 00:06:106 0 EOF\n\
+                     4: FLOCK  ADVISORY  READ  77 00:06:105 0 EOF\n\
+                     garbage\n";
+        assert_eq!(holders(locks, DevNo { major: 0, minor: 6 }, 105), vec![77, 812]);
+    }
+
+    #[test]
+    fn a_lock_that_another_descriptor_holds_is_waited_for_only_so_long_and_its_holder_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node");
+        let theirs = File::create(&path).unwrap();
+        let ours = File::open(&path).unwrap();
+        shared(&ours, &path, Duration::ZERO).unwrap();
+        theirs.lock_shared().unwrap();
+
+        let lock = NodeLock::default();
+        let began = Instant::now();
+        let Err(HostError::Busy { object }) = lock.exclusive(&ours, &path, Duration::from_millis(80)) else {
+            panic!("the lock was given twice");
+        };
+        assert!(began.elapsed() >= Duration::from_millis(80));
+        assert!(object.contains(&format!("pid {}", std::process::id())), "{object}");
+
+        theirs.unlock().unwrap();
+        drop(lock.exclusive(&ours, &path, Duration::from_millis(80)).unwrap());
+        // After the guard the lock is shared: another may share it, and may not have it alone.
+        assert!(theirs.try_lock_shared().is_ok());
+        assert!(matches!(theirs.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+
+    #[test]
+    fn two_threads_on_one_descriptor_take_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node");
+        let file = File::create(&path).unwrap();
+        let lock = NodeLock::default();
+        let first = lock.exclusive(&file, &path, Duration::ZERO).unwrap();
+        assert!(matches!(lock.exclusive(&file, &path, Duration::from_millis(20)), Err(HostError::Busy { .. })));
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| lock.exclusive(&file, &path, Duration::from_secs(10)).map(drop));
+            sleep(Duration::from_millis(20));
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! The block ioctls that neither std nor nix wraps, as safe functions. The only unsafe code of the crate.
+//!
+//! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
+//! are those of linux/fs.h and linux/blkpg.h.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+use nix::libc::{c_char, c_int, c_void};
+use nix::{ioctl_read_bad, ioctl_write_ptr_bad, request_code_none, request_code_read};
+
+use super::Extent;
+
+/// `struct blkpg_ioctl_arg`.
+#[repr(C)]
+struct BlkpgArg {
+    op: c_int,
+    flags: c_int,
+    data_len: c_int,
+    data: *mut c_void,
+}
+
+/// `struct blkpg_partition`: 152 bytes, the names unused by every kernel that we support.
+#[repr(C)]
+struct BlkpgPartition {
+    start: i64,
+    length: i64,
+    number: c_int,
+    device_name: [c_char; 64],
+    volume_name: [c_char; 64],
+}
+
+const _: () = assert!(size_of::<BlkpgPartition>() == 152);
+
+#[derive(Clone, Copy)]
+enum BlkpgOp {
+    Add = 1,
+    Delete = 2,
+    Resize = 3,
+}
+
+const BLOCK: u8 = 0x12;
+
+ioctl_write_ptr_bad!(blkroset, request_code_none!(BLOCK, 93), c_int);
+ioctl_read_bad!(blkroget, request_code_none!(BLOCK, 94), c_int);
+ioctl_read_bad!(blksszget, request_code_none!(BLOCK, 104), c_int);
+ioctl_write_ptr_bad!(blkpg, request_code_none!(BLOCK, 105), BlkpgArg);
+// Declared with size_t, answered with 64 bits.
+ioctl_read_bad!(blkgetsize64, request_code_read!(BLOCK, 114, size_of::<usize>()), u64);
+ioctl_write_ptr_bad!(blkdiscard, request_code_none!(BLOCK, 119), [u64; 2]);
+ioctl_write_ptr_bad!(blkzeroout, request_code_none!(BLOCK, 127), [u64; 2]);
+ioctl_read_bad!(blkgetdiskseq, request_code_read!(BLOCK, 128, size_of::<u64>()), u64);
+
+/// Size in bytes.
+pub fn size(device: impl AsFd) -> io::Result<u64> {
+    let mut bytes = 0_u64;
+    // SAFETY: the descriptor is open for the call, and the kernel writes 8 bytes to `bytes`.
+    unsafe { blkgetsize64(device.as_fd().as_raw_fd(), &raw mut bytes) }?;
+    Ok(bytes)
+}
+
+/// Logical sector in bytes.
+pub fn sector(device: impl AsFd) -> io::Result<u32> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the descriptor is open for the call, and the kernel writes one int to `bytes`.
+    unsafe { blksszget(device.as_fd().as_raw_fd(), &raw mut bytes) }?;
+    match u32::try_from(bytes) {
+        Ok(sector) if sector.is_power_of_two() => Ok(sector),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("a sector of {bytes} bytes"))),
+    }
+}
+
+/// The sequence number of the disk behind the device; `None` on a kernel that keeps none.
+pub fn disk_sequence(device: impl AsFd) -> io::Result<Option<u64>> {
+    let mut sequence = 0_u64;
+    // SAFETY: the descriptor is open for the call, and the kernel writes 8 bytes to `sequence`.
+    match unsafe { blkgetdiskseq(device.as_fd().as_raw_fd(), &raw mut sequence) } {
+        Ok(_) => Ok(Some(sequence)),
+        Err(Errno::ENOTTY | Errno::EINVAL) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// BLKROGET: whether the kernel refuses writes to the device or partition.
+pub fn is_read_only(device: impl AsFd) -> io::Result<bool> {
+    let mut flag: c_int = 0;
+    // SAFETY: the descriptor is open for the call, and the kernel writes one int to `flag`.
+    unsafe { blkroget(device.as_fd().as_raw_fd(), &raw mut flag) }?;
+    Ok(flag != 0)
+}
+
+/// BLKROSET.
+pub fn set_read_only(device: impl AsFd, read_only: bool) -> io::Result<()> {
+    let flag = c_int::from(read_only);
+    // SAFETY: the descriptor is open for the call, and the kernel reads one int from `flag`.
+    unsafe { blkroset(device.as_fd().as_raw_fd(), &raw const flag) }?;
+    Ok(())
+}
+
+/// BLKZEROOUT. The range must be whole sectors.
+pub fn zero_out(device: impl AsFd, range: Extent) -> io::Result<()> {
+    let start_and_length = [range.start, range.len()];
+    // SAFETY: the descriptor is open for the call, and the kernel reads two u64 from the array.
+    unsafe { blkzeroout(device.as_fd().as_raw_fd(), &raw const start_and_length) }?;
+    Ok(())
+}
+
+/// BLKDISCARD. The range must be whole sectors.
+pub fn discard(device: impl AsFd, range: Extent) -> io::Result<()> {
+    let start_and_length = [range.start, range.len()];
+    // SAFETY: the descriptor is open for the call, and the kernel reads two u64 from the array.
+    unsafe { blkdiscard(device.as_fd().as_raw_fd(), &raw const start_and_length) }?;
+    Ok(())
+}
+
+/// BLKPG_ADD_PARTITION.
+pub fn add_partition(disk: impl AsFd, number: u32, extent: Extent) -> io::Result<()> {
+    change_partition(disk, BlkpgOp::Add, number, extent)
+}
+
+/// BLKPG_DEL_PARTITION.
+pub fn delete_partition(disk: impl AsFd, number: u32) -> io::Result<()> {
+    change_partition(disk, BlkpgOp::Delete, number, Extent { start: 0, end: 0 })
+}
+
+/// BLKPG_RESIZE_PARTITION; the start must be the one that it has.
+pub fn resize_partition(disk: impl AsFd, number: u32, extent: Extent) -> io::Result<()> {
+    change_partition(disk, BlkpgOp::Resize, number, extent)
+}
+
+fn change_partition(disk: impl AsFd, op: BlkpgOp, number: u32, extent: Extent) -> io::Result<()> {
+    let too_large = |_| io::Error::from(Errno::ERANGE);
+    let mut partition = BlkpgPartition {
+        start: i64::try_from(extent.start).map_err(too_large)?,
+        length: i64::try_from(extent.len()).map_err(too_large)?,
+        number: c_int::try_from(number).map_err(too_large)?,
+        device_name: [0; 64],
+        volume_name: [0; 64],
+    };
+    let arg = BlkpgArg { op: op as c_int, flags: 0, data_len: 152, data: (&raw mut partition).cast() };
+    // SAFETY: the descriptor is open for the call; `arg` and the partition that it points to live on this
+    // stack frame and have the layout that the kernel copies in. It writes to neither.
+    unsafe { blkpg(disk.as_fd().as_raw_fd(), &raw const arg) }?;
+    Ok(())
+}

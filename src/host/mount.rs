@@ -1,0 +1,273 @@
+//! Mounts, their targets and how full they are.
+//!
+//! Takes in validated absolute paths; gives out what the kernel did. A target is opened with O_PATH |
+//! O_NOFOLLOW and used through that descriptor, so that what was checked is what is mounted on, even if
+//! somebody swaps the path for a symlink in between.
+//!
+//! A bind of a device node cannot be made read-only: a read-only mount guards files, not the devices behind
+//! nodes. For a raw block volume the device's own flag does that (`device`).
+
+mod device;
+mod options;
+mod table;
+
+use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
+
+use self::options::Options;
+use super::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
+
+/// For what we make on the way to a target: nobody but root and its group looks in.
+const DIRECTORY_MODE: u32 = 0o750;
+const FILE_MODE: u32 = 0o640;
+
+/// The mounts of the namespace that this process lives in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealMounts;
+
+impl Mounts for RealMounts {
+    fn table(&self) -> Result<Vec<Mount>, HostError> {
+        table::read()
+    }
+
+    fn mount(&self, device: &Path, target: &Path, kind: FsKind, words: &[String]) -> Result<(), HostError> {
+        let options = Options::parse(words)?;
+        let pinned = Pinned::open(target)?;
+        pinned.expect(TargetKind::Directory)?;
+        let data = (!options.data.is_empty()).then_some(options.data.as_str());
+        mount(Some(device), &pinned.proc_path(), Some(kind.name()), options.flags, data).map_err(|errno| {
+            let object = || format!("{} on {}", device.display(), target.display());
+            match errno {
+                Errno::EBUSY => HostError::Busy { object: object() },
+                Errno::ENODEV => HostError::Unsupported { what: format!("the kernel has no {}", kind.name()) },
+                Errno::EINVAL => HostError::Io {
+                    what: "mount",
+                    object: object(),
+                    source: io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        format!("no {} there, or one of the options is not known: {words:?}", kind.name()),
+                    ),
+                },
+                _ => HostError::Io { what: "mount", object: object(), source: errno.into() },
+            }
+        })
+    }
+
+    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError> {
+        let from = Pinned::open(source)?;
+        let to = Pinned::open(target)?;
+        to.expect(if from.kind.is_dir() { TargetKind::Directory } else { TargetKind::File })?;
+        let none: Option<&str> = None;
+        mount(Some(&from.proc_path()), &to.proc_path(), none, MsFlags::MS_BIND, none)
+            .map_err(|errno| failed("bind to", target, errno))?;
+        if !read_only {
+            return Ok(());
+        }
+        make_read_only(target).inspect_err(|_| {
+            // A writable bind where a read-only one was asked for must not stay. Should this fail too, the caller's
+            // retry finds a mount without `ro` in the table.
+            if let Err(error) = self.unmount(target) {
+                tracing::warn!(target = %target.display(), %error, "a writable bind is left behind");
+            }
+        })
+    }
+
+    fn unmount(&self, target: &Path) -> Result<(), HostError> {
+        match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+            // EINVAL: no mount point, which a symlink never is.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+            Err(Errno::EBUSY) => Err(HostError::Busy { object: format!("the mount at {}", target.display()) }),
+            Err(errno) => Err(failed("unmount", target, errno)),
+        }
+    }
+
+    fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError> {
+        let Some(parent) = target.parent() else {
+            return Err(HostError::Unsupported { what: format!("{} cannot be mounted on", target.display()) });
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(parent)
+            .map_err(|source| io_error("make the directory", parent, source))?;
+        let made = match kind {
+            TargetKind::Directory => DirBuilder::new().mode(DIRECTORY_MODE).create(target),
+            // O_EXCL follows no symlink, not even one that leads nowhere.
+            TargetKind::File => OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(target).map(drop),
+        };
+        match made {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Pinned::open(target)?.expect(kind),
+            Err(source) => Err(io_error("make the target", target, source)),
+        }
+    }
+
+    fn remove_target(&self, target: &Path) -> Result<(), HostError> {
+        let found = match fs::symlink_metadata(target) {
+            Ok(found) => found,
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(source) => return Err(io_error("look at", target, source)),
+        };
+        let removed = match Seen::of(found.file_type()) {
+            Seen::Directory => fs::remove_dir(target),
+            Seen::File if found.len() == 0 => fs::remove_file(target),
+            Seen::File => return Err(wrong_target(target, "is a file with content, which no target is")),
+            // What is seen is what is mounted there.
+            Seen::Device => return Err(HostError::Busy { object: target.display().to_string() }),
+            Seen::Symlink | Seen::Other => return Err(wrong_target(target, "is nothing that a target is made of")),
+        };
+        match removed {
+            Ok(()) => Ok(()),
+            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                Err(HostError::Busy { object: target.display().to_string() })
+            }
+            Err(source) => Err(io_error("remove the target", target, source)),
+        }
+    }
+
+    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
+        device::is_of(mount, node)
+    }
+
+    fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
+        device::is_read_only(node)
+    }
+
+    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError> {
+        device::set_read_only(node, read_only)
+    }
+
+    fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        let found = fs::metadata(path).map_err(|source| io_error("look at", path, source))?;
+        if matches!(Seen::of(found.file_type()), Seen::Device) {
+            // statvfs would tell of the filesystem that the node is in: devtmpfs.
+            let what = format!("{} is a device node: it has a size, and no usage", path.display());
+            return Err(HostError::Unsupported { what });
+        }
+        let stats = statvfs(path).map_err(|errno| failed("measure", path, errno))?;
+        Ok(usage_of(&stats))
+    }
+}
+
+fn usage_of(stats: &Statvfs) -> Usage {
+    let bytes = |blocks: u64| blocks.saturating_mul(stats.fragment_size());
+    Usage {
+        total: bytes(stats.blocks()),
+        available: bytes(stats.blocks_available()),
+        used: bytes(stats.blocks().saturating_sub(stats.blocks_free())),
+        inodes: stats.files(),
+        inodes_free: stats.files_free(),
+        inodes_used: stats.files().saturating_sub(stats.files_free()),
+    }
+}
+
+/// Remounts a bind read-only. The remount sets all flags at once, so those that the source has must be named
+/// again: some are locked in a user namespace, and none may be lost.
+fn make_read_only(target: &Path) -> Result<(), HostError> {
+    let stats = statvfs(target).map_err(|errno| failed("read the flags of the mount at", target, errno))?;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept_flags(stats.flags());
+    let none: Option<&str> = None;
+    // Opened anew: the descriptor from before the bind leads to what is now covered.
+    let covering = Pinned::open(target)?;
+    mount(none, &covering.proc_path(), none, flags, none).map_err(|errno| failed("make read-only", target, errno))
+}
+
+fn kept_flags(has: FsFlags) -> MsFlags {
+    [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ]
+    .into_iter()
+    .filter(|(theirs, _)| has.contains(*theirs))
+    .fold(MsFlags::empty(), |flags, (_, ours)| flags | ours)
+}
+
+/// A path that was looked at and stays the same thing while the descriptor is open.
+struct Pinned<'a> {
+    file: File,
+    kind: FileType,
+    path: &'a Path,
+}
+
+impl<'a> Pinned<'a> {
+    fn open(path: &'a Path) -> Result<Self, HostError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(|source| io_error("open", path, source))?;
+        let kind = file.metadata().map_err(|source| io_error("look at", path, source))?.file_type();
+        match Seen::of(kind) {
+            Seen::Symlink => Err(wrong_target(path, "is a symlink, and none is followed")),
+            Seen::Other => Err(wrong_target(path, "is neither a directory, a file nor a block device")),
+            Seen::Directory | Seen::File | Seen::Device => Ok(Self { file, kind, path }),
+        }
+    }
+
+    fn expect(&self, kind: TargetKind) -> Result<(), HostError> {
+        match (kind, Seen::of(self.kind)) {
+            // A device that is bound there already has the file's place.
+            (TargetKind::Directory, Seen::Directory) | (TargetKind::File, Seen::File | Seen::Device) => Ok(()),
+            (TargetKind::Directory, _) => Err(wrong_target(self.path, "is not a directory")),
+            (TargetKind::File, _) => Err(wrong_target(self.path, "is not a file")),
+        }
+    }
+
+    /// A path that leads to just this file, whatever the original path has become.
+    fn proc_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
+enum Seen {
+    Directory,
+    File,
+    Device,
+    Symlink,
+    Other,
+}
+
+impl Seen {
+    fn of(kind: FileType) -> Self {
+        if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_file() {
+            Self::File
+        } else if kind.is_block_device() {
+            Self::Device
+        } else if kind.is_symlink() {
+            Self::Symlink
+        } else {
+            Self::Other
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn wrong_target(path: &Path, why: &str) -> HostError {
+    HostError::Unsupported { what: format!("{} {why}", path.display()) }
+}
+
+fn failed(what: &'static str, path: &Path, errno: Errno) -> HostError {
+    io_error(what, path, errno.into())
+}
+
+fn io_error(what: &'static str, path: &Path, source: io::Error) -> HostError {
+    HostError::Io { what, object: path.display().to_string(), source }
+}

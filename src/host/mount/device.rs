@@ -1,0 +1,44 @@
+//! Devices behind mounts: which mount is of which device node, and the device's own read-only flag.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use nix::sys::stat::{major, minor};
+
+use crate::host::raw::DevNo;
+use crate::host::{HostError, Mount, ioctl};
+
+/// Whether `mount` shows the filesystem on `node`, or is a bind of the node itself.
+pub fn is_of(mount: &Mount, node: &Path) -> bool {
+    let Some(device) = device_number(node) else { return false };
+    // A bound node is seen through its target, whatever filesystem the node's file is in.
+    if matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") {
+        return device_number(&mount.target) == Some(device);
+    }
+    // btrfs shows a number of its own; what it was mounted from is its source.
+    mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
+}
+
+fn device_number(path: &Path) -> Option<DevNo> {
+    let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
+    Some(DevNo { major: u32::try_from(major(found.rdev())).ok()?, minor: u32::try_from(minor(found.rdev())).ok()? })
+}
+
+pub fn is_read_only(node: &Path) -> Result<bool, HostError> {
+    open(node).and_then(|device| ioctl::is_read_only(&device)).map_err(|source| failed("look at", node, source))
+}
+
+pub fn set_read_only(node: &Path, read_only: bool) -> Result<(), HostError> {
+    let set = open(node).and_then(|device| ioctl::set_read_only(&device, read_only));
+    set.map_err(|source| failed("set the read-only flag of", node, source))
+}
+
+fn open(node: &Path) -> io::Result<File> {
+    File::open(node)
+}
+
+fn failed(what: &'static str, node: &Path, source: io::Error) -> HostError {
+    HostError::Io { what, object: node.display().to_string(), source }
+}
