@@ -22,7 +22,8 @@ const VOLUME: Uuid = Uuid::from_u128(0x70100000_0000_5000_8000_000000000002);
 /// A loop device on an image of its own; both go when it is dropped, on a panic too.
 struct Loop {
     node: PathBuf,
-    image: tempfile::NamedTempFile,
+    /// Removed with the device.
+    _image: tempfile::NamedTempFile,
     file: File,
     geometry: Geometry,
 }
@@ -34,7 +35,7 @@ impl Loop {
         let said = run("losetup", &["--sector-size", &sector.to_string(), "-f", "--show", path(image.path())]);
         let node = PathBuf::from(said.trim());
         let file = OpenOptions::new().read(true).write(true).open(&node).unwrap();
-        Self { node, image, file, geometry: Geometry { size: SIZE, sector, offloads_zeroes: false } }
+        Self { node, _image: image, file, geometry: Geometry { size: SIZE, sector, offloads_zeroes: false } }
     }
 
     /// A command on the device, after which nobody reads what was cached before.
@@ -103,7 +104,6 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("-d").arg(&self.node).status();
-        let _ = self.image.as_file();
     }
 }
 
@@ -299,11 +299,10 @@ fn loop_tables_of_parted_and_sfdisk_decode_to_the_same_partitions() {
             assert_eq!(decoded.len(), 2);
         };
         decodes();
-        std::fs::write(dev.image.path().with_extension("sfdisk"), "label: gpt\nsize=4MiB, name=x\nsize=8MiB, type=U\n")
-            .unwrap();
-        let script = dev.image.path().with_extension("sfdisk");
-        run("sh", &["-c", &format!("sfdisk --no-reread -q --wipe always {} < {}", path(&dev.node), path(&script))]);
-        std::fs::remove_file(script).unwrap();
+        let script = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(script.path(), "label: gpt\nsize=4MiB, name=x\nsize=8MiB, type=U\n").unwrap();
+        let command = format!("sfdisk --no-reread -q --wipe always {} < {}", path(&dev.node), path(script.path()));
+        run("sh", &["-c", &command]);
         run("blockdev", &["--flushbufs", path(&dev.node)]);
         decodes();
     });

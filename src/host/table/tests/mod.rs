@@ -188,6 +188,14 @@ fn a_table_fits_only_on_a_disk_with_room_for_it() {
 }
 
 #[test]
+fn a_disk_beyond_32_bits_of_sectors_has_an_mbr_that_says_as_much_as_it_can() {
+    let huge = Geometry { size: 16 << 40, sector: 512, offloads_zeroes: false };
+    assert_eq!(mbr_bytes(&Table::new(DISK, huge).unwrap())[458..462], [0xff; 4]);
+    let table = Table::new(DISK, huge).unwrap().with(1, Some(entry(LABEL, 1, (16 << 40) - MIB, (16 << 40) - 17408)));
+    assert!(table.is_ok());
+}
+
+#[test]
 fn the_lowest_free_number_is_given_and_a_full_table_has_none() {
     let (_, mut table) = written(512);
     assert_eq!(table.free_number(), Some(2));
