@@ -71,23 +71,16 @@ pub enum Refusal {
 /// Reads MBR, primary and backup. What fails is said where it failed.
 pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
     let geometry = dev.geometry();
-    let (mut primary, mut backup) = (Err(TableError::Sector { sector: geometry.sector }), None);
-    let mut backup_at = 0;
-    if codec::SECTORS.contains(&geometry.sector) {
+    let ((primary, backup), backup_at) = if codec::SECTORS.contains(&geometry.sector) {
         let last = (geometry.size / u64::from(geometry.sector)).saturating_sub(1);
         let header = read_header(dev, 1, last);
-        backup_at = header.as_ref().map_or(last, |header| header.alternate);
-        primary = header.and_then(|header| read_table(dev, &header));
-        backup = Some(read_copy(dev, backup_at));
-    }
-    Copies {
-        geometry,
-        mbr: read_mbr(dev),
-        primary,
-        backup: backup.unwrap_or(Err(TableError::Sector { sector: geometry.sector })),
-        backup_at,
-        other_sector: read_other_sector(dev),
-    }
+        let backup_at = header.as_ref().map_or(last, |header| header.alternate);
+        ((header.and_then(|header| read_table(dev, &header)), read_copy(dev, backup_at)), backup_at)
+    } else {
+        let unknown = || Err(TableError::Sector { sector: geometry.sector });
+        ((unknown(), unknown()), 0)
+    };
+    Copies { geometry, mbr: read_mbr(dev), primary, backup, backup_at, other_sector: read_other_sector(dev) }
 }
 
 /// The copy whose header is at sector `at`.

@@ -1,11 +1,12 @@
 //! A disk in memory for tests: sparse, counts what is done to it, and can lose power in the middle of a write.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use crate::host::{BlockDevice, Extent, Geometry, IoError};
 
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
 
 /// What was done to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ struct State {
     /// Writes that go through whole, then sectors of the next one; afterwards everything fails.
     power: Option<(usize, u64, Torn)>,
     broken: Vec<Extent>,
+    largest_read: usize,
 }
 
 /// Which end of a torn write reached the medium.
@@ -68,6 +70,11 @@ impl Memory {
         self.lock().ops.clone()
     }
 
+    /// Bytes of the largest read so far: what a disk made us allocate.
+    pub fn largest_read(&self) -> usize {
+        self.lock().largest_read
+    }
+
     pub fn bytes(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut buf = vec![0; usize::try_from(len).unwrap()];
         copy_out(&self.lock().pages, offset, &mut buf);
@@ -102,11 +109,12 @@ impl BlockDevice for Memory {
         let range = Extent::sized(offset, buf.len() as u64).unwrap();
         let sector = u64::from(self.geometry.sector);
         assert!(offset.is_multiple_of(sector) && range.len().is_multiple_of(sector), "unaligned read of {range}");
-        let state = self.lock();
+        let mut state = self.lock();
         if range.end > self.geometry.size || state.broken.iter().any(|broken| broken.overlaps(&range)) {
             return Err(self.failed("read", range));
         }
         copy_out(&state.pages, offset, buf);
+        state.largest_read = state.largest_read.max(buf.len());
         Ok(())
     }
 
@@ -152,14 +160,29 @@ impl BlockDevice for Memory {
 }
 
 fn copy_out(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, buf: &mut [u8]) {
-    for (at, byte) in (offset..).zip(buf) {
-        *byte = pages.get(&(at - at % PAGE)).map_or(0, |page| page[usize::try_from(at % PAGE).unwrap()]);
+    for (page, within, span) in spans(offset, buf.len()) {
+        match pages.get(&page) {
+            Some(bytes) => buf[span.clone()].copy_from_slice(&bytes[within..within + span.len()]),
+            None => buf[span].fill(0),
+        }
     }
 }
 
 fn copy_in(pages: &mut BTreeMap<u64, Vec<u8>>, offset: u64, data: &[u8]) {
-    for (at, byte) in (offset..).zip(data) {
-        let page = pages.entry(at - at % PAGE).or_insert_with(|| vec![0; usize::try_from(PAGE).unwrap()]);
-        page[usize::try_from(at % PAGE).unwrap()] = *byte;
+    for (page, within, span) in spans(offset, data.len()) {
+        let bytes = pages.entry(page).or_insert_with(|| vec![0; PAGE]);
+        bytes[within..within + span.len()].copy_from_slice(&data[span]);
     }
+}
+
+/// The pages that a range touches: page, offset in it, and which part of the range that is.
+fn spans(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = usize::try_from(at % PAGE as u64).unwrap();
+        let span = done..len.min(done + PAGE - within);
+        done = span.end;
+        (!span.is_empty()).then_some((at - within as u64, within, span))
+    })
 }

@@ -1,1 +1,0 @@
-//! Tests of the table on a disk in memory.

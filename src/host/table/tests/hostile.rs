@@ -1,0 +1,301 @@
+//! Tables that somebody made to hurt, or that rot made: refused in words, never a panic, never an
+//! allocation of a size that the disk names.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ENTRY_BYTES: u64 = 128;
+
+/// Makes the checksums of the header at sector `at` right again, over however many bytes it names that are there.
+fn seal(dev: &Memory, at: u64) {
+    let start = at * u64::from(dev.geometry().sector);
+    let word = |offset| u32::from_le_bytes(dev.bytes(start + offset, 4).try_into().unwrap());
+    let array = u64::from_le_bytes(dev.bytes(start + 72, 8).try_into().unwrap());
+    let length = (u64::from(word(80)) * u64::from(word(84))).min(16384);
+    if let Some(from) = array.checked_mul(u64::from(dev.geometry().sector)).filter(|from| *from < SIZE - length) {
+        dev.poke(start + 88, &crc32fast::hash(&dev.bytes(from, length)).to_le_bytes());
+    }
+    dev.poke(start + 16, &[0; 4]);
+    let covered = dev.bytes(start, u64::from(word(12)).min(u64::from(dev.geometry().sector)));
+    dev.poke(start + 16, &crc32fast::hash(&covered).to_le_bytes());
+}
+
+/// A disk whose primary header has `bytes` at `offset`, with checksums that are right.
+fn with_header(offset: u64, bytes: &[u8]) -> Memory {
+    let (dev, _) = written(512);
+    dev.poke(512 + offset, bytes);
+    seal(&dev, 1);
+    dev
+}
+
+/// The same for an entry of the primary array.
+fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> Memory {
+    let (dev, _) = written(512);
+    dev.poke(1024 + (number - 1) * ENTRY_BYTES + offset, bytes);
+    seal(&dev, 1);
+    dev
+}
+
+fn says(dev: &Memory) -> String {
+    let said = read_copies(dev).primary.unwrap_err().to_string();
+    assert!(matches!(refused(dev), Refusal::Foreign(_)), "{said}: a sealed table must not be written over");
+    assert!(dev.largest_read() <= 16384, "{} bytes were read", dev.largest_read());
+    said
+}
+
+#[test]
+fn a_sealed_copy_of_our_own_table_is_still_our_table() {
+    assert_eq!(chosen(&with_header(0, b"EFI PART")).stale, []);
+    assert_eq!(chosen(&with_entry(3, 48, &[0; 8])).stale, []);
+}
+
+#[test]
+fn tables_of_another_shape_are_named_and_not_edited() {
+    let began = "a GPT that we do not edit: ";
+    assert_eq!(
+        says(&with_header(80, &u32::MAX.to_le_bytes())),
+        format!("{began}it has 4294967295 entries, not 1 to 128")
+    );
+    assert_eq!(says(&with_header(80, &129u32.to_le_bytes())), format!("{began}it has 129 entries, not 1 to 128"));
+    assert_eq!(says(&with_header(80, &[0; 4])), format!("{began}it has 0 entries, not 1 to 128"));
+    assert_eq!(says(&with_header(84, &256u32.to_le_bytes())), format!("{began}its entries are of 256 bytes, not 128"));
+    assert_eq!(says(&with_header(84, &[0; 4])), format!("{began}its entries are of 0 bytes, not 128"));
+    assert_eq!(says(&with_header(8, &[0, 0, 2, 0])), format!("{began}its revision is 0x00020000, not 1.0"));
+    assert_eq!(
+        says(&with_header(20, &[1])),
+        format!("{began}its header is of 92 bytes, with fields that we do not know")
+    );
+    assert_eq!(
+        says(&with_header(12, &96u32.to_le_bytes())),
+        format!("{began}its header is of 96 bytes, with fields that we do not know")
+    );
+    assert_eq!(
+        says(&with_header(24, &2u64.to_le_bytes())),
+        format!("{began}its header says that it is at sector 2, and is at 1")
+    );
+    assert_eq!(says(&with_header(72, &3u64.to_le_bytes())), format!("{began}its entries are at sector 3, not 2"));
+    assert_eq!(
+        says(&with_header(72, &u64::MAX.to_le_bytes())),
+        format!("{began}its entries are at sector {}, not 2", u64::MAX)
+    );
+    assert_eq!(says(&with_header(32, &40u64.to_le_bytes())), format!("{began}its headers are at sectors 1 and 40"));
+    assert_eq!(says(&with_header(32, &[0; 8])), format!("{began}its headers are at sectors 1 and 0"));
+}
+
+#[test]
+fn numbers_that_leave_the_disk_are_refused() {
+    assert!(
+        says(&with_header(32, &u64::MAX.to_le_bytes()))
+            .starts_with("the table is of a disk of 18446744073709551615 bytes")
+    );
+    assert!(says(&with_header(40, &[0; 8])).contains("its usable space is from sector 0 to"));
+    assert!(says(&with_header(48, &u64::MAX.to_le_bytes())).contains("to 18446744073709551615"));
+    assert!(says(&with_header(48, &33u64.to_le_bytes())).contains("its usable space is from sector 34 to 33"));
+    assert!(
+        says(&with_header(48, &(SIZE / 512 - 33).to_le_bytes()))
+            .contains("its usable space is from sector 34 to 32735")
+    );
+    assert_eq!(says(&with_header(56, &[0; 16])), "the disk GUID is nil");
+    assert!(says(&with_entry(3, 32, &1u64.to_le_bytes())).starts_with("partition 3 at "));
+    assert!(says(&with_entry(3, 40, &u64::MAX.to_le_bytes())).starts_with("partition 3 at "));
+    assert!(says(&with_entry(3, 40, &(SIZE / 512 - 33).to_le_bytes())).starts_with("partition 3 at "));
+    assert!(says(&with_entry(3, 40, &4095u64.to_le_bytes())).starts_with("partition 3 at "));
+}
+
+#[test]
+fn entries_that_overlap_or_share_a_guid_are_refused() {
+    assert_eq!(says(&with_entry(3, 32, &4000u64.to_le_bytes())), "partitions 1 and 3 overlap");
+    let twin = Uuid::from_u128(1);
+    assert_eq!(says(&with_entry(3, 16, &twin.to_bytes_le())), format!("partitions 1 and 3 both have the GUID {twin}"));
+    assert_eq!(says(&with_entry(3, 16, &[0; 16])), "partition 3 has a nil GUID");
+}
+
+#[test]
+fn bad_checksums_are_told_apart_and_fall_back_to_the_backup() {
+    let (dev, table) = written(512);
+    dev.flip(512 + 88, 1);
+    assert!(matches!(read_copies(&dev).primary, Err(TableError::HeaderCrc { .. })));
+    assert_eq!(chosen(&dev).table, table);
+    let (dev, table) = written(512);
+    dev.flip(1024 + 127 * ENTRY_BYTES, 0x80);
+    assert!(matches!(read_copies(&dev).primary, Err(TableError::EntriesCrc { disk: DISK, .. })));
+    assert_eq!(chosen(&dev).table, table);
+    dev.flip(SIZE - 512 + 57, 1);
+    let Refusal::Foreign(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
+    assert!(words.starts_with("a damaged GPT: the checksum of the partition entries is "), "{words}");
+}
+
+#[test]
+fn a_header_of_an_impossible_length_is_damage() {
+    for bytes in [0, 91, 513, u32::MAX] {
+        let (dev, table) = written(512);
+        dev.poke(512 + 12, &bytes.to_le_bytes());
+        assert!(matches!(read_copies(&dev).primary, Err(TableError::HeaderSize { .. })));
+        assert_eq!(chosen(&dev).table, table);
+    }
+}
+
+#[test]
+fn every_flipped_byte_of_a_copy_is_noticed_and_the_other_copy_is_used() {
+    for sector in [512, 4096] {
+        let (dev, table) = written(sector);
+        let sector = u64::from(sector);
+        // Each byte of the header, of the used entries and of an empty one; every 61st of the other entries.
+        let in_array =
+            (0..4 * ENTRY_BYTES).chain((4 * ENTRY_BYTES..16384).step_by(61)).chain(16384 - ENTRY_BYTES..16384);
+        let primary = (0..92).map(|at| sector + at).chain(in_array.clone().map(|at| 2 * sector + at));
+        let backup = (0..92).map(|at| SIZE - sector + at).chain(in_array.map(|at| SIZE - sector - 16384 + at));
+        for (offset, stale) in primary.map(|at| (at, Part::Primary)).chain(backup.map(|at| (at, Part::Backup))) {
+            let mask = [1, 0x10, 0xff][usize::try_from(offset % 3).unwrap()];
+            dev.flip(offset, mask);
+            let choice = chosen(&dev);
+            assert_eq!((choice.stale, choice.table == table), (vec![stale], true), "byte {offset}");
+            dev.flip(offset, mask);
+        }
+        assert_eq!(chosen(&dev).stale, []);
+    }
+}
+
+#[test]
+fn a_lone_backup_counts_only_with_our_label() {
+    for sector in [512, 4096] {
+        let (dev, table) = written(sector);
+        dev.poke(0, &vec![0; usize::try_from(2 * MIB).unwrap()]);
+        assert_eq!(chosen(&dev), Choice { table, good: Part::Backup, stale: vec![Part::Primary, Part::Mbr] });
+
+        let strange = Mark { label: THEIRS, ..MARK };
+        let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
+        assert!(matches!(&refusal, Refusal::Foreign(words) if words.starts_with("a backup GPT without our label")));
+        let elsewhere = Mark { extent: Extent { start: MIB, end: 3 * MIB }, ..MARK };
+        assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(Refusal::Foreign(_))));
+    }
+}
+
+#[test]
+fn a_table_for_the_other_sector_size_is_seen() {
+    for (sector, other) in [(512, 4096), (4096, 512)] {
+        let (source, _) = written(other);
+        let dev = Memory::new(SIZE, sector);
+        dev.poke(0, &source.bytes(0, MIB));
+        dev.poke(SIZE - MIB, &source.bytes(SIZE - MIB, MIB));
+        dev.poke(510, &[0; 2]);
+        let words = format!("a GPT for sectors of {other} bytes");
+        assert_eq!(refused(&dev), Refusal::Foreign(words.clone()));
+        dev.poke(0, &vec![0; usize::try_from(MIB).unwrap()]);
+        assert_eq!(refused(&dev), Refusal::Foreign(words), "a lone backup");
+    }
+}
+
+#[test]
+fn an_mbr_with_partitions_beside_our_table_is_refused() {
+    let (dev, _) = written(512);
+    dev.poke(462, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
+    assert_eq!(refused(&dev), Refusal::Broken("our table under a hybrid MBR".into()));
+    dev.poke(446, &[0; 16]);
+    assert_eq!(refused(&dev), Refusal::Broken("our table under a DOS partition table or boot sector".into()));
+    assert!(matches!(
+        repair(&dev, &MARK, &Choice { table: sample(&dev), good: Part::Primary, stale: vec![] }),
+        Err(TableWriteError::Refused(_))
+    ));
+    assert_eq!(dev.ops(), []);
+}
+
+#[test]
+fn two_tables_of_two_disks_are_not_mended_into_one() {
+    let (dev, _) = written(512);
+    let (other, _) = written(512);
+    other.poke(SIZE - 512 + 56, &Uuid::from_u128(0xbad).to_bytes_le());
+    seal(&other, SIZE / 512 - 1);
+    dev.poke(SIZE - MIB, &other.bytes(SIZE - MIB, MIB));
+    assert!(matches!(refused(&dev), Refusal::Broken(words) if words.starts_with("two partition tables, of disk ")));
+    dev.flip(1024, 1);
+    assert!(matches!(refused(&dev), Refusal::Broken(_)), "a primary with torn entries still says whose it is");
+}
+
+#[test]
+fn a_protective_mbr_alone_is_not_a_blank_disk() {
+    let (dev, _) = written(512);
+    dev.poke(512, &vec![0; 33 * 512]);
+    dev.poke(SIZE - 33 * 512, &vec![0; 33 * 512]);
+    assert_eq!(refused(&dev), Refusal::Foreign("a protective MBR without a GPT".into()));
+}
+
+#[test]
+fn what_cannot_be_read_is_not_written_over() {
+    let (dev, table) = written(512);
+    dev.break_range(Extent { start: 512, end: 1024 });
+    assert!(matches!(refused(&dev), Refusal::Unreadable(_)));
+    let (dev, _) = written(512);
+    dev.break_range(Extent { start: SIZE - 512, end: SIZE });
+    assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![Part::Backup] });
+    let dev = Memory::new(SIZE, 512);
+    dev.break_range(Extent { start: 0, end: 512 });
+    assert!(matches!(refused(&dev), Refusal::Unreadable(_)));
+}
+
+#[test]
+fn disks_too_small_for_anything_are_refused_and_not_read_past_their_end() {
+    for sector in [512, 4096] {
+        for sectors in 0..70 {
+            let dev = Memory::new(sectors * u64::from(sector), sector);
+            read_copies(&dev);
+            assert!(choose(&read_copies(&dev), &MARK).is_err());
+        }
+    }
+    assert!(matches!(read_copies(&Memory::new(SIZE, 520)).primary, Err(TableError::Sector { sector: 520 })));
+}
+
+/// Bytes at places where a table has meaning, with values that are near a limit or anything.
+fn pokes() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+    let places =
+        prop_oneof![512u64..604, 1024u64..1536, SIZE - 512..SIZE - 420, SIZE - 33 * 512..SIZE - 31 * 512, 446u64..512];
+    let number = prop_oneof![Just(0u64), Just(u64::MAX), Just(SIZE / 512), Just(33), any::<u64>()];
+    let bytes =
+        prop_oneof![number.prop_map(|n| n.to_le_bytes().to_vec()), proptest::collection::vec(any::<u8>(), 1..16)];
+    proptest::collection::vec((places, bytes), 0..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_bytes_make_reading_panic_or_allocate_much(pokes in pokes(), sealed in any::<[bool; 2]>()) {
+        let (dev, _) = written(512);
+        for (offset, bytes) in &pokes {
+            dev.poke(*offset, &bytes[..bytes.len().min(usize::try_from(SIZE - offset).unwrap())]);
+        }
+        for (at, sealed) in [1, SIZE / 512 - 1].into_iter().zip(sealed) {
+            if sealed {
+                seal(&dev, at);
+            }
+        }
+        let copies = read_copies(&dev);
+        prop_assert!(dev.largest_read() <= 16384);
+        for table in [&copies.primary, &copies.backup].into_iter().flatten() {
+            prop_assert!(table.check().is_ok());
+            prop_assert_eq!(primary_bytes(table).len(), 512 + usize::try_from(table.slots()).unwrap().div_ceil(4) * 512);
+        }
+        if let Ok(choice) = choose(&copies, &MARK) {
+            prop_assert!(choice.table.is_marked(&MARK));
+            repair(&dev, &MARK, &choice).unwrap();
+            prop_assert_eq!(chosen(&dev), Choice { good: Part::Primary, stale: vec![], ..choice });
+        }
+    }
+
+    #[test]
+    fn no_sector_at_all_makes_the_header_reader_panic(block in proptest::collection::vec(any::<u8>(), 0..600), at in any::<u64>(), last in any::<u64>()) {
+        let mut block = block;
+        let _ = codec::header(&block, at, last);
+        if block.len() >= 92 {
+            block[..8].copy_from_slice(b"EFI PART");
+            block[12..16].copy_from_slice(&92u32.to_le_bytes());
+            block[16..20].fill(0);
+            let crc = crc32fast::hash(&block[..92]);
+            block[16..20].copy_from_slice(&crc.to_le_bytes());
+            let read = codec::header(&block, at, last);
+            let sealed = !matches!(read, Err(TableError::HeaderCrc { .. } | TableError::NoSignature { .. }));
+            prop_assert!(sealed);
+        }
+    }
+}
