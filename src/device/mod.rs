@@ -3,13 +3,25 @@
 //! Takes in [`RawDisk`]s from `host`, gives out [`Device`]s. Pure but for `discovery`, the one file
 //! that asks a `Host` to look.
 
+pub mod age;
+pub mod discovery;
+pub mod duplicate;
+pub mod election;
+pub mod filter;
+pub mod glob;
+pub mod id;
 pub mod label;
+pub mod ownership;
+pub mod reason;
 pub mod record;
 pub mod rule;
+#[cfg(test)]
+pub mod sample;
+pub mod size;
 
 use std::path::PathBuf;
 
-use crate::host::RawDisk;
+use crate::host::{Probe, RawDisk};
 use label::Label;
 
 /// A disk as the product knows it: what the kernel says, who it is, and whose.
@@ -22,6 +34,10 @@ pub struct Device {
     pub verdict: Verdict,
     /// The label, where a valid one was found, whoever's it is.
     pub label: Option<Label>,
+    /// What the look at its content found that the verdict was made from.
+    pub probe: Probe,
+    /// Whether it is the only device with its identity, or the one of several that may use it.
+    pub standing: Standing,
 }
 
 /// Who a disk is, never by path and never by size.
@@ -32,6 +48,12 @@ pub struct DiskId {
     pub text: String,
     /// False for `path-…`: such a disk can be labelled, but not used raw.
     pub stable: bool,
+}
+
+impl std::fmt::Display for DiskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// Whose a disk is. Theirs until proven unclaimed; what cannot be read is unknown, and as untouchable.
@@ -45,14 +67,15 @@ pub enum Verdict {
         cluster: String,
         node: String,
     },
-    Theirs(ownership::Reason),
+    Theirs(reason::Reason),
     Unknown(String),
 }
 
-pub mod ownership {
-    //! placeholder: the verdict and its reasons
-
-    /// Why a disk is not ours to take; `Display` is a sentence for people.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub enum Reason {}
+/// Whether a pool disk may be worked with, as far as its identity goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    #[default]
+    Ready,
+    /// Another device has the same identity; the words say which, and which one is believed.
+    NotReady(String),
 }

@@ -7,8 +7,15 @@ use crate::host::FsKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub set: SetRef,
-    /// Between unclaimed contenders the older set wins: seconds since the epoch, then `set`.
+    /// Between unclaimed contenders the older set wins: seconds since the epoch, `i64::MAX` where the
+    /// set does not say, then `position`, then `set`.
     pub created: i64,
+    /// Place among the sets of one file; 0 where sets do not come from a file.
+    pub position: u32,
+    /// Whether the set's nodeSelector takes this node. Another node's set claims nothing here.
+    pub node: NodeMatch,
+    /// Held against the node's taints where there are any.
+    pub tolerations: Vec<Toleration>,
     /// The StorageClass that offers the disks.
     pub class: String,
     pub layout: Layout,
@@ -22,6 +29,32 @@ pub struct Rule {
     pub fs: FsKind,
     pub erase: ErasePolicy,
     pub reclaim: Reclaim,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeMatch {
+    #[default]
+    Selected,
+    NotSelected,
+}
+
+/// A taint that a set puts up with; the words are Kubernetes' own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toleration {
+    /// `None` with `Exists`: every taint.
+    pub key: Option<String>,
+    pub operator: TolerationOperator,
+    pub value: Option<String>,
+    /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`; `None`: each of them.
+    pub effect: Option<String>,
+    pub seconds: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TolerationOperator {
+    #[default]
+    Equal,
+    Exists,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +90,7 @@ pub struct Filter {
 }
 
 /// Device types as the operator and lsblk name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceType {
     Disk,
     Part,

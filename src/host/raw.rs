@@ -65,6 +65,8 @@ pub struct RawDisk {
     pub numa_node: Option<i32>,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
+    /// A fact that could not be read and without which the device must not be used; the words say which.
+    pub unreadable: Option<String>,
 }
 
 /// What sort of block device it is, with what only that sort has.

@@ -213,5 +213,6 @@ fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk
         zoned: None,
         numa_node: None,
         diskseq: Some(u64::from(minor)),
+        unreadable: None,
     }
 }

@@ -1,0 +1,247 @@
+//! The looks at a machine's disks: the one file here that asks a `Host`.
+//!
+//! Takes in a host and a reader of records, gives out every device with its verdict. Content is read
+//! only where it can still decide, and what denies a device is believed for a while; what would free a
+//! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::age::is_or_is_on;
+use super::ownership::{Home, Machine, Record};
+use super::{Device, Standing, Verdict, duplicate, id};
+use crate::host::raw::{Contents, DevNo, Kind};
+use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk};
+
+/// Reads what a device says of itself; the codec of tables and labels offers it.
+pub type ReadRecord<'r> = &'r dyn Fn(&dyn BlockDevice) -> Record;
+
+/// What the looks at one machine remember of each other.
+#[derive(Debug)]
+pub struct Discovery {
+    home: Home,
+    /// How long a look believes what an earlier one read.
+    keep: Duration,
+    cache: HashMap<String, Cached>,
+}
+
+/// What was read of a device, as long as it is the same device.
+#[derive(Clone, Debug)]
+struct Cached {
+    devno: DevNo,
+    diskseq: Option<u64>,
+    size: u64,
+    at: Duration,
+    record: Option<Record>,
+    probe: Probe,
+}
+
+/// All devices of a machine at one look, in the order in which the host names them.
+#[derive(Clone, Debug)]
+pub struct DeviceSet {
+    /// Monotonic time when the look began.
+    pub at: Duration,
+    pub devices: Vec<Device>,
+}
+
+/// Why there is no look, or no leave to claim.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoveryError {
+    #[error("looking for block devices")]
+    Scan(#[source] HostError),
+    #[error("{name} is gone")]
+    Gone { name: String },
+    #[error("{name} is another device than before")]
+    Changed { name: String },
+    #[error("{name} is not free any more: {why}")]
+    NotFree { name: String, why: String },
+}
+
+/// Which devices a look reads anew.
+#[derive(Clone, Copy)]
+enum Reach<'s> {
+    All,
+    /// One device and its disk; of the others only what is remembered counts.
+    One {
+        name: &'s str,
+        disk: Option<&'s str>,
+    },
+}
+
+impl Discovery {
+    pub fn new(home: Home, keep: Duration) -> Self {
+        Self { home, keep, cache: HashMap::new() }
+    }
+
+    /// A hint that a device or one of its partitions changed, by kernel name.
+    pub fn changed(&mut self, name: &str) {
+        self.cache.retain(|cached, _| !is_or_is_on(name, cached) && !is_or_is_on(cached, name));
+    }
+
+    /// A hint that anything may have changed.
+    pub fn all_changed(&mut self) {
+        self.cache.clear();
+    }
+
+    pub fn look(&mut self, host: &dyn Host, read: ReadRecord<'_>) -> Result<DeviceSet, DiscoveryError> {
+        self.look_within(host, read, Reach::All)
+    }
+
+    /// The last look before a claim: the device as it is now, read anew, if it still is the one that was
+    /// decided on, and free.
+    pub fn confirm(&mut self, host: &dyn Host, read: ReadRecord<'_>, was: &Device) -> Result<Device, DiscoveryError> {
+        let name = was.raw.name.clone();
+        let disk = match &was.raw.kind {
+            Kind::Partition(partition) => Some(partition.disk.as_str()),
+            _ => None,
+        };
+        let set = self.look_within(host, read, Reach::One { name: &name, disk })?;
+        let Some(now) = set.devices.into_iter().find(|device| device.raw.name == name) else {
+            return Err(DiscoveryError::Gone { name });
+        };
+        let same = |device: &Device| (device.id.clone(), device.raw.devno, device.raw.diskseq, device.raw.size);
+        if same(&now) != same(was) {
+            return Err(DiscoveryError::Changed { name });
+        }
+        let why = match (&now.verdict, &now.standing) {
+            (Verdict::Unclaimed, Standing::Ready) => return Ok(now),
+            (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => why.clone(),
+            (Verdict::Theirs(reason), _) => reason.to_string(),
+            (Verdict::Foreign { node, .. }, _) => format!("it carries the label of node {node}"),
+            (Verdict::Ours, _) => "it is in the pool already".to_owned(),
+        };
+        Err(DiscoveryError::NotFree { name, why })
+    }
+
+    fn look_within(
+        &mut self,
+        host: &dyn Host,
+        read: ReadRecord<'_>,
+        reach: Reach<'_>,
+    ) -> Result<DeviceSet, DiscoveryError> {
+        let at = host.monotonic();
+        let raws = host.scan().map_err(DiscoveryError::Scan)?;
+        let home = self.home.clone();
+        let machine = Machine::new(&home, &raws);
+        let known: HashMap<&str, Cached> = raws
+            .iter()
+            .filter_map(|raw| Some((raw.name.as_str(), self.cache.get(&raw.name)?.clone())))
+            .filter(|(name, cached)| machine.get(name).is_some_and(|raw| self.believes(raw, cached, at, reach)))
+            .collect();
+
+        let mut records = HashMap::new();
+        for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
+            let remembered = known.get(&*raw.name).and_then(|cached| cached.record.clone());
+            if let Some(record) = remembered.or_else(|| reach.covers(&raw.name).then(|| record_of(host, read, raw))) {
+                records.insert(raw.name.as_str(), record);
+            }
+        }
+        let mut probes = HashMap::new();
+        for raw in raws.iter().filter(|raw| reach.covers(&raw.name) || known.contains_key(&*raw.name)) {
+            if !machine.needs_probe(raw, &records) {
+                continue;
+            }
+            let denied = known.get(&*raw.name).filter(|cached| denies(&cached.probe));
+            if let Some(cached) = denied {
+                probes.insert(raw.name.as_str(), cached.probe.clone());
+            } else if reach.covers(&raw.name) {
+                // Nothing remembered may free a device: its record is read again with its content.
+                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) {
+                    records.insert(raw.name.as_str(), record_of(host, read, raw));
+                }
+                if machine.needs_probe(raw, &records) {
+                    probes.insert(raw.name.as_str(), host.probe(raw));
+                }
+            }
+        }
+        let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
+        self.remember(&devices, &known, &records, at, reach);
+        let mut set = DeviceSet { at, devices };
+        duplicate::settle(&mut set.devices);
+        Ok(set)
+    }
+
+    fn believes(&self, raw: &RawDisk, cached: &Cached, now: Duration, reach: Reach<'_>) -> bool {
+        let same = (cached.devno, cached.diskseq, cached.size) == (raw.devno, raw.diskseq, raw.size);
+        same && match reach {
+            Reach::All => now.saturating_sub(cached.at) < self.keep,
+            Reach::One { .. } => !reach.covers(&raw.name),
+        }
+    }
+
+    fn remember(
+        &mut self,
+        devices: &[Device],
+        known: &HashMap<&str, Cached>,
+        records: &HashMap<&str, Record>,
+        at: Duration,
+        reach: Reach<'_>,
+    ) {
+        let before = std::mem::take(&mut self.cache);
+        if let Reach::One { .. } = reach {
+            self.cache = before;
+        }
+        for Device { raw, probe, .. } in devices.iter().filter(|device| reach.covers(&device.raw.name)) {
+            let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
+            let record = records.get(&*raw.name).filter(|record| !matches!(record, Record::Failed(_))).cloned();
+            let RawDisk { devno, diskseq, size, .. } = *raw;
+            self.cache
+                .insert(raw.name.clone(), Cached { devno, diskseq, size, at: read_at, record, probe: probe.clone() });
+        }
+    }
+}
+
+impl Reach<'_> {
+    fn covers(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One { name: one, disk } => name == one || Some(name) == disk,
+        }
+    }
+}
+
+/// Content that keeps a device out of every claim.
+fn denies(probe: &Probe) -> bool {
+    let blank = Contents::default();
+    matches!(probe, Probe::Looked(contents) if *contents != blank)
+}
+
+fn record_of(host: &dyn Host, read: ReadRecord<'_>, raw: &RawDisk) -> Record {
+    match host.open(raw, Access::Look) {
+        Ok(disk) => read(&*disk),
+        Err(error) => Record::Failed(in_full(&error)),
+    }
+}
+
+/// An error with its causes, for a sentence in a table.
+fn in_full(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |error| error.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn device(
+    machine: &Machine<'_>,
+    raw: &RawDisk,
+    records: &HashMap<&str, Record>,
+    probes: &HashMap<&str, Probe>,
+) -> Device {
+    let probe = probes.get(&*raw.name).cloned().unwrap_or(Probe::NotLooked);
+    let verdict = machine.judge(raw, &probe, records);
+    // A label on what is not judged by it says nothing: a tenant may have written it.
+    let label = match (&verdict, records.get(&*raw.name)) {
+        (Verdict::Ours | Verdict::Foreign { .. }, Some(Record::Valid(label))) => Some((**label).clone()),
+        _ => None,
+    };
+    Device {
+        id: id::identify(raw, machine.disk_of(raw), label.as_ref()),
+        link: id::best_link(raw),
+        verdict,
+        label,
+        probe,
+        standing: Standing::Ready,
+        raw: raw.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use super::super::age::{Ripeness, Watchlist};
+use super::super::sample::{disk, label, partition};
+use super::*;
+use crate::host::raw::Signature;
+use crate::host::{Disk, Extent, Filesystems, Geometry, IoError, Mapping, Mounts, PartitionMap};
+
+/// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead` or the name of a signature.
+#[derive(Default)]
+struct Desk {
+    now: Mutex<Duration>,
+    disks: Mutex<BTreeMap<String, (RawDisk, String)>>,
+    opened: Mutex<Vec<String>>,
+    probed: Mutex<Vec<String>>,
+}
+
+struct Open(String, String);
+
+impl Desk {
+    fn with(disks: &[(&str, &str)]) -> Arc<Self> {
+        let desk = Self::default();
+        for (name, word) in disks {
+            desk.put(RawDisk { serial: Some(format!("SN-{name}")), ..disk(name) }, word);
+        }
+        Arc::new(desk)
+    }
+
+    fn put(&self, raw: RawDisk, word: &str) {
+        self.disks.lock().unwrap().insert(raw.name.clone(), (raw, word.to_owned()));
+    }
+
+    fn wait(&self, seconds: u64) {
+        *self.now.lock().unwrap() += Duration::from_secs(seconds);
+    }
+
+    /// What was opened and probed since the last question.
+    fn touched(&self) -> (String, String) {
+        let take = |names: &Mutex<Vec<String>>| std::mem::take(&mut *names.lock().unwrap()).join(" ");
+        (take(&self.opened), take(&self.probed))
+    }
+
+    fn word(&self, name: &str) -> String {
+        self.disks.lock().unwrap()[name].1.clone()
+    }
+}
+
+impl Host for Desk {
+    fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
+        Ok(self.disks.lock().unwrap().values().map(|(raw, _)| raw.clone()).collect())
+    }
+
+    fn probe(&self, disk: &RawDisk) -> Probe {
+        self.probed.lock().unwrap().push(disk.name.clone());
+        let word = self.word(&disk.name);
+        if word == "dead" {
+            return Probe::Failed("dead".into());
+        }
+        let signature = |kind| Signature { kind, usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
+        let signatures = [word].into_iter().filter(|word| !word.is_empty()).map(signature).collect();
+        Probe::Looked(Contents { signatures, ..Contents::default() })
+    }
+
+    fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
+        assert_eq!(access, Access::Look, "a look never opens for writing");
+        self.opened.lock().unwrap().push(disk.name.clone());
+        match self.word(&disk.name).as_str() {
+            "dead" => Err(HostError::Busy { object: disk.name.clone() }),
+            word => Ok(Arc::new(Open(disk.name.clone(), word.to_owned()))),
+        }
+    }
+
+    fn filesystems(&self) -> &dyn Filesystems {
+        unreachable!("a look makes no filesystem")
+    }
+
+    fn mounts(&self) -> &dyn Mounts {
+        unreachable!("a look mounts nothing")
+    }
+
+    fn monotonic(&self) -> Duration {
+        *self.now.lock().unwrap()
+    }
+}
+
+impl BlockDevice for Open {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: 1 << 30, sector: 512, offloads_zeroes: false }
+    }
+
+    fn read_at(&self, _: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        buf.fill(0);
+        buf[..self.1.len()].copy_from_slice(self.1.as_bytes());
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), IoError> {
+        unreachable!("a look writes nothing")
+    }
+
+    fn zero(&self, _: Extent) -> Result<(), IoError> {
+        unreachable!("a look writes nothing")
+    }
+
+    fn discard(&self, _: Extent) -> Result<(), IoError> {
+        unreachable!("a look writes nothing")
+    }
+
+    fn sync(&self) -> Result<(), IoError> {
+        unreachable!("a look writes nothing")
+    }
+}
+
+impl PartitionMap for Open {
+    fn mapped(&self) -> Result<Vec<Mapping>, HostError> {
+        unreachable!("a look maps nothing")
+    }
+
+    fn map(&self, _: u32, _: Extent) -> Result<(), HostError> {
+        unreachable!("a look maps nothing")
+    }
+
+    fn unmap(&self, _: u32) -> Result<(), HostError> {
+        unreachable!("a look maps nothing")
+    }
+
+    fn resize(&self, _: u32, _: Extent) -> Result<(), HostError> {
+        unreachable!("a look maps nothing")
+    }
+
+    fn prove_unused(&self, _: u32) -> Result<(), HostError> {
+        unreachable!("a look maps nothing")
+    }
+
+    fn node(&self, _: u32) -> PathBuf {
+        unreachable!("a look maps nothing")
+    }
+}
+
+impl Disk for Open {
+    fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
+        unreachable!("a look locks nothing")
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/dev").join(&self.0)
+    }
+}
+
+fn read(device: &dyn BlockDevice) -> Record {
+    let mut first = [0; 16];
+    device.read_at(0, &mut first).unwrap();
+    match first.split(|byte| *byte == 0).next().unwrap() {
+        b"ours" => Record::Valid(Box::new(label("c", "n"))),
+        b"torn" => Record::Unreadable("torn".into()),
+        _ => Record::None,
+    }
+}
+
+fn discovery() -> Discovery {
+    Discovery::new(Home { cluster: "c".into(), node: "n".into() }, Duration::from_secs(60))
+}
+
+fn verdicts(set: &DeviceSet) -> Vec<(&str, &'static str)> {
+    let word = |verdict: &Verdict| match verdict {
+        Verdict::Unclaimed => "unclaimed",
+        Verdict::Ours => "ours",
+        Verdict::Foreign { .. } => "foreign",
+        Verdict::Theirs(_) => "theirs",
+        Verdict::Unknown(_) => "unknown",
+    };
+    set.devices.iter().map(|device| (device.raw.name.as_str(), word(&device.verdict))).collect()
+}
+
+fn find<'s>(set: &'s DeviceSet, name: &str) -> &'s Device {
+    set.devices.iter().find(|device| device.raw.name == name).unwrap()
+}
+
+#[test]
+fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
+    let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs"), ("sdd", "torn"), ("sde", "dead")]);
+    let set = discovery().look(&*desk, &read).unwrap();
+    let expected = [("sda", "unclaimed"), ("sdb", "ours"), ("sdc", "theirs"), ("sdd", "unknown"), ("sde", "unknown")];
+    assert_eq!(verdicts(&set), expected);
+    let pool = find(&set, "sdb");
+    assert_eq!(pool.id.text, format!("gpt-{}", pool.label.as_ref().unwrap().disk));
+    assert_eq!(find(&set, "sda").id.text, "serial--SN-sda");
+    assert_eq!(desk.touched(), ("sda sdb sdc sdd sde".into(), "sda sdc sde".into()), "ours is never probed: O_EXCL");
+}
+
+#[test]
+fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
+    let desk = Desk::with(&[]);
+    desk.put(RawDisk { kind: Kind::Rom, ..disk("sr0") }, "");
+    desk.put(RawDisk { kind: Kind::Network, ..disk("nbd0") }, "");
+    desk.put(RawDisk { size: 0, kind: Kind::Loop(None), ..disk("loop0") }, "");
+    desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
+    desk.put(RawDisk { swap: true, ..disk("sda") }, "");
+    discovery().look(&*desk, &read).unwrap();
+    assert_eq!(desk.touched(), ("sda".into(), String::new()), "a disk in use may be ours, but needs no probe");
+}
+
+#[test]
+fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
+    let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs")]);
+    let mut discovery = discovery();
+    discovery.look(&*desk, &read).unwrap();
+    desk.touched();
+    desk.wait(30);
+    discovery.look(&*desk, &read).unwrap();
+    assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
+    desk.wait(30);
+    discovery.look(&*desk, &read).unwrap();
+    assert_eq!(desk.touched(), ("sda sdb sdc".into(), "sda sdc".into()), "nothing is believed for ever");
+}
+
+#[test]
+fn an_event_or_another_device_under_the_name_is_looked_at_again() {
+    let desk = Desk::with(&[("sdb", "ours"), ("sdc", "xfs")]);
+    let mut discovery = discovery();
+    discovery.look(&*desk, &read).unwrap();
+    desk.touched();
+    discovery.changed("sdc1");
+    discovery.look(&*desk, &read).unwrap();
+    assert_eq!(desk.touched(), ("sdc".into(), "sdc".into()));
+    let replaced = RawDisk { diskseq: Some(2), serial: Some("other".into()), ..disk("sdb") };
+    desk.put(replaced, "");
+    let set = discovery.look(&*desk, &read).unwrap();
+    assert_eq!(verdicts(&set), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+    desk.touched();
+    discovery.all_changed();
+    discovery.look(&*desk, &read).unwrap();
+    assert_eq!(desk.touched().0, "sdb sdc");
+}
+
+#[test]
+fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
+    let desk = Desk::with(&[("sda", "")]);
+    let mut discovery = discovery();
+    discovery.look(&*desk, &read).unwrap();
+    let raw = find(&discovery.look(&*desk, &read).unwrap(), "sda").raw.clone();
+    desk.put(raw, "ours");
+    desk.touched();
+    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "ours")]);
+    assert_eq!(desk.touched(), ("sda".into(), String::new()));
+}
+
+#[test]
+fn a_claim_is_confirmed_by_a_fresh_look_at_that_device_alone() {
+    let desk = Desk::with(&[("sda", ""), ("sdb", ""), ("sdc", "xfs")]);
+    let mut discovery = discovery();
+    let set = discovery.look(&*desk, &read).unwrap();
+    desk.touched();
+    let sda = find(&set, "sda");
+    assert_eq!(discovery.confirm(&*desk, &read, sda).unwrap().verdict, Verdict::Unclaimed);
+    assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
+
+    desk.put(sda.raw.clone(), "ext4");
+    let error = discovery.confirm(&*desk, &read, sda).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sda is not free any more: holds ext4; `wipefs --all` blanks it if nothing on it is needed"
+    );
+    desk.put(sda.raw.clone(), "ours");
+    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Changed { .. })));
+    desk.put(RawDisk { diskseq: Some(9), ..sda.raw.clone() }, "");
+    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Changed { .. })));
+    desk.disks.lock().unwrap().remove("sda");
+    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Gone { .. })));
+    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+}
+
+#[test]
+fn a_second_path_that_appears_before_the_claim_stops_it() {
+    let desk = Desk::with(&[("sda", "")]);
+    let mut discovery = discovery();
+    let set = discovery.look(&*desk, &read).unwrap();
+    let sda = find(&set, "sda");
+    desk.put(RawDisk { name: "sdb".into(), path: "/dev/sdb".into(), ..sda.raw.clone() }, "");
+    let error = discovery.confirm(&*desk, &read, sda).unwrap_err();
+    assert!(error.to_string().contains("same identity"), "{error}");
+}
+
+#[test]
+fn a_partition_is_confirmed_with_its_disk() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let desk = Desk::with(&[]);
+    let whole = RawDisk { partitions: vec!["sda1".into()], ..disk("sda") };
+    desk.put(whole.clone(), "");
+    desk.put(partition("sda", 1, Some(guid)), "");
+    let mut discovery = discovery();
+    let set = discovery.look(&*desk, &read).unwrap();
+    let part = find(&set, "sda1");
+    assert_eq!(part.verdict, Verdict::Unclaimed);
+    desk.put(whole, "ours");
+    assert!(discovery.confirm(&*desk, &read, part).is_err(), "its disk has become ours: a volume, not a free device");
+}
+
+#[test]
+fn a_disk_formatted_30_s_after_it_appears_is_never_ripe_and_one_left_alone_is_after_61_s() {
+    let desk = Desk::with(&[("sda", ""), ("sdb", "")]);
+    let (mut discovery, mut list) = (discovery(), Watchlist::new(Duration::from_secs(60)));
+    let mut seen = Vec::new();
+    for second in 0..=61 {
+        if second == 30 {
+            let raw = desk.disks.lock().unwrap()["sda"].0.clone();
+            desk.put(raw, "ext4");
+        }
+        let set = discovery.look(&*desk, &read).unwrap();
+        list.look(set.at, &set.devices);
+        let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
+        seen.extend(ripe.map(|device| (second, device.raw.name.clone())));
+        desk.wait(1);
+    }
+    assert_eq!(seen, [(60, "sdb".to_owned()), (61, "sdb".to_owned())]);
+}

@@ -1,0 +1,235 @@
+//! Which set claims which unclaimed device now.
+//!
+//! Takes in the sets, all devices, how ripe each is, and how many disks each set has already; gives out
+//! the claims, and for each set why it takes what it does not take. The older set wins between
+//! contenders. Nothing here depends on the order of the input.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use super::age::Ripeness;
+use super::filter::Mismatch;
+use super::label::{Layout, SetRef};
+use super::rule::{NodeMatch, Rule};
+use super::{Device, DiskId, Standing, Verdict};
+use crate::host::RawDisk;
+use crate::host::raw::Kind;
+
+/// Everything that an election is decided on.
+pub struct Ballot<'a> {
+    pub rules: &'a [Rule],
+    pub devices: &'a [Device],
+    /// How many disks of this node each set has, missing ones too.
+    pub claimed: &'a BTreeMap<SetRef, u32>,
+    pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
+    /// Whether the set's layout fits on the device; the words say what is lacking.
+    pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
+}
+
+/// A device that a set takes now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub set: SetRef,
+    pub device: DiskId,
+    /// Kernel name at the look that this was decided on.
+    pub name: String,
+    /// The set's layout, or the bare device where it holds no table.
+    pub layout: Layout,
+}
+
+/// What an election means for one set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub set: SetRef,
+    /// Kernel names, sorted by device id.
+    pub takes: Vec<String>,
+    /// Kernel name and reason of each other device but our own disks, in the same order.
+    pub leaves: Vec<(String, Left)>,
+}
+
+/// Why a set does not take a device now; `Display` is a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    NodeNotSelected,
+    Filter(Mismatch),
+    Verdict(String),
+    DoesNotFit(String),
+    UnstableIdentity,
+    OlderSet(SetRef),
+    Full {
+        most: u32,
+    },
+    BelowMinimum {
+        matching: u32,
+        least: u32,
+    },
+    TooYoung(Ripeness),
+    /// The first claim waits until as many devices as the set asks for at least are ripe.
+    WaitsForMinimum {
+        ripe: u32,
+        least: u32,
+    },
+}
+
+/// The claims of all sets, and what became of each set, in the order in which the sets choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Election {
+    pub claims: Vec<Claim>,
+    pub outcomes: Vec<Outcome>,
+}
+
+/// Decides. Each set in its turn, oldest first, takes what it may of the devices that no older one took
+/// or waits for.
+pub fn elect(ballot: &Ballot<'_>) -> Election {
+    let mut rules: Vec<&Rule> = ballot.rules.iter().collect();
+    rules.sort_by_key(|rule| (rule.created, rule.position, &rule.set));
+    let mut devices: Vec<&Device> = ballot.devices.iter().filter(|device| !is_pool(device)).collect();
+    devices.sort_by_key(|device| (&device.id, &device.raw.name));
+    let disks = ballot.devices.iter().map(|device| (device.raw.name.as_str(), &device.raw)).collect();
+
+    let mut taken = HashMap::new();
+    let mut election = Election::default();
+    for rule in rules {
+        let turn = Turn { ballot, rule, devices: &devices, disks: &disks };
+        let outcome = turn.choose(&mut taken);
+        let layout_of = |name: &str| if is_part(&disks, name) { Layout::RawDevice {} } else { rule.layout.clone() };
+        let claims = devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
+            set: rule.set.clone(),
+            device: device.id.clone(),
+            name: device.raw.name.clone(),
+            layout: layout_of(&device.raw.name),
+        });
+        election.claims.extend(claims);
+        election.outcomes.push(outcome);
+    }
+    election
+}
+
+fn is_pool(device: &Device) -> bool {
+    device.verdict == Verdict::Ours
+}
+
+type Disks<'a> = HashMap<&'a str, &'a RawDisk>;
+
+fn is_part(disks: &Disks<'_>, name: &str) -> bool {
+    disks.get(name).is_some_and(|raw| matches!(raw.kind, Kind::Partition(_)))
+}
+
+/// One set's turn to choose.
+struct Turn<'a> {
+    ballot: &'a Ballot<'a>,
+    rule: &'a Rule,
+    devices: &'a [&'a Device],
+    disks: &'a Disks<'a>,
+}
+
+impl<'a> Turn<'a> {
+    fn choose(&self, taken: &mut HashMap<&'a str, &'a SetRef>) -> Outcome {
+        let mut leaves = BTreeMap::new();
+        let mut contenders = Vec::new();
+        for (index, device) in self.devices.iter().copied().enumerate() {
+            match self.suits(device, taken) {
+                Ok(()) => contenders.push((index, device, (self.ballot.ripeness)(device))),
+                Err(left) => drop(leaves.insert(index, left)),
+            }
+        }
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (least, matching) = (self.rule.min_devices, count(contenders.len()));
+        let ripe = count(contenders.iter().filter(|(_, _, ripeness)| *ripeness == Ripeness::Ripe).count());
+        let has = self.ballot.claimed.get(&self.rule.set).copied().unwrap_or(0);
+        let first_claim = has == 0;
+        let mut room = self.rule.max_devices.map_or(u32::MAX, |most| most.saturating_sub(has));
+
+        let mut takes = HashSet::new();
+        // Ripe ones first, so that one that keeps changing does not hold the place of one that does not.
+        contenders.sort_by_key(|(index, _, ripeness)| (*ripeness != Ripeness::Ripe, *index));
+        for (index, device, ripeness) in contenders {
+            let left = if first_claim && matching < least {
+                Left::BelowMinimum { matching, least }
+            } else if room == 0 {
+                Left::Full { most: self.rule.max_devices.unwrap_or(u32::MAX) }
+            } else {
+                // Waited for counts as taken: a younger set must not snatch what makes the minimum.
+                room -= 1;
+                taken.insert(&device.raw.name, &self.rule.set);
+                if ripeness != Ripeness::Ripe {
+                    Left::TooYoung(ripeness)
+                } else if first_claim && ripe < least {
+                    Left::WaitsForMinimum { ripe, least }
+                } else {
+                    takes.insert(index);
+                    continue;
+                }
+            };
+            leaves.insert(index, left);
+        }
+        let name = |index: usize| self.devices[index].raw.name.clone();
+        let mut takes: Vec<usize> = takes.into_iter().collect();
+        takes.sort_unstable();
+        Outcome {
+            set: self.rule.set.clone(),
+            takes: takes.into_iter().map(name).collect(),
+            leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
+        }
+    }
+
+    fn suits(&self, device: &Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
+        if self.rule.node == NodeMatch::NotSelected {
+            return Err(Left::NodeNotSelected);
+        }
+        let disk = match &device.raw.kind {
+            Kind::Partition(partition) => self.disks.get(partition.disk.as_str()).copied(),
+            _ => None,
+        };
+        self.rule.filter.matches(&device.raw, disk).map_err(Left::Filter)?;
+        let refused = match (&device.verdict, &device.standing) {
+            (Verdict::Unclaimed, Standing::Ready) => None,
+            (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),
+            (Verdict::Theirs(reason), _) => Some(reason.to_string()),
+            (Verdict::Unknown(why), _) => Some(why.clone()),
+            (Verdict::Foreign { cluster, node }, _) => Some(format!("belongs to node {node} of cluster {cluster}")),
+            (Verdict::Ours, _) => Some("in use by the pool".to_owned()),
+        };
+        if let Some(why) = refused {
+            return Err(Left::Verdict(why));
+        }
+        let raw_use = self.rule.layout == Layout::RawDevice {} || matches!(device.raw.kind, Kind::Partition(_));
+        if raw_use && !device.id.stable {
+            return Err(Left::UnstableIdentity);
+        }
+        (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
+        match taken.get(device.raw.name.as_str()) {
+            Some(older) => Err(Left::OlderSet((*older).clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::Filter(mismatch) => mismatch.fmt(f),
+            Self::Verdict(why) => f.write_str(why),
+            Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
+            Self::UnstableIdentity => {
+                f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
+            }
+            Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
+            Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
+            Self::BelowMinimum { matching, least } => {
+                write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
+            }
+            Self::TooYoung(Ripeness::Waiting(left)) => {
+                write!(f, "seen too recently: it must stay as it is for {} s more", left.as_secs_f64().ceil())
+            }
+            Self::TooYoung(_) => f.write_str("seen too recently: it must stay as it is for a while"),
+            Self::WaitsForMinimum { ripe, least } => {
+                write!(f, "waits for the set's minDeviceCount of {least}: {ripe} seen for long enough")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

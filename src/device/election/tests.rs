@@ -1,0 +1,194 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::reason::Reason;
+use super::super::sample::{device, disk, partition, rule, set, unclaimed};
+use super::*;
+use crate::device::rule::{DeviceType, Filter};
+
+fn ripe(_: &Device) -> Ripeness {
+    Ripeness::Ripe
+}
+
+fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
+    Ok(())
+}
+
+fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
+    let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
+    elect(&Ballot { rules, devices, claimed: &claimed, ripeness, fits: &anything_fits })
+}
+
+fn disks(names: &[&str]) -> Vec<Device> {
+    names.iter().map(|name| unclaimed(name)).collect()
+}
+
+fn took<'e>(election: &'e Election, name: &str) -> Vec<&'e str> {
+    election.claims.iter().filter(|claim| claim.set.name == name).map(|claim| claim.name.as_str()).collect()
+}
+
+fn left(election: &Election, name: &str, device: &str) -> Left {
+    let outcome = election.outcomes.iter().find(|outcome| outcome.set.name == name).unwrap();
+    outcome.leaves.iter().find(|(left, _)| left == device).unwrap().1.clone()
+}
+
+fn bounded(name: &str, least: u32, most: Option<u32>) -> Rule {
+    Rule { min_devices: least, max_devices: most, ..rule(name) }
+}
+
+#[test]
+fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
+    let devices = disks(&["sda"]);
+    let aged = |name, created, position| Rule { created, position, ..rule(name) };
+    for (rules, winner) in [
+        ([aged("a", 20, 0), aged("b", 10, 5)], "b"),
+        ([aged("a", 10, 2), aged("b", 10, 1)], "b"),
+        ([aged("b", 10, 0), aged("a", 10, 0)], "a"),
+        ([aged("a", i64::MAX, 0), aged("b", 1, 1)], "b"),
+    ] {
+        let election = run(&rules, &devices, &[], &ripe);
+        assert_eq!(took(&election, winner), ["sda"]);
+        let loser = if winner == "a" { "b" } else { "a" };
+        assert_eq!(left(&election, loser, "sda"), Left::OlderSet(set(winner)));
+    }
+}
+
+#[test]
+fn the_maximum_counts_what_the_set_has_already() {
+    let devices = disks(&["sda", "sdb", "sdc"]);
+    for (has, takes) in [(0, 2), (1, 1), (2, 0), (7, 0)] {
+        let election = run(&[bounded("a", 0, Some(2))], &devices, &[("a", has)], &ripe);
+        assert_eq!(took(&election, "a").len(), takes, "has {has}");
+    }
+    let election = run(&[bounded("a", 0, Some(2))], &devices, &[], &ripe);
+    assert_eq!(left(&election, "a", "sdc"), Left::Full { most: 2 });
+}
+
+#[test]
+fn the_minimum_holds_back_only_the_first_claim() {
+    let devices = disks(&["sda", "sdb"]);
+    let election = run(&[bounded("a", 3, None)], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    assert_eq!(left(&election, "a", "sda"), Left::BelowMinimum { matching: 2, least: 3 });
+    assert_eq!(took(&run(&[bounded("a", 3, None)], &devices, &[("a", 1)], &ripe), "a"), ["sda", "sdb"]);
+    assert_eq!(took(&run(&[bounded("a", 2, None)], &devices, &[], &ripe), "a"), ["sda", "sdb"]);
+}
+
+#[test]
+fn what_a_set_below_its_minimum_cannot_use_goes_to_the_next() {
+    let rules = [bounded("a", 3, None), Rule { created: 1, ..rule("b") }];
+    assert_eq!(took(&run(&rules, &disks(&["sda", "sdb"]), &[], &ripe), "b"), ["sda", "sdb"]);
+}
+
+#[test]
+fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
+    let rules = [bounded("a", 3, None), Rule { created: 1, ..rule("b") }];
+    let young = |device: &Device| match device.raw.name.as_str() {
+        "sdc" => Ripeness::Waiting(Duration::from_secs(9)),
+        _ => Ripeness::Ripe,
+    };
+    let election = run(&rules, &disks(&["sda", "sdb", "sdc"]), &[], &young);
+    assert_eq!(election.claims, []);
+    assert_eq!(left(&election, "a", "sda"), Left::WaitsForMinimum { ripe: 2, least: 3 });
+    assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay as it is for 9 s more");
+    assert_eq!(left(&election, "b", "sda"), Left::OlderSet(set("a")));
+}
+
+#[test]
+fn a_device_that_is_not_ripe_does_not_hold_the_place_of_one_that_is() {
+    let unseen = |device: &Device| if device.raw.name == "sda" { Ripeness::Unseen } else { Ripeness::Ripe };
+    let election = run(&[bounded("a", 0, Some(1))], &disks(&["sda", "sdb"]), &[], &unseen);
+    assert_eq!(took(&election, "a"), ["sdb"]);
+}
+
+#[test]
+fn only_unclaimed_and_unmistakable_devices_are_taken() {
+    let mut devices = disks(&["sda", "sdb", "sdc", "sdd", "sde"]);
+    devices[0].verdict = Verdict::Theirs(Reason::Busy);
+    devices[1].verdict = Verdict::Unknown("x".into());
+    devices[2].verdict = Verdict::Foreign { cluster: "c".into(), node: "n".into() };
+    devices[3].standing = Standing::NotReady("copy".into());
+    devices[4].verdict = Verdict::Ours;
+    let election = run(&[rule("a")], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    assert_eq!(election.outcomes[0].leaves.len(), 4, "a pool disk needs no explanation");
+    assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
+    assert_eq!(left(&election, "a", "sdd"), Left::Verdict("copy".into()));
+}
+
+#[test]
+fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
+    let nameless = [device(disk("sda"), Verdict::Unclaimed)];
+    assert_eq!(took(&run(&[rule("a")], &nameless, &[], &ripe), "a"), ["sda"]);
+    let raw = Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    assert_eq!(left(&run(&[raw], &nameless, &[], &ripe), "a", "sda"), Left::UnstableIdentity);
+}
+
+#[test]
+fn a_partition_is_taken_as_the_bare_device() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let part = device(partition("sda", 1, Some(guid)), Verdict::Unclaimed);
+    let devices = [part, unclaimed("sdb")];
+    let both = Filter { types: vec![DeviceType::Disk, DeviceType::Part], ..super::super::sample::filter() };
+    let election = run(&[Rule { filter: both, ..rule("a") }], &devices, &[], &ripe);
+    let layouts: Vec<_> = election.claims.iter().map(|claim| (claim.name.as_str(), claim.layout.clone())).collect();
+    assert_eq!(layouts, [("sda1", Layout::RawDevice {}), ("sdb", Layout::Whole {})]);
+}
+
+#[test]
+fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
+    let devices = disks(&["sda"]);
+    let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
+    let election = run(&[elsewhere], &devices, &[], &ripe);
+    assert_eq!(left(&election, "a", "sda"), Left::NodeNotSelected);
+    let fits = |_: &Rule, _: &Device| Err("lacks 3 bytes".to_owned());
+    let rules = [rule("a")];
+    let none = BTreeMap::new();
+    let election = elect(&Ballot { rules: &rules, devices: &devices, claimed: &none, ripeness: &ripe, fits: &fits });
+    assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
+}
+
+proptest! {
+    #[test]
+    fn the_election_does_not_depend_on_the_order_of_its_input(
+        ages in prop::collection::vec((0i64..3, 0u32..4, prop::option::of(0u32..4), 0u64..3), 1..5),
+        fates in prop::collection::vec((0u8..3, 1u64..4), 1..9),
+        order in any::<prop::sample::Index>(),
+        has in prop::collection::vec(0u32..3, 5),
+    ) {
+        let mut rules: Vec<Rule> = ages.iter().enumerate().map(|(n, (created, least, most, size))| Rule {
+            created: *created,
+            filter: Filter { min_size: size << 30, ..super::super::sample::filter() },
+            ..bounded(&format!("set{n}"), *least, *most)
+        }).collect();
+        let mut devices: Vec<Device> = fates.iter().enumerate().map(|(n, (fate, size))| {
+            let mut device = unclaimed(&format!("sd{n}"));
+            device.raw.size = size << 30;
+            if *fate == 0 { device.verdict = Verdict::Theirs(Reason::Busy); }
+            device
+        }).collect();
+        let young = |device: &Device| if device.raw.devno.minor % 3 == 0 { Ripeness::Unseen } else { Ripeness::Ripe };
+        let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
+        let vote = |rules: &[Rule], devices: &[Device]| {
+            elect(&Ballot { rules, devices, claimed: &claimed, ripeness: &young, fits: &anything_fits })
+        };
+        let first = vote(&rules, &devices);
+        let (r, d) = (order.index(rules.len()), order.index(devices.len()));
+        rules.rotate_left(r);
+        devices.rotate_left(d);
+        devices.reverse();
+        prop_assert_eq!(&vote(&rules, &devices), &first);
+
+        let mut names: Vec<_> = first.claims.iter().map(|claim| &claim.name).collect();
+        names.sort();
+        names.dedup();
+        prop_assert_eq!(names.len(), first.claims.len(), "no device goes to two sets");
+        for rule in &rules {
+            let takes = u32::try_from(took(&first, &rule.set.name).len()).unwrap();
+            let has = claimed[&rule.set];
+            prop_assert!(rule.max_devices.is_none_or(|most| takes == 0 || has + takes <= most));
+            prop_assert!(takes == 0 || has > 0 || takes >= rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Whether a set's filter selects a device.
+//!
+//! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type,
+//! size, mechanical property, vendor, model, path, then the exclusion of kernel names.
+
+use std::fmt;
+
+use super::glob::Glob;
+use super::rule::{DeviceType, Filter};
+use super::size::Size;
+use crate::host::RawDisk;
+use crate::host::raw::Kind;
+
+/// Why a filter does not select a device; `Display` is a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    Type {
+        is: &'static str,
+        wanted: Vec<DeviceType>,
+    },
+    NestedPartition {
+        disk: String,
+    },
+    TooSmall {
+        size: u64,
+        least: u64,
+    },
+    TooLarge {
+        size: u64,
+        most: u64,
+    },
+    Mechanical {
+        rotational: bool,
+    },
+    Vendor {
+        is: Option<String>,
+    },
+    Model {
+        is: Option<String>,
+    },
+    Path,
+    Excluded {
+        by: String,
+    },
+    /// A pattern that the reader of the set should have refused; nothing is claimed on its word.
+    BadGlob(String),
+}
+
+impl Filter {
+    /// `disk` is the disk of a partition.
+    pub fn matches(&self, raw: &RawDisk, disk: Option<&RawDisk>) -> Result<(), Mismatch> {
+        self.check_type(raw, disk)?;
+        if raw.size < self.min_size {
+            return Err(Mismatch::TooSmall { size: raw.size, least: self.min_size });
+        }
+        if let Some(most) = self.max_size.filter(|most| raw.size > *most) {
+            return Err(Mismatch::TooLarge { size: raw.size, most });
+        }
+        if !self.rotational.is_empty() && !self.rotational.contains(&raw.rotational) {
+            return Err(Mismatch::Mechanical { rotational: raw.rotational });
+        }
+        if !names_one_of(raw.vendor.as_deref(), &self.vendors) {
+            return Err(Mismatch::Vendor { is: raw.vendor.clone() });
+        }
+        if !names_one_of(raw.model.as_deref(), &self.models) {
+            return Err(Mismatch::Model { is: raw.model.clone() });
+        }
+        if !self.paths.is_empty() && !self.selects_path(raw)? {
+            return Err(Mismatch::Path);
+        }
+        for pattern in &self.exclude_names {
+            if glob(pattern)?.matches(&raw.name) {
+                return Err(Mismatch::Excluded { by: pattern.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_type(&self, raw: &RawDisk, disk: Option<&RawDisk>) -> Result<(), Mismatch> {
+        if !device_type(raw).is_some_and(|is| self.types.contains(&is)) {
+            return Err(Mismatch::Type { is: type_name(raw), wanted: self.types.clone() });
+        }
+        match disk {
+            Some(disk) if matches!(disk.kind, Kind::Partition(_)) => {
+                Err(Mismatch::NestedPartition { disk: disk.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn selects_path(&self, raw: &RawDisk) -> Result<bool, Mismatch> {
+        let file = match &raw.kind {
+            Kind::Loop(Some(backing)) => Some(&backing.file),
+            _ => None,
+        };
+        let paths: Vec<_> =
+            [&raw.path].into_iter().chain(&raw.links).chain(file).map(|p| p.to_string_lossy()).collect();
+        for pattern in &self.paths {
+            let glob = glob(pattern)?;
+            if paths.iter().any(|path| glob.matches(path)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn glob(pattern: &str) -> Result<Glob, Mismatch> {
+    Glob::parse(pattern).map_err(|error| Mismatch::BadGlob(error.to_string()))
+}
+
+/// No wishes: anything will do. A device without a name has none of them.
+fn names_one_of(name: Option<&str>, wanted: &[String]) -> bool {
+    let name = || name.unwrap_or_default().to_lowercase();
+    wanted.is_empty() || {
+        let name = name();
+        wanted.iter().any(|part| name.contains(&part.to_lowercase()))
+    }
+}
+
+/// The type that a set can ask for, where there is one.
+pub fn device_type(raw: &RawDisk) -> Option<DeviceType> {
+    match &raw.kind {
+        Kind::Disk => Some(DeviceType::Disk),
+        Kind::Partition(_) => Some(DeviceType::Part),
+        Kind::Loop(_) => Some(DeviceType::Loop),
+        Kind::Dm(dm) if dm.uuid.starts_with("mpath-") => Some(DeviceType::Mpath),
+        Kind::Dm(_) | Kind::Md(_) | Kind::Rom | Kind::Floppy | Kind::Ram | Kind::Zram => None,
+        Kind::Network | Kind::Other(_) => None,
+    }
+}
+
+/// What lsblk calls the type of a device, as near as the facts go.
+pub fn type_name(raw: &RawDisk) -> &'static str {
+    match &raw.kind {
+        Kind::Disk | Kind::Ram | Kind::Zram | Kind::Floppy | Kind::Network => "disk",
+        Kind::Partition(_) => "part",
+        Kind::Loop(_) => "loop",
+        Kind::Dm(dm) => match dm.uuid.split('-').next() {
+            Some("LVM") => "lvm",
+            Some("CRYPT") => "crypt",
+            Some("mpath") => "mpath",
+            Some(part) if part.starts_with("part") => "part",
+            _ => "dm",
+        },
+        Kind::Md(_) => "raid",
+        Kind::Rom => "rom",
+        Kind::Other(_) => "other",
+    }
+}
+
+impl fmt::Display for DeviceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disk => "disk",
+            Self::Part => "part",
+            Self::Loop => "loop",
+            Self::Mpath => "mpath",
+        })
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type { is, wanted } if wanted.is_empty() => write!(f, "its type is {is}, and deviceTypes is empty"),
+            Self::Type { is, wanted } => {
+                let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+                write!(f, "its type is {is}, not {}", wanted.join(" or "))
+            }
+            Self::NestedPartition { disk } => write!(f, "a partition of {disk}, which is a partition itself"),
+            Self::TooSmall { size, least } => write!(f, "{} ({size} bytes) is below minSize {least}", Size(*size)),
+            Self::TooLarge { size, most } => write!(f, "{} ({size} bytes) is above maxSize {most}", Size(*size)),
+            Self::Mechanical { rotational: true } => f.write_str("it is Rotational"),
+            Self::Mechanical { rotational: false } => f.write_str("it is NonRotational"),
+            Self::Vendor { is: Some(is) } => write!(f, "its vendor {is:?} is not in vendors"),
+            Self::Vendor { is: None } => f.write_str("it names no vendor"),
+            Self::Model { is: Some(is) } => write!(f, "its model {is:?} is not in models"),
+            Self::Model { is: None } => f.write_str("it names no model"),
+            Self::Path => f.write_str("no path of it matches paths"),
+            Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
+            Self::BadGlob(why) => f.write_str(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{self, GIB, disk, filter};
+    use super::*;
+
+    fn raw() -> RawDisk {
+        RawDisk {
+            vendor: Some("ATA".into()),
+            model: Some("Samsung SSD 870 EVO".into()),
+            links: vec!["/dev/disk/by-id/ata-Samsung_870".into()],
+            ..disk("sda")
+        }
+    }
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// One change of a filter, and whether it still selects.
+    fn check(change: impl FnOnce(&mut Filter), raw: &RawDisk) -> Result<(), Mismatch> {
+        let mut filter = filter();
+        change(&mut filter);
+        filter.matches(raw, None)
+    }
+
+    #[test]
+    fn sizes_are_inclusive_at_both_ends() {
+        let raw = raw();
+        assert_eq!(check(|f| (f.min_size, f.max_size) = (raw.size, Some(raw.size)), &raw), Ok(()));
+        let (size, least) = (raw.size, raw.size + 1);
+        assert_eq!(check(|f| f.min_size = least, &raw), Err(Mismatch::TooSmall { size, least }));
+        let most = raw.size - 1;
+        assert_eq!(check(|f| f.max_size = Some(most), &raw), Err(Mismatch::TooLarge { size, most }));
+    }
+
+    #[test]
+    fn types_are_the_operators_and_an_empty_list_selects_nothing() {
+        let cases = [
+            (disk("sda"), DeviceType::Disk),
+            (sample::partition("sda", 1, None), DeviceType::Part),
+            (sample::loop_over("loop0", "/img"), DeviceType::Loop),
+            (sample::dm("dm-0", "mpath-3600", &[]), DeviceType::Mpath),
+        ];
+        for (raw, own) in &cases {
+            for (_, wanted) in &cases {
+                let answer = check(|f| f.types = vec![*wanted], raw);
+                assert_eq!(answer.is_ok(), own == wanted, "{} for {wanted}", raw.name);
+            }
+            assert!(matches!(check(|f| f.types.clear(), raw), Err(Mismatch::Type { .. })));
+        }
+        let every = cases.map(|(_, own)| own).to_vec();
+        for other in [sample::dm("dm-1", "LVM-abc", &[]), sample::dm("dm-2", "CRYPT-x", &[]), sample::md("md0", &[])] {
+            assert!(check(|f| f.types = every.clone(), &other).is_err(), "{}", other.name);
+        }
+    }
+
+    #[test]
+    fn a_partition_of_a_partition_is_not_selected() {
+        let (outer, inner) = (sample::partition("sda", 1, None), sample::partition("sda1", 1, None));
+        let part = Filter { types: vec![DeviceType::Part], ..filter() };
+        assert_eq!(part.matches(&outer, Some(&disk("sda"))), Ok(()));
+        assert_eq!(part.matches(&inner, Some(&outer)), Err(Mismatch::NestedPartition { disk: "sda1".into() }));
+    }
+
+    #[test]
+    fn rotation_is_selected_by_either_or_both() {
+        let (ssd, hdd) = (raw(), RawDisk { rotational: true, ..raw() });
+        for (wanted, takes_ssd, takes_hdd) in [
+            (vec![], true, true),
+            (vec![true, false], true, true),
+            (vec![true], false, true),
+            (vec![false], true, false),
+        ] {
+            assert_eq!(check(|f| f.rotational = wanted.clone(), &ssd).is_ok(), takes_ssd, "{wanted:?}");
+            assert_eq!(check(|f| f.rotational = wanted.clone(), &hdd).is_ok(), takes_hdd, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn vendors_and_models_are_parts_of_the_name_in_any_case() {
+        for (wanted, taken) in [(&["samsung"][..], true), (&["nope", "870 evo"], true), (&["crucial"], false)] {
+            assert_eq!(check(|f| f.models = strings(wanted), &raw()).is_ok(), taken, "{wanted:?}");
+        }
+        assert_eq!(check(|f| f.vendors = strings(&["at"]), &raw()), Ok(()));
+        assert_eq!(check(|f| f.vendors = strings(&["ata"]), &disk("vda")), Err(Mismatch::Vendor { is: None }));
+        assert_eq!(check(|f| f.models = strings(&["ata"]), &disk("vda")), Err(Mismatch::Model { is: None }));
+    }
+
+    #[test]
+    fn paths_are_looked_for_in_node_links_and_backing_file() {
+        for glob in ["/dev/sd?", "/dev/disk/by-id/ata-*"] {
+            assert_eq!(check(|f| f.paths = strings(&["/no", glob]), &raw()), Ok(()), "{glob}");
+        }
+        assert_eq!(check(|f| f.paths = strings(&["/dev/nvme*"]), &raw()), Err(Mismatch::Path));
+        let image = sample::loop_over("loop3", "/var/demo/a.img");
+        let loops = |paths: &[&str]| Filter { types: vec![DeviceType::Loop], paths: strings(paths), ..filter() };
+        assert_eq!(loops(&["/var/demo/*.img"]).matches(&image, None), Ok(()));
+        assert_eq!(loops(&["/var/*.img"]).matches(&image, None), Err(Mismatch::Path));
+    }
+
+    #[test]
+    fn a_name_filter_excludes_and_a_broken_one_excludes_everything() {
+        let by = "sd[ab]".to_owned();
+        assert_eq!(check(|f| f.exclude_names = vec![by.clone()], &raw()), Err(Mismatch::Excluded { by: by.clone() }));
+        assert_eq!(check(|f| f.exclude_names = vec![by], &disk("sdc")), Ok(()));
+        assert!(matches!(check(|f| f.exclude_names = strings(&["sd[", "x"]), &raw()), Err(Mismatch::BadGlob(_))));
+        assert!(matches!(check(|f| f.paths = strings(&["["]), &raw()), Err(Mismatch::BadGlob(_))));
+    }
+
+    #[test]
+    fn the_first_reason_follows_the_written_order() {
+        let mut filter = Filter {
+            types: vec![DeviceType::Part],
+            rotational: vec![true],
+            min_size: 200 * GIB,
+            max_size: None,
+            models: strings(&["x"]),
+            vendors: strings(&["x"]),
+            paths: strings(&["/x"]),
+            exclude_names: strings(&["sda"]),
+        };
+        let raw = raw();
+        let mut said = Vec::new();
+        for mend in [
+            |f: &mut Filter| f.types.push(DeviceType::Disk),
+            |f: &mut Filter| f.min_size = 0,
+            |f: &mut Filter| f.rotational.clear(),
+            |f: &mut Filter| f.vendors.clear(),
+            |f: &mut Filter| f.models.clear(),
+            |f: &mut Filter| f.paths.clear(),
+            |f: &mut Filter| f.exclude_names.clear(),
+        ] {
+            said.push(filter.matches(&raw, None).unwrap_err().to_string());
+            mend(&mut filter);
+        }
+        assert_eq!(filter.matches(&raw, None), Ok(()));
+        let starts = [
+            "its type is disk, not part",
+            "100.0 GiB",
+            "it is NonRotational",
+            "its vendor",
+            "its model",
+            "no path",
+            "its name is excluded",
+        ];
+        for (sentence, start) in said.iter().zip(starts) {
+            assert!(sentence.starts_with(start), "{sentence}");
+        }
+    }
+}

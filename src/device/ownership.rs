@@ -1,0 +1,353 @@
+//! Whose a disk is. *Theirs* is the default: only what passes every question below is *Unclaimed*.
+//!
+//! Takes in all devices with what was found on them ([`Machine`]); gives out a [`Verdict`] for each.
+//! The questions, in this order; the first that applies gives the verdict and its reason:
+//!
+//! 1. A fact could not be read: *Unknown*.
+//! 2. A part of a multipath device or array, or built on another device: *Theirs*. Before the label, as
+//!    such a device shows the label of what it is a part of, or one that a tenant wrote into a volume.
+//! 3. Our label: *Ours* or *Foreign*; damaged or newer: *Unknown*. A partition follows its disk. Before
+//!    everything that is about use, as our volumes are mounted.
+//! 4. In use, itself or anything on it: mounted, swap, node bind-mounted, held; a partition's disk is,
+//!    as a whole.
+//! 5. Of a sort that is not known, itself or its disk: *Unknown*. Of a sort that is never taken: CD-ROM,
+//!    floppy, RAM, zram, network, deleted backing file, no medium, read-only, removable, not running,
+//!    zoned; boot partition; has partitions; too small: *Theirs*.
+//! 6. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::Verdict;
+use super::label::Label;
+pub use super::reason::Reason;
+use super::reason::{FLOOR, Holder};
+use crate::host::raw::{Contents, Dm, Kind, LoopBacking, MountHow, Partition};
+use crate::host::{Probe, RawDisk};
+
+/// What a device says of itself where our disks carry their record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// No valid table copy has our label entry.
+    None,
+    /// A valid table copy has our label entry, and a label copy verifies.
+    Valid(Box<Label>),
+    /// Our label entry is there, but no label copy verifies, or it is of a newer format; the words say which.
+    Unreadable(String),
+    /// The device could not be read; the words say why.
+    Failed(String),
+}
+
+/// Whose node this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    pub cluster: String,
+    pub node: String,
+}
+
+/// What `Unknown` says of a device that nobody has looked at.
+pub const NOT_LOOKED: &str = "not looked at yet";
+
+/// All devices of a machine, indexed once so that each can be judged among the others.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    home: &'a Home,
+    by_name: HashMap<&'a str, &'a RawDisk>,
+    /// Every path that leads to a device: its node, its links, and where its node is bind-mounted.
+    by_path: HashMap<&'a Path, &'a str>,
+    /// Kernel name of a device to that of the loop device over it.
+    loops_over: HashMap<&'a str, &'a str>,
+}
+
+/// The verdict as far as the facts of sysfs and the record go.
+enum Decision {
+    Decided(Verdict),
+    ByContent,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(home: &'a Home, all: &'a [RawDisk]) -> Self {
+        let by_name = all.iter().map(|raw| (raw.name.as_str(), raw)).collect();
+        let mut by_path = HashMap::new();
+        for raw in all {
+            let bound = raw.mounts.iter().filter(|used| used.how == MountHow::Node).map(|used| &used.target);
+            by_path.extend(
+                [&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &*raw.name)),
+            );
+        }
+        let mut machine = Self { home, by_name, by_path, loops_over: HashMap::new() };
+        machine.loops_over = all
+            .iter()
+            .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, raw.name.as_str())))
+            .collect();
+        machine
+    }
+
+    pub fn get(&self, name: &str) -> Option<&'a RawDisk> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The disk of a partition, where there is one.
+    pub fn disk_of(&self, raw: &RawDisk) -> Option<&'a RawDisk> {
+        match &raw.kind {
+            Kind::Partition(partition) => self.get(&partition.disk),
+            _ => None,
+        }
+    }
+
+    /// Whether a device can carry a record at all: a whole device that stands for itself and answers.
+    pub fn may_carry_record(&self, raw: &RawDisk) -> bool {
+        let sort = matches!(raw.kind, Kind::Disk | Kind::Loop(Some(_)) | Kind::Dm(_) | Kind::Md(_));
+        sort && raw.size > 0
+            && raw.unreadable.is_none()
+            && not_running(raw).is_none()
+            && self.component(raw).is_none()
+            && self.loop_over(raw).is_none()
+    }
+
+    /// Whether only the content is left to decide on.
+    pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> bool {
+        matches!(self.decide(raw, records), Decision::ByContent)
+    }
+
+    /// Whose `raw` is. `records` is by kernel name; without one for it, or for its disk, nothing is unclaimed.
+    pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&str, Record>) -> Verdict {
+        match self.decide(raw, records) {
+            Decision::Decided(verdict) => verdict,
+            Decision::ByContent => {
+                let whole = self.disk_of(raw).unwrap_or(raw);
+                by_content(probe, records.get(whole.name.as_str()))
+            }
+        }
+    }
+
+    fn decide(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Decision {
+        let disk = self.disk_of(raw);
+        if let Some(what) = raw.unreadable.as_ref().or_else(|| disk?.unreadable.as_ref()) {
+            return Decision::Decided(Verdict::Unknown(what.clone()));
+        }
+        if let Some(reason) = self.component(raw).or_else(|| self.built_on(raw, records)) {
+            return Decision::Decided(Verdict::Theirs(reason));
+        }
+        if let Some(verdict) = self.by_record(disk.unwrap_or(raw), records) {
+            return Decision::Decided(verdict);
+        }
+        if let Some(reason) = self.use_of(raw).or_else(|| disk.and_then(|disk| self.whole_disk_use(disk))) {
+            return Decision::Decided(Verdict::Theirs(reason));
+        }
+        if let Kind::Other(sort) = &disk.unwrap_or(raw).kind {
+            return Decision::Decided(Verdict::Unknown(format!("a sort of device that is not known here: {sort}")));
+        }
+        if let (Kind::Partition(partition), None) = (&raw.kind, disk) {
+            return Decision::Decided(Verdict::Unknown(format!("its disk {} was not seen", partition.disk)));
+        }
+        match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
+            Some(reason) => Decision::Decided(Verdict::Theirs(reason)),
+            None => Decision::ByContent,
+        }
+    }
+
+    /// A path of a multipath device or a member of an array, or a partition of one.
+    fn component(&self, raw: &RawDisk) -> Option<Reason> {
+        let held = |raw: &RawDisk| {
+            let mut whole = raw.holders.iter().map(|by| (by, self.holder(by)));
+            let (of, how) = whole.find(|(_, how)| matches!(how, Holder::Array | Holder::Multipath))?;
+            Some(Reason::Component { of: of.clone(), how })
+        };
+        held(raw).or_else(|| self.disk_of(raw).and_then(held))
+    }
+
+    /// A loop device over a block device; or anything on one of our volumes.
+    fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<Reason> {
+        let raw = self.disk_of(raw).unwrap_or(raw);
+        self.loop_over(raw).or_else(|| {
+            let mut below = Walk::from(&raw.slaves);
+            while let Some(name) = below.next() {
+                let Some(slave) = self.get(name) else { continue };
+                let whole = self.disk_of(slave).unwrap_or(slave);
+                if let Some(Record::Valid(_) | Record::Unreadable(_)) = records.get(&*whole.name) {
+                    return Some(Reason::OnPoolVolume { below: slave.name.clone() });
+                }
+                below.add(slave.slaves.iter().chain(&whole.slaves));
+            }
+            None
+        })
+    }
+
+    fn loop_over(&self, raw: &RawDisk) -> Option<Reason> {
+        let file = &backing(raw)?.file;
+        // Kubelet's own directory of raw block volumes, should the bind mount not be in sight.
+        let over = self.by_path.contains_key(file.as_path()) || file.iter().any(|part| part == "volumeDevices");
+        over.then(|| Reason::LoopOverDevice { device: file.clone() })
+    }
+
+    fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> Option<Verdict> {
+        match records.get(&*whole.name)? {
+            Record::None | Record::Failed(_) => None,
+            Record::Unreadable(why) => {
+                Some(Verdict::Unknown(format!("carries a localpool label that cannot be used: {why}")))
+            }
+            Record::Valid(label) if label.cluster == self.home.cluster && label.node == self.home.node => {
+                Some(Verdict::Ours)
+            }
+            Record::Valid(label) => Some(Verdict::Foreign { cluster: label.cluster.clone(), node: label.node.clone() }),
+        }
+    }
+
+    /// How a device is in use: itself, its partitions, and whatever is built on any of these.
+    fn use_of(&self, raw: &RawDisk) -> Option<Reason> {
+        let mut tree = vec![raw];
+        let mut above = Walk::from(raw.partitions.iter().chain(&raw.holders));
+        while let Some(name) = above.next() {
+            let Some(raw) = self.get(name) else { continue };
+            above.add(raw.partitions.iter().chain(&raw.holders));
+            tree.push(raw);
+        }
+        let any = |find: &dyn Fn(&RawDisk) -> Option<Reason>| tree.iter().find_map(|raw| find(raw));
+        any(&|raw| mount_of(raw, MountHow::Filesystem))
+            .or_else(|| any(&|raw| raw.swap.then(|| Reason::Swap { device: raw.name.clone() })))
+            .or_else(|| any(&|raw| mount_of(raw, MountHow::Node)))
+            .or_else(|| any(&|raw| self.held(raw)))
+    }
+
+    /// Use of a disk as a whole device, which leaves none of its partitions free.
+    fn whole_disk_use(&self, disk: &RawDisk) -> Option<Reason> {
+        let why = mount_of(disk, MountHow::Filesystem)
+            .or_else(|| disk.swap.then(|| Reason::Swap { device: disk.name.clone() }))
+            .or_else(|| mount_of(disk, MountHow::Node))
+            .or_else(|| self.held(disk))?;
+        Some(Reason::DiskInUse { disk: disk.name.clone(), why: Box::new(why) })
+    }
+
+    fn held(&self, raw: &RawDisk) -> Option<Reason> {
+        let by_loop = || self.loops_over.get(&*raw.name).map(|name| (*name, Holder::Loop));
+        let (by, how) = raw.holders.first().map(|by| (by.as_str(), self.holder(by))).or_else(by_loop)?;
+        Some(Reason::Held { device: raw.name.clone(), by: by.to_owned(), how })
+    }
+
+    fn holder(&self, name: &str) -> Holder {
+        match self.get(name).map(|raw| &raw.kind) {
+            Some(Kind::Md(_)) => Holder::Array,
+            Some(Kind::Dm(Dm { uuid, .. })) if uuid.starts_with("mpath-") => Holder::Multipath,
+            Some(Kind::Dm(_)) => Holder::Mapped,
+            Some(Kind::Loop(_)) => Holder::Loop,
+            _ if name.starts_with("bcache") => Holder::Bcache,
+            _ => Holder::Other,
+        }
+    }
+}
+
+/// Names to visit, each once, however the devices refer to each other.
+struct Walk<'n> {
+    seen: HashSet<&'n str>,
+    ahead: Vec<&'n str>,
+}
+
+impl<'n> Walk<'n> {
+    fn from(names: impl IntoIterator<Item = &'n String>) -> Self {
+        let mut walk = Self { seen: HashSet::new(), ahead: Vec::new() };
+        walk.add(names);
+        walk
+    }
+
+    fn add(&mut self, names: impl IntoIterator<Item = &'n String>) {
+        let Self { seen, ahead } = self;
+        ahead.extend(names.into_iter().map(String::as_str).filter(|name| seen.insert(name)));
+    }
+
+    fn next(&mut self) -> Option<&'n str> {
+        self.ahead.pop()
+    }
+}
+
+fn backing(raw: &RawDisk) -> Option<&LoopBacking> {
+    match &raw.kind {
+        Kind::Loop(backing) => backing.as_ref(),
+        _ => None,
+    }
+}
+
+fn mount_of(raw: &RawDisk, how: MountHow) -> Option<Reason> {
+    let used = raw.mounts.iter().find(|used| used.how == how)?;
+    let (device, target) = (raw.name.clone(), used.target.clone());
+    Some(match how {
+        MountHow::Filesystem => Reason::Mounted { device, target },
+        MountHow::Node => Reason::NodeBound { device, target },
+    })
+}
+
+/// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
+const RUNNING: [&str; 2] = ["running", "live"];
+
+fn not_running(raw: &RawDisk) -> Option<Reason> {
+    let suspended = matches!(&raw.kind, Kind::Dm(dm) if dm.suspended);
+    let state = if suspended { Some("suspended") } else { raw.state.as_deref() };
+    let state = state.filter(|state| !RUNNING.contains(state))?;
+    Some(Reason::NotRunning { device: raw.name.clone(), state: state.to_owned() })
+}
+
+/// What is asked of a partition's disk as well.
+fn of_bad_sort(raw: &RawDisk) -> Option<Reason> {
+    let device = || raw.name.clone();
+    match &raw.kind {
+        Kind::Rom => return Some(Reason::CdRom),
+        Kind::Floppy => return Some(Reason::Floppy),
+        Kind::Ram => return Some(Reason::RamDisk),
+        Kind::Zram => return Some(Reason::Zram),
+        Kind::Network => return Some(Reason::Network),
+        Kind::Loop(Some(backing)) if backing.deleted => {
+            return Some(Reason::BackingDeleted { file: backing.file.clone() });
+        }
+        Kind::Disk | Kind::Partition(_) | Kind::Loop(_) | Kind::Dm(_) | Kind::Md(_) | Kind::Other(_) => {}
+    }
+    if raw.size == 0 {
+        return Some(Reason::NoMedium);
+    }
+    if raw.read_only {
+        return Some(Reason::ReadOnly { device: device() });
+    }
+    if raw.removable {
+        return Some(Reason::Removable { device: device() });
+    }
+    let zoned = raw.zoned.as_ref().filter(|model| *model == "host-managed");
+    not_running(raw).or_else(|| zoned.map(|model| Reason::Zoned { model: model.clone() }))
+}
+
+fn unusable(raw: &RawDisk) -> Option<Reason> {
+    if let Kind::Partition(Partition { part_label: Some(label), .. }) = &raw.kind {
+        let lower = label.to_lowercase();
+        if lower.contains("bios") || lower.contains("boot") {
+            return Some(Reason::BootPartition { label: label.clone() });
+        }
+    }
+    if !raw.partitions.is_empty() {
+        return Some(Reason::HasPartitions { names: raw.partitions.clone() });
+    }
+    (raw.size < FLOOR).then_some(Reason::TooSmall { size: raw.size })
+}
+
+fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
+    // Without an answer to whether it is ours, blank content proves nothing.
+    let contents = match (record, probe) {
+        (Some(Record::Failed(why)), _) | (_, Probe::Failed(why)) => {
+            return Verdict::Unknown(format!("could not be read: {why}"));
+        }
+        (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
+        (Some(_), Probe::Looked(contents)) => contents,
+    };
+    let Contents { table, signatures, busy } = contents;
+    if *busy {
+        return Verdict::Theirs(Reason::Busy);
+    }
+    // A filesystem says more than the table that its boot sector also looks like.
+    if let Some(found) = signatures.first() {
+        return Verdict::Theirs(Reason::HasSignature { kind: found.kind.clone(), label: found.label.clone() });
+    }
+    match table {
+        Some(kind) => Verdict::Theirs(Reason::HasTable { kind: kind.clone() }),
+        None => Verdict::Unclaimed,
+    }
+}
+
+#[cfg(test)]
+mod tests;

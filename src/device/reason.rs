@@ -1,0 +1,185 @@
+//! Why a device is not ours to take: each reason with its facts, and the sentence for people.
+//!
+//! The sentence stands behind a device's name in a table: it names what was found and, where that
+//! helps, what the reader can do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::size::Size;
+
+/// Anything smaller is nobody's data disk: a label, a table and its copy leave no room to speak of.
+pub const FLOOR: u64 = 8 << 20;
+
+/// Why a device is not ours to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A path of a multipath device or a member of an array: what is built on it shows its content.
+    Component {
+        of: String,
+        how: Holder,
+    },
+    /// A mapped device or array on one of our disks or volumes: a tenant's.
+    OnPoolVolume {
+        below: String,
+    },
+    /// A loop device over a block device, such as kubelet makes for raw block volumes.
+    LoopOverDevice {
+        device: PathBuf,
+    },
+    NoMedium,
+    Mounted {
+        device: String,
+        target: PathBuf,
+    },
+    Swap {
+        device: String,
+    },
+    /// The device node is bind-mounted: somebody's raw block volume.
+    NodeBound {
+        device: String,
+        target: PathBuf,
+    },
+    Held {
+        device: String,
+        by: String,
+        how: Holder,
+    },
+    /// A partition of a disk that is in use as a whole.
+    DiskInUse {
+        disk: String,
+        why: Box<Reason>,
+    },
+    CdRom,
+    Floppy,
+    RamDisk,
+    Zram,
+    Network,
+    ReadOnly {
+        device: String,
+    },
+    Removable {
+        device: String,
+    },
+    NotRunning {
+        device: String,
+        state: String,
+    },
+    /// The backing file of a loop device was deleted: its data is gone with the loop device.
+    BackingDeleted {
+        file: PathBuf,
+    },
+    /// Shingled and zoned disks that must be written in order.
+    Zoned {
+        model: String,
+    },
+    BootPartition {
+        label: String,
+    },
+    HasPartitions {
+        names: Vec<String>,
+    },
+    TooSmall {
+        size: u64,
+    },
+    Busy,
+    HasTable {
+        kind: String,
+    },
+    HasSignature {
+        kind: String,
+        label: Option<String>,
+    },
+    /// Other devices have the same identity: a copy, or two paths to one disk.
+    SameIdentity {
+        id: String,
+        others: Vec<PathBuf>,
+    },
+}
+
+/// What sort of device holds another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Array,
+    Multipath,
+    Mapped,
+    Bcache,
+    Loop,
+    Other,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Array => "a RAID array",
+            Self::Multipath => "a multipath device",
+            Self::Mapped => "a device-mapper device",
+            Self::Bcache => "a bcache device",
+            Self::Loop => "a loop device",
+            Self::Other => "another device",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Component { of, how } => write!(f, "a part of {of}, {how}: use {of} instead"),
+            Self::OnPoolVolume { below } => {
+                write!(f, "built on {below}, which is of a pool disk, by whoever uses that volume")
+            }
+            Self::LoopOverDevice { device } => {
+                write!(f, "a loop device over the block device {}: use that device instead", device.display())
+            }
+            Self::NoMedium => f.write_str("no medium: its size is zero"),
+            Self::Mounted { device, target } => write!(f, "{device} is mounted at {}", target.display()),
+            Self::Swap { device } => write!(f, "{device} is used as swap; `swapoff /dev/{device}` gives it up"),
+            Self::NodeBound { device, target } => {
+                write!(f, "the device node of {device} is bind-mounted at {}: a raw block volume", target.display())
+            }
+            Self::Held { device, by, how } => write!(f, "{device} is held by {by}, {how}"),
+            Self::DiskInUse { disk, why } => write!(f, "its disk {disk} is in use as a whole: {why}"),
+            Self::CdRom => f.write_str("a CD-ROM or DVD drive"),
+            Self::Floppy => f.write_str("a floppy drive"),
+            Self::RamDisk => f.write_str("a RAM disk: it loses its content at reboot"),
+            Self::Zram => f.write_str("compressed RAM (zram): it loses its content at reboot"),
+            Self::Network => f.write_str("a disk of another machine, reached over the network"),
+            Self::ReadOnly { device } => write!(f, "{device} is read-only"),
+            Self::Removable { device } => write!(f, "{device} is removable"),
+            Self::NotRunning { device, state } => write!(f, "{device} is not running: its state is {state}"),
+            Self::BackingDeleted { file } => {
+                write!(f, "its backing file {} was deleted: the data ends with the loop device", file.display())
+            }
+            Self::Zoned { model } => write!(f, "a zoned disk ({model}) that must be written in order"),
+            Self::BootPartition { label } => {
+                write!(f, "its partition label {label:?} says that the machine boots from it")
+            }
+            Self::HasPartitions { names } => write!(f, "has partitions: {}", list(names)),
+            Self::TooSmall { size } => write!(f, "smaller than {}: {}", Size(FLOOR), Size(*size)),
+            Self::Busy => f.write_str("opened exclusively by another program"),
+            Self::HasTable { kind } => {
+                write!(f, "has a partition table ({kind}); `wipefs --all` blanks it if nothing on it is needed")
+            }
+            Self::HasSignature { kind, label } => {
+                write!(f, "holds {kind}")?;
+                if let Some(label) = label {
+                    write!(f, " with the label {label:?}")?;
+                }
+                f.write_str("; `wipefs --all` blanks it if nothing on it is needed")
+            }
+            Self::SameIdentity { id, others } => {
+                let others: Vec<_> = others.iter().map(|path| path.display().to_string()).collect();
+                write!(f, "has the same identity ({id}) as {}: a copy, or another path to the same disk", list(&others))
+            }
+        }
+    }
+}
+
+/// The first few names; a person wants to know what there is, not all of it.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}

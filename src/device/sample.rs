@@ -1,0 +1,152 @@
+//! Made-up devices for tests: a plain one of each sort, to be changed where a case needs it.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::label::{Hardware, Label, Layout, SetRef};
+use super::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
+use super::{Device, Standing, Verdict, id};
+use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
+use crate::host::{FsKind, RawDisk};
+
+pub const GIB: u64 = 1 << 30;
+
+/// A blank 100 GiB disk of a model, without wwid, serial or links.
+pub fn disk(name: &str) -> RawDisk {
+    with_kind(name, Kind::Disk)
+}
+
+pub fn with_kind(name: &str, kind: Kind) -> RawDisk {
+    let number = name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    RawDisk {
+        name: name.into(),
+        path: format!("/dev/{name}").into(),
+        devno: DevNo { major: 8, minor: number },
+        kind,
+        size: 100 * GIB,
+        logical_sector: 512,
+        physical_sector: 4096,
+        read_only: false,
+        removable: false,
+        rotational: false,
+        vendor: None,
+        model: None,
+        serial: None,
+        wwid: None,
+        transport: None,
+        state: None,
+        links: Vec::new(),
+        holders: Vec::new(),
+        slaves: Vec::new(),
+        partitions: Vec::new(),
+        mounts: Vec::new(),
+        swap: false,
+        offloads_zeroes: true,
+        discards: true,
+        zoned: None,
+        numa_node: None,
+        diskseq: Some(1),
+        unreadable: None,
+    }
+}
+
+pub fn partition(disk: &str, number: u32, part_uuid: Option<&str>) -> RawDisk {
+    let dash = if disk.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
+    let kind = Kind::Partition(Partition {
+        disk: disk.into(),
+        number,
+        start: u64::from(number) * GIB,
+        part_uuid: part_uuid.map(str::to_owned),
+        part_label: None,
+    });
+    RawDisk { size: GIB, ..with_kind(&format!("{disk}{dash}{number}"), kind) }
+}
+
+pub fn loop_over(name: &str, file: &str) -> RawDisk {
+    with_kind(name, Kind::Loop(Some(LoopBacking { file: file.into(), inode: Some((1, 1)), deleted: false })))
+}
+
+pub fn dm(name: &str, uuid: &str, slaves: &[&str]) -> RawDisk {
+    let kind = Kind::Dm(Dm { name: format!("name-of-{name}"), uuid: uuid.into(), suspended: false });
+    RawDisk { slaves: slaves.iter().map(|s| (*s).to_owned()).collect(), ..with_kind(name, kind) }
+}
+
+pub fn md(name: &str, slaves: &[&str]) -> RawDisk {
+    let kind = Kind::Md(Md { uuid: Some("u".into()), level: Some("raid1".into()), state: Some("clean".into()) });
+    RawDisk { slaves: slaves.iter().map(|s| (*s).to_owned()).collect(), ..with_kind(name, kind) }
+}
+
+pub fn blank() -> Probe {
+    Probe::Looked(Contents::default())
+}
+
+pub fn label(cluster: &str, node: &str) -> Label {
+    Label {
+        disk: Uuid::from_u128(7),
+        cluster: cluster.into(),
+        node: node.into(),
+        hardware: Hardware { id: "wwid-naa.1".into(), model: None, serial: None },
+        set: set("pool"),
+        layout: Layout::Whole {},
+        releasing: false,
+        clean: Vec::new(),
+        volumes: BTreeMap::new(),
+        erasing: BTreeMap::new(),
+    }
+}
+
+pub fn set(name: &str) -> SetRef {
+    SetRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}") }
+}
+
+/// An unclaimed device with a stable identity.
+pub fn unclaimed(name: &str) -> Device {
+    let raw = RawDisk { serial: Some(format!("SN-{name}")), ..disk(name) };
+    device(raw, Verdict::Unclaimed)
+}
+
+pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
+    Device {
+        id: id::hardware(&raw, None),
+        link: raw.path.clone(),
+        verdict,
+        label: None,
+        probe: blank(),
+        standing: Standing::Ready,
+        raw,
+    }
+}
+
+/// A set of that name that takes every disk.
+pub fn rule(name: &str) -> Rule {
+    Rule {
+        set: set(name),
+        created: 0,
+        position: 0,
+        node: NodeMatch::Selected,
+        tolerations: Vec::new(),
+        class: "fast".into(),
+        layout: Layout::Whole {},
+        filter: filter(),
+        min_devices: 0,
+        max_devices: None,
+        volume_mode: None,
+        fs: FsKind::Ext4,
+        erase: super::label::ErasePolicy::Discard,
+        reclaim: Reclaim::Keep,
+    }
+}
+
+pub fn filter() -> Filter {
+    Filter {
+        types: vec![DeviceType::Disk],
+        rotational: Vec::new(),
+        min_size: 0,
+        max_size: None,
+        models: Vec::new(),
+        vendors: Vec::new(),
+        paths: Vec::new(),
+        exclude_names: Vec::new(),
+    }
+}
