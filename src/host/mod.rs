@@ -15,6 +15,7 @@ pub mod ioctl;
 pub mod mount;
 pub mod raw;
 pub mod signature;
+pub mod state;
 pub mod table;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use std::time::Duration;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, PartitionMap};
 pub use extent::Extent;
 pub use raw::{Probe, RawDisk};
+pub use state::StateStore;
 
 /// A machine with disks. All calls block; the async edge calls them from blocking threads.
 pub trait Host: Send + Sync + 'static {
@@ -41,6 +43,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// The mount table of the namespace that volumes are published in.
     fn mounts(&self) -> &dyn Mounts;
+
+    /// Documents that survive the process.
+    fn state(&self) -> &dyn StateStore;
 
     /// Monotonic time since some fixed point; never goes back, unaffected by the wall clock.
     fn monotonic(&self) -> Duration;

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod choose;
 pub mod content;
 pub mod extents;
+pub mod journal;
 pub mod layout;
 pub mod placement;
 pub mod plan;

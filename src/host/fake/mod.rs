@@ -6,6 +6,7 @@ mod disk;
 mod filesystems;
 mod mounts;
 mod power;
+mod state;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,10 @@ pub use disk::{FakeDisk, Fault, Platter};
 pub use filesystems::FakeFilesystems;
 pub use mounts::FakeMounts;
 pub use power::{Fate, Power};
+pub use state::FakeState;
 
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
-use super::{Access, Disk, Filesystems, Geometry, Host, HostError, Mounts};
+use super::{Access, Disk, Filesystems, Geometry, Host, HostError, Mounts, StateStore};
 
 /// The machine. Its disks, like real ones, outlive every process that opens them.
 pub struct FakeHost {
@@ -27,6 +29,7 @@ pub struct FakeHost {
     inventory: Arc<Mutex<Inventory>>,
     filesystems: FakeFilesystems,
     mounts: FakeMounts,
+    pub state: FakeState,
     clock: Mutex<Duration>,
 }
 
@@ -40,8 +43,10 @@ pub struct Inventory {
 impl Default for FakeHost {
     fn default() -> Self {
         let inventory = Arc::new(Mutex::new(Inventory::default()));
+        let power = Arc::<Power>::default();
         Self {
-            power: Arc::default(),
+            state: FakeState::new(Arc::clone(&power)),
+            power,
             filesystems: FakeFilesystems::new(Arc::clone(&inventory)),
             mounts: FakeMounts::new(Arc::clone(&inventory)),
             inventory,
@@ -177,6 +182,10 @@ impl Host for FakeHost {
 
     fn mounts(&self) -> &dyn Mounts {
         &self.mounts
+    }
+
+    fn state(&self) -> &dyn StateStore {
+        &self.state
     }
 
     fn monotonic(&self) -> Duration {

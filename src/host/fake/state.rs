@@ -1,0 +1,42 @@
+//! Documents in memory that survive a power cut, as a synced file does.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::{Power, locked};
+use crate::host::HostError;
+use crate::host::state::StateStore;
+
+/// The state directory of the fake machine.
+pub struct FakeState {
+    power: Arc<Power>,
+    documents: Mutex<BTreeMap<String, String>>,
+}
+
+impl FakeState {
+    pub(super) fn new(power: Arc<Power>) -> Self {
+        Self { power, documents: Mutex::default() }
+    }
+
+    /// The directory is lost.
+    pub fn lose(&self) {
+        locked(&self.documents).clear();
+    }
+}
+
+impl StateStore for FakeState {
+    fn load(&self, name: &str) -> Result<Option<String>, HostError> {
+        Ok(locked(&self.documents).get(name).cloned())
+    }
+
+    fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
+        let failed = |source| HostError::Io { what: "write", object: name.to_owned(), source };
+        self.power.check().map_err(failed)?;
+        // Written aside and renamed: before the effect the old document is there, after it the new one.
+        let spent = self.power.spend();
+        if spent.is_ok() {
+            locked(&self.documents).insert(name.to_owned(), text.to_owned());
+        }
+        spent.map_err(failed)
+    }
+}

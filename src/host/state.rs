@@ -1,0 +1,124 @@
+//! The state directory: small documents that must survive the process, and the lock that makes a process
+//! the agent of this machine.
+//!
+//! Documents are whole or the ones before: written aside, synced, renamed, directory synced.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::HostError;
+
+/// Documents by name.
+pub trait StateStore: Send + Sync {
+    /// Not there: `None`.
+    fn load(&self, name: &str) -> Result<Option<String>, HostError>;
+
+    /// Durable when it returns.
+    fn store(&self, name: &str, text: &str) -> Result<(), HostError>;
+}
+
+/// A directory of documents, 0700.
+pub struct StateDir {
+    path: PathBuf,
+}
+
+/// Held for life by the process that is the agent.
+pub struct AgentLock(#[allow(dead_code, reason = "it is held, not used")] Flock<File>);
+
+impl StateDir {
+    pub fn open(path: &Path) -> Result<Self, HostError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|source| failed("make the state directory", path, source))?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// The agent's lock if nobody has it: `None` where another process is the agent.
+    pub fn try_lock(&self) -> Result<Option<AgentLock>, HostError> {
+        self.flock(FlockArg::LockExclusiveNonblock)
+    }
+
+    /// Waits until this process is the agent. Blocks.
+    pub fn lock(&self) -> Result<AgentLock, HostError> {
+        let locked = self.flock(FlockArg::LockExclusive)?;
+        locked.ok_or_else(|| HostError::Busy { object: self.path.display().to_string() })
+    }
+
+    fn flock(&self, how: FlockArg) -> Result<Option<AgentLock>, HostError> {
+        let path = self.path.join("agent.lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.map_err(|source| failed("open the agent's lock", &path, source))?;
+        match Flock::lock(file, how) {
+            Ok(lock) => Ok(Some(AgentLock(lock))),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, errno)) => Err(failed("take the agent's lock", &path, errno.into())),
+        }
+    }
+}
+
+impl StateStore for StateDir {
+    fn load(&self, name: &str) -> Result<Option<String>, HostError> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(failed("read", &path, source)),
+        }
+    }
+
+    fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
+        let path = self.path.join(name);
+        let aside = self.path.join(format!(".{name}.new"));
+        write_whole(&aside, &path, text).map_err(|source| failed("write", &path, source))
+    }
+}
+
+fn write_whole(aside: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(aside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(aside, path)?;
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+fn failed(what: &'static str, path: &Path, source: io::Error) -> HostError {
+    HostError::Io { what, object: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_back_and_replaced_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(&dir.path().join("a/b")).expect("made");
+        assert_eq!(state.load("journal.json").expect("no error"), None);
+        for text in ["one", "two"] {
+            state.store("journal.json", text).expect("stored");
+            assert_eq!(state.load("journal.json").expect("read").as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn one_process_is_the_agent_and_another_is_told_so() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(dir.path()).expect("made");
+        let held = state.try_lock().expect("no error").expect("free");
+        assert!(state.try_lock().expect("no error").is_none());
+        drop(held);
+        assert!(state.try_lock().expect("no error").is_some());
+    }
+
+    #[test]
+    fn a_state_directory_that_is_a_file_is_refused_by_its_path() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        fs::write(&path, "").expect("written");
+        let error = StateDir::open(&path).err().expect("it is no directory");
+        assert!(error.to_string().contains("file"), "{error}");
+    }
+}

@@ -1,0 +1,280 @@
+//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
+//! only say when to look, and each pass would do the same without them.
+//!
+//! `Agent` is used by one thread; the pool that it keeps is shared.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::disk::{Opened, PoolDisk};
+use super::member::{Member, Standing};
+use super::pool::{Owner, Pool};
+use crate::device::age::{Ripeness, Watchlist};
+use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
+use crate::device::election::{Ballot, Claim as Elected, Outcome, elect};
+use crate::device::label::{Hardware, Label, Layout, SetRef};
+use crate::device::ownership::{self, Home};
+use crate::device::record::{Record, read_record};
+use crate::device::rule::{Reclaim, Rule};
+use crate::device::{self, Device, Verdict, id};
+use crate::host::{Access, BlockDevice, Disk, Geometry, Host, chain};
+use crate::pool::layout::{data_area, places};
+use crate::pool::plan::{Claim, Plan, relabel};
+
+/// How long a look believes what denied a disk, before it reads the content again.
+const KEEP: Duration = Duration::from_secs(3600);
+
+/// Keeps the pool in step with the machine.
+pub struct Agent {
+    pool: Arc<Pool>,
+    host: Arc<dyn Host>,
+    discovery: Discovery,
+    watch: Watchlist,
+    rules: Vec<Arc<Rule>>,
+}
+
+/// What one pass saw and did.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    pub set: DeviceSet,
+    /// What stands against a disk, in words, by kernel name.
+    pub problems: BTreeMap<String, String>,
+    /// For each set, what it takes and what it leaves, and why.
+    pub outcomes: Vec<Outcome>,
+    /// Disks that were claimed, by kernel name.
+    pub claimed: Vec<String>,
+    /// When the next disk may be ripe, if nothing happens before.
+    pub ripe_in: Option<Duration>,
+}
+
+impl Agent {
+    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
+        let Owner { cluster, node } = pool.owner().clone();
+        Self {
+            pool,
+            host,
+            discovery: Discovery::new(Home { cluster, node }, KEEP),
+            watch: Watchlist::new(min_age),
+            rules: rules.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// A device or one of its partitions had an event, by kernel name.
+    pub fn event(&mut self, name: &str) {
+        self.discovery.changed(name);
+        self.watch.event(name);
+    }
+
+    /// Events were lost.
+    pub fn events_lost(&mut self) {
+        self.discovery.all_changed();
+        self.watch.events_lost();
+    }
+
+    /// Looks at everything and converges.
+    pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
+        let set = self.discovery.look(&*self.host, &judged_record)?;
+        self.watch.look(set.at, &set.devices);
+        let mut problems = BTreeMap::new();
+        self.depart(&set);
+        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
+            if let Err(problem) = self.arrive(device) {
+                tracing::warn!(disk = %device.raw.path.display(), problem, "a disk of the pool cannot be used");
+                problems.insert(device.raw.name.clone(), problem);
+            }
+        }
+        self.attach_rules(&mut problems);
+        let (claimed, outcomes) = self.claim(&set, &mut problems);
+        self.give_back();
+        self.pool.kick();
+        let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
+            Ripeness::Waiting(time) => Some(time),
+            Ripeness::Ripe | Ripeness::Unseen => None,
+        });
+        Ok(Pass { ripe_in: ripe_in.min(), set, problems, outcomes, claimed })
+    }
+
+    /// Members whose disk is not there any more let go of it; what they held is remembered.
+    fn depart(&self, set: &DeviceSet) {
+        for member in self.pool.members() {
+            let mut state = member.lock();
+            let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
+            if !here && state.standing != Standing::Missing {
+                tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
+                state.leave(Standing::Missing);
+            }
+        }
+    }
+
+    /// A disk with our label joins, or comes back, perhaps under another name.
+    fn arrive(&self, device: &Device) -> Result<(), String> {
+        let known = self.pool.member(&device.id.text);
+        if let device::Standing::NotReady(why) = &device.standing {
+            if let Some(member) = known {
+                let mut state = member.lock();
+                if is_same_device(device, &member.id, &state.raw) {
+                    state.leave(Standing::NotReady(why.clone()));
+                }
+            }
+            return Err(why.clone());
+        }
+        if let Some(member) = &known {
+            let state = member.lock();
+            if state.is_usable() && is_same_device(device, &member.id, &state.raw) {
+                return Ok(());
+            }
+        }
+        let disk = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e))?;
+        let opened = match PoolDisk::open(disk).map_err(|e| chain(&e))? {
+            Opened::Ours(opened) => opened,
+            Opened::Blank => {
+                tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
+                return Ok(());
+            }
+        };
+        match known {
+            Some(member) => member.lock().arrive(device.raw.clone(), opened),
+            None => self.pool.join(Member::new(device.id.text.clone(), device.raw.clone(), opened, None)),
+        }
+        tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
+        Ok(())
+    }
+
+    /// Each member offers by the set that its label names: by UID, else by name and layout.
+    fn attach_rules(&self, problems: &mut BTreeMap<String, String>) {
+        for member in self.pool.members() {
+            let mut state = member.lock();
+            let label = state.content().label.clone();
+            let rule = owner_of(&label, &self.rules);
+            if let Some(rule) = rule.filter(|rule| rule.set != label.set && state.is_usable()) {
+                let taken = Label { set: rule.set.clone(), ..label };
+                let done = state.disk().and_then(|disk| disk.change(|_| Ok(relabel(taken))));
+                if let Err(error) = done {
+                    problems.insert(state.raw.name.clone(), chain(&error));
+                }
+            }
+            state.rule = rule.cloned();
+        }
+    }
+
+    fn claim(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> (Vec<String>, Vec<Outcome>) {
+        let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
+        for member in self.pool.members() {
+            *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
+        }
+        let released = self.pool.released();
+        let free = |device: &&Device| !released.contains(&id::hardware_of(device).text);
+        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
+        let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
+        let election = elect(&Ballot {
+            rules: &rules,
+            devices: &devices,
+            claimed: &counts,
+            ripeness: &|device| self.watch.ripeness(device),
+            fits: &fits,
+        });
+        let mut claimed = Vec::new();
+        for elected in &election.claims {
+            match self.claim_one(&devices, elected) {
+                Ok(()) => claimed.push(elected.name.clone()),
+                Err(problem) => {
+                    tracing::warn!(disk = elected.name, problem, "a disk was not claimed");
+                    problems.insert(elected.name.clone(), problem);
+                }
+            }
+        }
+        (claimed, election.outcomes)
+    }
+
+    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
+    fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
+        let was = devices.iter().find(|device| device.raw.name == elected.name);
+        let was = was.ok_or_else(|| "it is gone".to_owned())?;
+        let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
+        let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        let Owner { cluster, node } = self.pool.owner().clone();
+        let hardware = Hardware {
+            id: id::hardware_of(&now).text,
+            model: now.raw.model.clone(),
+            serial: now.raw.serial.clone(),
+        };
+        let claim = Claim {
+            geometry: exclusive.geometry(),
+            cluster,
+            node,
+            hardware,
+            set: elected.set.clone(),
+            layout: elected.layout.clone(),
+        };
+        PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
+        self.discovery.changed(&now.raw.name);
+        let own = self.host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
+        drop(exclusive);
+        let Opened::Ours(disk) = PoolDisk::open(own).map_err(|e| chain(&e))? else {
+            return Err("it is blank again after it was claimed".to_owned());
+        };
+        let id = device::gpt_id(disk.content().table.disk());
+        let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
+        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a disk");
+        self.pool.join(Member::new(id, now.raw, disk, rule));
+        Ok(())
+    }
+
+    /// Sets that reclaim by release give a disk back when its last volume is gone and erased.
+    fn give_back(&self) {
+        for member in self.pool.members() {
+            let wanted = {
+                let state = member.lock();
+                let content = state.content();
+                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
+                let release = state.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
+                release && empty && content.label.used && state.is_usable()
+            };
+            if wanted && let Err(error) = self.pool.release(&member) {
+                tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
+            }
+        }
+    }
+}
+
+/// Whether `device` is the disk `id` on the very device that `raw` was.
+fn is_same_device(device: &Device, id: &str, raw: &crate::host::RawDisk) -> bool {
+    device.id.text == id
+        && device.verdict == Verdict::Ours
+        && (device.raw.devno, device.raw.diskseq, &device.raw.name) == (raw.devno, raw.diskseq, &raw.name)
+}
+
+fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
+    let by_uid = rules.iter().find(|rule| rule.set.uid == label.set.uid);
+    by_uid.or_else(|| {
+        rules.iter().find(|rule| {
+            (&rule.set.namespace, &rule.set.name) == (&label.set.namespace, &label.set.name)
+                && rule.layout == label.layout
+        })
+    })
+}
+
+/// Whether a rule's layout fits on a device.
+fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
+    let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
+    match rule.layout {
+        Layout::Carved {} => data_area(&geometry).map(drop),
+        _ => places(&geometry, &rule.layout).map(drop),
+    }
+    .map_err(|e| e.to_string())
+}
+
+/// The record of a disk, as far as the judgement of its owner needs it.
+pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
+    match read_record(disk) {
+        Record::Nothing | Record::Foreign(_) => ownership::Record::None,
+        Record::Unreadable(words) => ownership::Record::Failed(words),
+        Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Box::new(own.label)),
+        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => ownership::Record::Valid(label),
+        found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
+    }
+}
+
+#[allow(dead_code, reason = "names the types that plans are made of")]
+fn _types(_: &dyn Disk, _: Plan) {}

@@ -1,0 +1,110 @@
+//! What a node must remember that no disk can say: raw claims, and disks that a person gave back. Pure.
+//!
+//! Everything else is on the disks, and survives the loss of this document.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::device::label::{EraseRecord, SetRef, VolumeRecord};
+
+/// The name of the document in the state directory.
+pub const JOURNAL: &str = "journal.json";
+/// The version that this code writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Journal {
+    pub format: u32,
+    /// Ids of blank disks that are not claimed again until somebody adopts them.
+    #[serde(default)]
+    pub released: BTreeSet<String>,
+    /// Claims of bare devices, by disk id.
+    #[serde(default)]
+    pub raw: BTreeMap<String, RawClaim>,
+}
+
+/// A bare device of the pool. It carries no label, so this is all that says whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RawClaim {
+    pub set: SetRef,
+    /// Grows with each change; to be compared with the volume's object.
+    pub generation: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The free device is known to read as zeros.
+    pub clean: bool,
+    pub volume: Option<RawVolume>,
+    /// A deleted volume that is not erased yet.
+    pub erasing: Option<EraseRecord>,
+}
+
+/// The volume on a bare device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RawVolume {
+    pub id: Uuid,
+    pub record: VolumeRecord,
+    pub formatted: bool,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { format: FORMAT, released: BTreeSet::new(), raw: BTreeMap::new() }
+    }
+}
+
+/// Why a journal cannot be used. The process stops on it: to go on would be to forget raw claims.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("{JOURNAL} cannot be read: it is cut short or damaged; restore it from a backup, or move it away to give up the raw claims in it")]
+    Damaged(#[source] serde_json::Error),
+    #[error("{JOURNAL} has format {0}, written by a later version of localpool")]
+    Newer(u32),
+}
+
+impl Journal {
+    /// No document is an empty journal.
+    pub fn parse(text: Option<&str>) -> Result<Self, JournalError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Some(text) = text else { return Ok(Self::default()) };
+        let version: Version = serde_json::from_str(text).map_err(JournalError::Damaged)?;
+        match version.format {
+            FORMAT => serde_json::from_str(text).map_err(JournalError::Damaged),
+            newer => Err(JournalError::Newer(newer)),
+        }
+    }
+
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a journal has string keys and no failing parts")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_survives_its_text_and_none_is_empty() {
+        let mut journal = Journal::default();
+        journal.released.insert("serial-x-1".to_owned());
+        assert_eq!(Journal::parse(Some(&journal.to_text())).expect("ours"), journal);
+        assert_eq!(Journal::parse(None).expect("none"), Journal::default());
+    }
+
+    #[test]
+    fn a_journal_cut_short_or_of_a_later_version_is_refused_and_not_taken_as_empty() {
+        let text = Journal::default().to_text();
+        for len in 0..text.len() {
+            assert!(Journal::parse(Some(&text[..len])).is_err(), "{len} bytes");
+        }
+        assert!(matches!(Journal::parse(Some("{\"format\": 2}")), Err(JournalError::Newer(2))));
+    }
+}
