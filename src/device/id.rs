@@ -15,9 +15,14 @@ use crate::host::raw::{Kind, Partition};
 /// Who a disk is. With a label, its GPT disk GUID; else what the hardware says.
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
     match label {
-        Some(label) => stable(format!("gpt-{}", label.disk)),
+        Some(label) => labelled(label.disk),
         None => hardware(raw, disk),
     }
+}
+
+/// The id of a disk of ours, by its GPT disk GUID.
+pub fn labelled(disk: Uuid) -> DiskId {
+    stable(format!("gpt-{disk}"))
 }
 
 /// Who a disk is by its hardware alone, label or not: what a label records to tell a disk from a copy.

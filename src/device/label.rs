@@ -47,6 +47,9 @@ pub struct Label {
     /// A release has begun: recovery ends it instead of taking the disk back.
     #[serde(default)]
     pub releasing: bool,
+    /// A volume was made on it once.
+    #[serde(default)]
+    pub used: bool,
     /// Free space that is known to read as zeros, sorted and disjoint. All other free space is dirty.
     pub clean: Vec<Extent>,
     /// By volume id.

@@ -90,6 +90,7 @@ pub fn label(cluster: &str, node: &str) -> Label {
         set: set("pool"),
         layout: Layout::Whole {},
         releasing: false,
+        used: false,
         clean: Vec::new(),
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

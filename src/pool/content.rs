@@ -88,8 +88,14 @@ impl Content {
         free.aligned(MIB)
     }
 
+    /// Free space that reads as zeros. Where a label copy has rotted and the one before it speaks, that may
+    /// still call clean what a volume has got since: the entries decide.
     pub fn clean(&self) -> ExtentSet {
-        self.label.clean.iter().copied().collect()
+        let mut clean: ExtentSet = self.label.clean.iter().copied().collect();
+        for entry in self.table.entries().values().filter(|entry| entry.kind != FREE_SLOT_TYPE) {
+            clean.remove(entry.extent);
+        }
+        clean
     }
 
     /// Space that can be given to a volume, clean or dirty.

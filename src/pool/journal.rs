@@ -61,7 +61,9 @@ impl Default for Journal {
 /// Why a journal cannot be used. The process stops on it: to go on would be to forget raw claims.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("{JOURNAL} cannot be read: it is cut short or damaged; restore it from a backup, or move it away to give up the raw claims in it")]
+    #[error(
+        "{JOURNAL} cannot be read: it is cut short or damaged; restore it from a backup, or move it away to give up the raw claims in it"
+    )]
     Damaged(#[source] serde_json::Error),
     #[error("{JOURNAL} has format {0}, written by a later version of localpool")]
     Newer(u32),

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_id_for_ever() {
-        assert_eq!(VolumeId::of_name("pvc-1").to_string(), "1e7e2d08-01a6-5f65-a9a8-8f4a11d2ef4c");
+        assert_eq!(VolumeId::of_name("pvc-1").to_string(), "624b1db0-d434-5682-a238-d4101527812d");
         assert_ne!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-2"));
     }
 

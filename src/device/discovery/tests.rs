@@ -72,6 +72,10 @@ impl Host for Desk {
         }
     }
 
+    fn state(&self) -> &dyn crate::host::StateStore {
+        unreachable!("a look remembers nothing on disk")
+    }
+
     fn filesystems(&self) -> &dyn Filesystems {
         unreachable!("a look makes no filesystem")
     }

@@ -30,6 +30,7 @@ fn label(disk: Uuid) -> Label {
         set: SetRef { namespace: "storage".into(), name: "fast".into(), uid: "u-1".into() },
         layout: Layout::Carved {},
         releasing: false,
+        used: false,
         clean: vec![],
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

@@ -136,9 +136,6 @@ impl Platter {
         state.in_use.clear();
     }
 
-    /// A killed process: the kernel keeps what it was given, mapped and mounted.
-    pub fn process_death(&self) {}
-
     fn begin(&self, what: &'static str, range: Extent) -> Result<MutexGuard<'_, State>, IoError> {
         let error = |source: std::io::Error| IoError { what, disk: self.name.clone(), range, source };
         self.power.check().map_err(error)?;

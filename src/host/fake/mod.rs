@@ -117,6 +117,11 @@ impl FakeHost {
         self.power.restore();
     }
 
+    /// The process was killed and starts again: the kernel kept what it had, mapped, mounted and unsynced.
+    pub fn restart_process(&self) {
+        self.power.restore();
+    }
+
     /// What a fake mkfs has to do next: `None` works, `Some(error words)` fails.
     pub fn fail_mkfs(&self, words: Option<&str>) {
         self.filesystems.fail_mkfs(words);

@@ -18,9 +18,9 @@ use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
 use crate::device::{self, Device, Verdict, id};
-use crate::host::{Access, BlockDevice, Disk, Geometry, Host, chain};
+use crate::host::{Access, BlockDevice, Geometry, Host, chain};
 use crate::pool::layout::{data_area, places};
-use crate::pool::plan::{Claim, Plan, relabel};
+use crate::pool::plan::{Claim, relabel};
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
@@ -164,7 +164,7 @@ impl Agent {
             *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
         }
         let released = self.pool.released();
-        let free = |device: &&Device| !released.contains(&id::hardware_of(device).text);
+        let free = |device: &&Device| !released.contains(&device.id.text);
         let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let election = elect(&Ballot {
@@ -194,11 +194,8 @@ impl Agent {
         let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         let Owner { cluster, node } = self.pool.owner().clone();
-        let hardware = Hardware {
-            id: id::hardware_of(&now).text,
-            model: now.raw.model.clone(),
-            serial: now.raw.serial.clone(),
-        };
+        let hardware =
+            Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
         let claim = Claim {
             geometry: exclusive.geometry(),
             cluster,
@@ -214,7 +211,7 @@ impl Agent {
         let Opened::Ours(disk) = PoolDisk::open(own).map_err(|e| chain(&e))? else {
             return Err("it is blank again after it was claimed".to_owned());
         };
-        let id = device::gpt_id(disk.content().table.disk());
+        let id = id::labelled(disk.content().table.disk()).text;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a disk");
         self.pool.join(Member::new(id, now.raw, disk, rule));
@@ -275,6 +272,3 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
         found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
     }
 }
-
-#[allow(dead_code, reason = "names the types that plans are made of")]
-fn _types(_: &dyn Disk, _: Plan) {}

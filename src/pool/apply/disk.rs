@@ -141,6 +141,11 @@ impl PoolDisk {
         self.perform(&recover_mappings(&self.content, &mapped))
     }
 
+    /// Whether the disk could be given back.
+    pub fn can_release(&self) -> Result<(), ApplyError> {
+        release(&self.content).map(drop).map_err(|source| plan_error(&*self.disk, source))
+    }
+
     /// Gives the disk back, blank. It must hold no volume.
     pub fn release(&mut self) -> Result<(), ApplyError> {
         self.change(release)

@@ -142,8 +142,10 @@ impl State {
         self.cleaning = ExtentSet::default();
     }
 
-    pub fn is_open(&self) -> bool {
-        matches!(self.holding, Holding::Open(_))
+    /// Here, ready, and not lost by a failed write.
+    pub fn is_usable(&self) -> bool {
+        let open = matches!(&self.holding, Holding::Open(disk) if disk.lost().is_none());
+        open && self.standing == Standing::Ready
     }
 
     /// What it has to give for `usage`, where its set exists and allows that.
@@ -154,8 +156,7 @@ impl State {
             (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
             (Some(_), _) => false,
         };
-        let ready = self.standing == Standing::Ready && self.is_open();
-        (allowed && ready).then(|| offer(member, self.content(), usage, &self.cleaning))
+        (allowed && self.is_usable()).then(|| offer(member, self.content(), usage, &self.cleaning))
     }
 
     pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {

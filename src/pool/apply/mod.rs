@@ -3,8 +3,10 @@
 //! * `disk`: one open disk and what it holds; performs steps.
 //! * `member`: a disk of the pool over its life: joins, leaves, comes back, offers.
 //! * `erase`: the background work: erasing what was deleted, cleaning what is dirty.
+//! * `agent`: passes over the whole machine: disks arrive, leave, are claimed and given back.
 //! * `pool`: all members; the verbs that `volume` calls.
 
+pub mod agent;
 pub mod disk;
 pub mod erase;
 pub mod member;

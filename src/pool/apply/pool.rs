@@ -2,10 +2,10 @@
 //!
 //! A verb looks before it acts and may be repeated: what is there already is success.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use uuid::Uuid;
 
@@ -14,8 +14,9 @@ use super::erase::{Progress, work};
 use super::member::{Member, Standing, VolumeView};
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
-use crate::host::{FsKind, Host, chain};
+use crate::host::{FsKind, Host, HostError, chain};
 use crate::pool::choose::{Capacity, NoPlace, Wish, capacity, choose};
+use crate::pool::journal::{JOURNAL, Journal, JournalError};
 use crate::pool::plan::{NewVolume, PlanError, adopt_volume, delete, formatted};
 
 /// Which disks a request may use.
@@ -81,16 +82,31 @@ pub enum PoolError {
     NotDescribed { id: Uuid, disk: String },
     #[error("space next to the volume is being cleaned; try again")]
     Cleaning,
+    #[error("the state directory")]
+    Journal(#[source] HostError),
+    #[error(transparent)]
+    BadJournal(#[from] JournalError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 /// The pool of one node.
 pub struct Pool {
-    pub(super) host: Arc<dyn Host>,
-    pub(super) owner: Owner,
+    host: Arc<dyn Host>,
+    owner: Owner,
     members: RwLock<BTreeMap<String, Arc<Member>>>,
+    journal: Mutex<Journal>,
+    workers: Workers,
     stopping: Arc<AtomicBool>,
+}
+
+/// Who erases and cleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// A thread per disk that has something to do.
+    Threads,
+    /// The caller, by [`Pool::work_until_idle`]: in a test every effect has its place.
+    Caller,
 }
 
 /// Whose disks they are.
@@ -102,8 +118,51 @@ pub struct Owner {
 }
 
 impl Pool {
-    pub fn new(host: Arc<dyn Host>, owner: Owner) -> Self {
-        Self { host, owner, members: RwLock::default(), stopping: Arc::default() }
+    /// Reads the journal; a damaged one stops the process, as going on would forget what it says.
+    pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
+        let text = host.state().load(JOURNAL).map_err(PoolError::Journal)?;
+        let journal = Mutex::new(Journal::parse(text.as_deref())?);
+        Ok(Self { host, owner, members: RwLock::default(), journal, workers, stopping: Arc::default() })
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the journal, durably before it counts.
+    fn write_journal<T>(&self, change: impl FnOnce(&mut Journal) -> T) -> Result<T, PoolError> {
+        let mut journal = self.journal();
+        let mut next = journal.clone();
+        let result = change(&mut next);
+        if next != *journal {
+            self.host.state().store(JOURNAL, &next.to_text()).map_err(PoolError::Journal)?;
+            *journal = next;
+        }
+        Ok(result)
+    }
+
+    /// Blank disks that are not claimed again until somebody adopts them, by id.
+    pub fn released(&self) -> BTreeSet<String> {
+        self.journal().released.clone()
+    }
+
+    /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
+    pub fn release(&self, member: &Member) -> Result<(), PoolError> {
+        let mut state = member.lock();
+        let hardware = state.content().label.hardware.id.clone();
+        let disk = state.disk()?;
+        disk.can_release()?;
+        self.write_journal(|journal| journal.released.insert(hardware))?;
+        disk.release()?;
+        drop(state);
+        self.part(&member.id);
+        Ok(())
+    }
+
+    /// A disk that was given back may be claimed again.
+    pub fn readmit(&self, hardware: &str) -> Result<Outcome, PoolError> {
+        let was = self.write_journal(|journal| journal.released.remove(hardware))?;
+        Ok(if was { Outcome::Done } else { Outcome::AlreadySo })
     }
 
     pub fn owner(&self) -> &Owner {
@@ -320,6 +379,9 @@ impl Pool {
 
     /// Starts a worker on each disk that has erasing or cleaning to do and none at it.
     pub fn kick(&self) {
+        if self.workers == Workers::Caller {
+            return;
+        }
         for member in self.members() {
             let idle = !std::mem::replace(&mut member.lock().worker, true);
             if idle {

@@ -50,6 +50,7 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         set,
         layout,
         releasing: false,
+        used: false,
         clean: Vec::new(),
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),

@@ -49,6 +49,7 @@ pub fn create(content: &Content, site: Site, volume: &NewVolume) -> Result<Plan,
     clean.remove(extent);
     let mut label = content.pruned_label();
     label.clean = clean.as_slice().to_vec();
+    label.used = true;
     label.volumes.insert(volume.id, volume.record.clone());
     steps.extend([Step::Label(Box::new(label)), Step::Table(Box::new(table)), Step::Map(number, extent)]);
     Ok(Plan(steps))

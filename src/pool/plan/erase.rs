@@ -71,9 +71,8 @@ pub fn erase_advanced(content: &Content, work: &EraseWork, done: Extent) -> Plan
 pub fn erase_finished(content: &Content, work: &EraseWork) -> Result<Plan, PlanError> {
     let mut label = content.pruned_label();
     let mut clean = content.clean();
-    match work.policy {
-        ErasePolicy::None => clean.remove(work.extent),
-        ErasePolicy::Discard | ErasePolicy::Zero => clean.insert(work.extent),
+    if work.policy != ErasePolicy::None {
+        clean.insert(work.extent);
     }
     label.clean = clean.as_slice().to_vec();
     let slot = (!content.carves()).then(|| Entry {
