@@ -71,6 +71,10 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
     let file = open_verified(disk, Mode::Read, 0)?;
     forget_pages(&file).map_err(failed("drop the cached pages of"))?;
     let size = ioctl::size(&file).map_err(failed("read the size of"))?;
+    if size == 0 {
+        // An unbound loop device, an empty drive: nothing to read is not the same as nothing there.
+        return Err(HostError::Unsupported { what: format!("{} has no size", disk.path.display()) });
+    }
     let headers = Headers::read(size, |at, buf| file.read_exact_at(buf, at)).map_err(failed("read"))?;
     let Recognised { tables, signatures } =
         recognised(&file, Tables::Wanted).map_err(|error| failed("recognise what is on")(io::Error::other(error)))?;
