@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::libc;
 use uuid::Uuid;
 
-use super::command::Command;
+use super::command::{Command, close_for_good};
 use super::{Extent, Filesystems, FsIdentity, FsKind, HostError, ioctl, signature};
 
 const MIB: u64 = 1 << 20;
@@ -205,7 +205,10 @@ fn wipe_stale_signatures(device: &Path) -> Result<(), HostError> {
         ioctl::zero_out(&file, range).map_err(|source| failed("zero old signatures of", device, source))?;
     }
     // Durable before mkfs begins: after a power cut there is the old, nothing, or the new, but never two.
-    file.sync_all().map_err(|source| failed("sync", device, source))
+    file.sync_all().map_err(|source| failed("sync", device, source))?;
+    // mkfs opens it exclusively next.
+    close_for_good(file);
+    Ok(())
 }
 
 /// The kernel asks for a capability that a confined root may lack; without the word nobody finds the cause.

@@ -19,6 +19,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::libc;
 use uuid::Uuid;
 
+use super::command::close_for_good;
 use super::disk::{Mode, open_verified};
 use super::raw::{Contents, Dm, Kind, Signature};
 use super::{FsIdentity, HostError, Probe, RawDisk, ioctl};
@@ -89,7 +90,10 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
 /// refuse somebody else's mount of the device or of one of its partitions.
 fn is_held(disk: &RawDisk) -> Result<bool, HostError> {
     match open_verified(disk, Mode::Read, libc::O_EXCL) {
-        Ok(_) => Ok(false),
+        Ok(held) => {
+            close_for_good(held);
+            Ok(false)
+        }
         Err(HostError::Busy { .. }) => Ok(true),
         Err(error) => Err(error),
     }

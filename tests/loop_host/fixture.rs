@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use localpool::host::disk::RealDisk;
 use localpool::host::mount::RealMounts;
@@ -14,22 +16,25 @@ use tempfile::TempDir;
 pub const MIB: u64 = 1 << 20;
 pub const SECTORS: [u32; 2] = [512, 4096];
 
-/// Whether this test can run; says so where it cannot.
-pub fn root(test: &str) -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The turn of a test that needs root, or `None` where there is none, which it says. One at a time: a program
+/// that one test starts has, until its exec, copies of the exclusive descriptors of the others, and mkfs.btrfs
+/// opens every device of the machine.
+pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: {test} needs root and loop devices");
+        return None;
     }
-    root
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// `return`s from a test that needs root where there is none.
+/// Takes the turn for the rest of the test, or ends a test that needs root where there is none.
 #[macro_export]
 macro_rules! needs_root {
     () => {
-        if !$crate::fixture::root(module_path!()) {
-            return;
-        }
+        let test = std::thread::current();
+        let Some(_turn) = $crate::fixture::turn(test.name().unwrap_or(module_path!())) else { return };
     };
 }
 
@@ -64,6 +69,8 @@ impl Loop {
         let sector_size = sector.to_string();
         let shown = run("losetup", &["--show", "--sector-size", &sector_size, device, image.to_str().unwrap()]);
         let disk = Self { path: PathBuf::from(shown.trim()), dir, sector };
+        // Partitions from BLKPG outlive the binding of a loop device without partscan.
+        disk.forget_partitions();
         assert_eq!(disk.own().mapped().unwrap(), [], "a partition of an earlier user of the device");
         disk
     }
@@ -118,6 +125,21 @@ impl Loop {
         }
     }
 
+    fn forget_partitions(&self) {
+        let mapped = || {
+            let entries = fs::read_dir(format!("/sys/class/block/{}", self.name()));
+            entries
+                .is_ok_and(|mut all| all.any(|entry| entry.is_ok_and(|entry| entry.path().join("partition").exists())))
+        };
+        for _ in 0..100 {
+            if !mapped() {
+                break;
+            }
+            let _ = Command::new("partx").args(["--delete", self.text()]).output();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn own(&self) -> RealDisk {
         RealDisk::open(&self.raw(), Access::Own).unwrap()
     }
@@ -130,8 +152,7 @@ impl Drop for Loop {
         if backing.is_ok_and(|file| Path::new(file.trim()) != self.image()) {
             return;
         }
-        // Partitions from BLKPG outlive the binding of a loop device without partscan.
-        let _ = Command::new("partx").args(["--delete", self.text()]).output();
+        self.forget_partitions();
         let _ = Command::new("losetup").args(["--detach", self.text()]).output();
     }
 }

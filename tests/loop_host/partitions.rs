@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
 
 use localpool::host::filesystem::RealFilesystems;
 use localpool::host::mount::RealMounts;
@@ -96,13 +97,24 @@ fn loop_unused_is_proven_against_exclusive_openers_only() {
     let open = disk.own();
     open.prove_unused(5).expect("what is not mapped is in nobody's use");
     open.map(5, extent(1, 2)).unwrap();
+    // A mere reader keeps the kernel from forgetting the partition: one that goes is waited for, one that
+    // stays is not waited for too long.
     let reader = fs::File::open(open.node(5)).unwrap();
     open.prove_unused(5).unwrap();
-    // A mere reader still keeps the kernel from forgetting the partition.
     assert!(matches!(open.unmap(5), Err(HostError::Busy { .. })));
-    drop(reader);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(reader);
+        });
+        open.unmap(5).unwrap();
+    });
+    open.map(5, extent(1, 2)).unwrap();
     let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(open.node(5)).unwrap();
     assert!(matches!(open.prove_unused(5), Err(HostError::Busy { .. })));
+    let began = Instant::now();
+    assert!(matches!(open.unmap(5), Err(HostError::Busy { .. })));
+    assert!(began.elapsed() < Duration::from_millis(500), "who uses it is not waited for");
     drop(holder);
     open.unmap(5).unwrap();
 }
