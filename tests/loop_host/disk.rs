@@ -204,6 +204,7 @@ fn loop_an_exclusive_lock_waits_for_others_names_them_and_is_shared_again_after(
     needs_root!();
     let disk = Loop::new(8 * MIB, 512);
     let ours = disk.own().waiting_at_most(Duration::from_millis(150));
+    assert!(File::open(&disk.path).unwrap().try_lock().is_err(), "an open disk has no lock");
     // A shared lock for life does not keep udev out, nor a second process of ours.
     drop(disk.own());
 

@@ -142,6 +142,10 @@ fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched
     assert!(refusal(RealMounts.bind(&disk.path, &folder, false)).contains("is not a file"));
     assert!(RealMounts.make_target(&file.join("below"), TargetKind::Directory).is_err());
     assert!(!real.mounted());
+
+    mount(&disk.path, &real, FsKind::Ext4);
+    RealMounts.unmount(&link).unwrap();
+    assert!(real.mounted(), "the unmount followed a symlink");
 }
 
 #[test]
