@@ -6,10 +6,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,17 @@ const KILL_GRACE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How much of the output an error shows.
 const WORDS: usize = 2 << 10;
+
+/// Held from the fork to the exec of every program. In between, the child has a copy of each descriptor of
+/// ours, close-on-exec or not.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Closes an exclusive descriptor such that nobody has a copy of it afterwards: else the kernel may go on to
+/// call the device busy while another thread starts a program.
+pub(super) fn close_for_good(file: File) {
+    let _no_copies = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(file);
+}
 
 /// A program to run, with all that it gets.
 #[derive(Debug)]
@@ -157,7 +170,10 @@ struct Running {
 
 impl Running {
     fn start(command: &Command) -> Result<Self, HostError> {
-        let mut child = process(command).spawn().map_err(|source| start_error(&command.program, source))?;
+        let mut child = {
+            let _copies = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+            process(command).spawn().map_err(|source| start_error(&command.program, source))?
+        };
         let stdout = Stream::new(child.stdout.take());
         let stderr = Stream::new(child.stderr.take());
         let stdin = match (&command.stdin, child.stdin.take()) {

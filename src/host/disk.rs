@@ -23,6 +23,7 @@ use nix::libc;
 
 use self::aligned::AlignedBuffer;
 use self::lock::NodeLock;
+use super::command::close_for_good;
 use super::raw::{DevNo, Kind};
 use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, RawDisk, ioctl};
 
@@ -96,12 +97,15 @@ impl RealDisk {
     }
 
     /// The same disk with another limit on how long [`Disk::exclusive`] waits.
-    pub fn waiting_at_most(self, lock_wait: Duration) -> Self {
-        Self { lock_wait, ..self }
+    pub fn waiting_at_most(mut self, lock_wait: Duration) -> Self {
+        self.lock_wait = lock_wait;
+        self
     }
 
     fn end_claim(&self) {
-        self.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(hold) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            close_for_good(hold);
+        }
     }
 
     fn failed(&self, what: &'static str, range: Extent, source: io::Error) -> IoError {
@@ -142,6 +146,12 @@ impl RealDisk {
             start = chunk.end;
         }
         Ok(())
+    }
+}
+
+impl Drop for RealDisk {
+    fn drop(&mut self) {
+        self.end_claim();
     }
 }
 

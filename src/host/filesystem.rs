@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::libc;
 use uuid::Uuid;
 
-use super::command::Command;
+use super::command::{Command, close_for_good};
 use super::{Extent, Filesystems, FsIdentity, FsKind, HostError, ioctl, signature};
 
 const MIB: u64 = 1 << 20;
@@ -146,7 +146,9 @@ impl Filesystems for RealFilesystems {
     fn grow(&self, kind: FsKind, device: &Path, mounted_at: Option<&Path>) -> Result<(), HostError> {
         let grow = |program, args: &[&OsStr]| self.command(program, self.limits.grow).args(args).run().map(drop);
         match (kind, mounted_at) {
-            (FsKind::Ext4, Some(_)) => grow("resize2fs", &[device.as_os_str()]),
+            (FsKind::Ext4, Some(_)) => {
+                grow("resize2fs", &[device.as_os_str()]).map_err(|error| explain_refusal(error, device))
+            }
             (FsKind::Ext4, None) => {
                 // resize2fs refuses a filesystem that was not checked since its last mount.
                 self.e2fsck(device, &["-f"])?;
@@ -203,7 +205,24 @@ fn wipe_stale_signatures(device: &Path) -> Result<(), HostError> {
         ioctl::zero_out(&file, range).map_err(|source| failed("zero old signatures of", device, source))?;
     }
     // Durable before mkfs begins: after a power cut there is the old, nothing, or the new, but never two.
-    file.sync_all().map_err(|source| failed("sync", device, source))
+    file.sync_all().map_err(|source| failed("sync", device, source))?;
+    // mkfs opens it exclusively next.
+    close_for_good(file);
+    Ok(())
+}
+
+/// The kernel asks for a capability that a confined root may lack; without the word nobody finds the cause.
+fn explain_refusal(error: HostError, device: &Path) -> HostError {
+    match error {
+        HostError::Command { stderr, .. } if stderr.contains("Permission denied to resize") => HostError::Unsupported {
+            what: format!(
+                "ext4 on {} grows while mounted only where this process has CAP_SYS_RESOURCE; unmounted it grows \
+                 without",
+                device.display()
+            ),
+        },
+        other => other,
+    }
 }
 
 #[derive(Clone, Copy)]

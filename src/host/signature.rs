@@ -19,6 +19,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::libc;
 use uuid::Uuid;
 
+use super::command::close_for_good;
 use super::disk::{Mode, open_verified};
 use super::raw::{Contents, Dm, Kind, Signature};
 use super::{FsIdentity, HostError, Probe, RawDisk, ioctl};
@@ -71,6 +72,10 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
     let file = open_verified(disk, Mode::Read, 0)?;
     forget_pages(&file).map_err(failed("drop the cached pages of"))?;
     let size = ioctl::size(&file).map_err(failed("read the size of"))?;
+    if size == 0 {
+        // An unbound loop device, an empty drive: nothing to read is not the same as nothing there.
+        return Err(HostError::Unsupported { what: format!("{} has no size", disk.path.display()) });
+    }
     let headers = Headers::read(size, |at, buf| file.read_exact_at(buf, at)).map_err(failed("read"))?;
     let Recognised { tables, signatures } =
         recognised(&file, Tables::Wanted).map_err(|error| failed("recognise what is on")(io::Error::other(error)))?;
@@ -85,7 +90,10 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
 /// refuse somebody else's mount of the device or of one of its partitions.
 fn is_held(disk: &RawDisk) -> Result<bool, HostError> {
     match open_verified(disk, Mode::Read, libc::O_EXCL) {
-        Ok(_) => Ok(false),
+        Ok(held) => {
+            close_for_good(held);
+            Ok(false)
+        }
         Err(HostError::Busy { .. }) => Ok(true),
         Err(error) => Err(error),
     }

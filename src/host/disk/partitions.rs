@@ -7,13 +7,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
 use super::{Partitions, RealDisk, device_number};
+use crate::host::command::close_for_good;
+use crate::host::raw::DevNo;
 use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, ioctl};
 
+/// How long those who only read a partition may keep it from being unmapped.
+const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// sysfs counts in these, whatever the sector of the disk is.
 const SYSFS_SECTOR: u64 = 512;
 
@@ -48,11 +54,25 @@ impl PartitionMap for RealDisk {
 
     fn unmap(&self, number: u32) -> Result<(), HostError> {
         self.may_change()?;
-        match ioctl::delete_partition(&self.file, number) {
-            Ok(()) => Ok(()),
-            Err(error) if is(&error, Errno::ENXIO) => Ok(()),
-            Err(error) if is(&error, Errno::EBUSY) => Err(self.in_use(number)),
-            Err(source) => Err(HostError::Io { what: "unmap", object: self.partition_text(number), source }),
+        let until = Instant::now() + READERS_MAY_TAKE;
+        loop {
+            match ioctl::delete_partition(&self.file, number) {
+                Ok(()) => return Ok(()),
+                Err(error) if is(&error, Errno::ENXIO) => return Ok(()),
+                Err(error) if is(&error, Errno::EBUSY) => {}
+                Err(source) => {
+                    return Err(HostError::Io { what: "unmap", object: self.partition_text(number), source });
+                }
+            }
+            // Any open descriptor makes it busy: udev that probes what mkfs has just closed, a blkid that looks at
+            // all devices. Those go by themselves; one who holds it exclusively uses it.
+            if let Err(busy @ HostError::Busy { .. }) = self.prove_unused(number) {
+                return Err(busy);
+            }
+            if Instant::now() >= until {
+                return Err(self.in_use(number));
+            }
+            sleep(Duration::from_millis(5));
         }
     }
 
@@ -81,7 +101,9 @@ impl PartitionMap for RealDisk {
         };
         let opened: File =
             OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(&node).map_err(failed)?;
-        let found = device_number(opened.metadata().map_err(failed)?.rdev());
+        let found = opened.metadata().map(|node| device_number(node.rdev()));
+        close_for_good(opened);
+        let found = found.map_err(failed)?;
         if found != expected {
             let why = format!("it is device {found}, the partition is {expected}");
             return Err(HostError::Changed { path: node, why });
@@ -147,7 +169,7 @@ impl RealDisk {
     }
 
     /// The device number of a mapped partition.
-    fn partition_device(&self, number: u32) -> Result<Option<crate::host::raw::DevNo>, HostError> {
+    fn partition_device(&self, number: u32) -> Result<Option<DevNo>, HostError> {
         let failed = |source| HostError::Io { what: "find", object: self.partition_text(number), source };
         for entry in fs::read_dir(self.sysfs()).map_err(failed)? {
             let dir = entry.map_err(failed)?.path();
@@ -180,11 +202,11 @@ fn read_number(file: &Path) -> io::Result<Option<u64>> {
     text.parse().map(Some).map_err(odd)
 }
 
-fn read_devno(file: &Path) -> io::Result<Option<crate::host::raw::DevNo>> {
+fn read_devno(file: &Path) -> io::Result<Option<DevNo>> {
     let Some(text) = read_attribute(file)? else { return Ok(None) };
-    let parsed = text.split_once(':').and_then(|(major, minor)| {
-        Some(crate::host::raw::DevNo { major: major.parse().ok()?, minor: minor.parse().ok()? })
-    });
+    let parsed = text
+        .split_once(':')
+        .and_then(|(major, minor)| Some(DevNo { major: major.parse().ok()?, minor: minor.parse().ok()? }));
     match parsed {
         Some(devno) => Ok(Some(devno)),
         None => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} holds {text:?}", file.display()))),

@@ -1,0 +1,207 @@
+//! Mounts, binds, targets that are not what they should be, and how full a filesystem is.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use localpool::host::filesystem::RealFilesystems;
+use localpool::host::mount::RealMounts;
+use localpool::host::{Filesystems, FsKind, HostError, Mounts, TargetKind};
+use uuid::Uuid;
+
+use crate::fixture::{Loop, MIB, Target, mount, run};
+use crate::needs_root;
+
+/// A disk with ext4 on the whole of it.
+fn ext4() -> Loop {
+    let disk = Loop::new(64 * MIB, 512);
+    RealFilesystems::default().make(FsKind::Ext4, &disk.path, Uuid::new_v4()).unwrap();
+    disk
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn refusal(result: Result<(), HostError>) -> String {
+    match result {
+        Err(HostError::Unsupported { what }) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn loop_mount_options_reach_the_kernel_and_the_filesystem() {
+    needs_root!();
+    let disk = ext4();
+    let target = Target::new(&disk, "mnt");
+    let options = words(&["noatime", "nosuid,nodev", "commit=77", "x-mine=1", "ro"]);
+    RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &options).unwrap();
+    let has = target.options();
+    for word in ["noatime", "nosuid", "nodev", "commit=77", "ro"] {
+        assert!(has.iter().any(|other| other == word), "{word} in {has:?}");
+    }
+    assert!(fs::write(target.0.join("file"), "").is_err());
+    let mounts = RealMounts.table().unwrap();
+    let mount = mounts.iter().find(|mount| mount.target == target.0).unwrap();
+    assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext4", disk.text()));
+    assert_eq!(mount.device, disk.raw().devno);
+}
+
+#[test]
+fn loop_a_mount_that_cannot_be_is_an_error_in_words_and_nothing_is_mounted() {
+    needs_root!();
+    let disk = ext4();
+    let target = Target::new(&disk, "mnt");
+    let refused = |kind, options: &[&str]| {
+        let error = RealMounts.mount(&disk.path, &target.0, kind, &words(options)).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(!target.mounted());
+        format!("{error}: {source}")
+    };
+    assert!(refused(FsKind::Ext4, &["no-such-option"]).contains("no-such-option"));
+    assert!(refused(FsKind::Xfs, &[]).contains("no xfs there"));
+    assert!(refused(FsKind::Ext4, &["remount"]).contains("another operation"));
+
+    mount(&disk.path, &target, FsKind::Ext4);
+    let again = RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &[]);
+    assert!(matches!(again, Err(HostError::Busy { .. })), "{again:?}");
+}
+
+#[test]
+fn loop_a_read_only_bind_refuses_writes_keeps_the_flags_and_leaves_its_source_writable() {
+    needs_root!();
+    let disk = ext4();
+    let (staged, published) = (Target::new(&disk, "staged"), Target::new(&disk, "published"));
+    RealMounts.mount(&disk.path, &staged.0, FsKind::Ext4, &words(&["noexec", "nosuid", "noatime"])).unwrap();
+    RealMounts.bind(&staged.0, &published.0, true).unwrap();
+    let error = fs::write(published.0.join("file"), "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(nix::libc::EROFS));
+    fs::write(staged.0.join("file"), "x").unwrap();
+    assert_eq!(fs::read_to_string(published.0.join("file")).unwrap(), "x");
+    let has = published.options();
+    for word in ["ro", "noexec", "nosuid", "noatime"] {
+        assert!(has.iter().any(|other| other == word), "{word} in {has:?}");
+    }
+    assert!(!staged.options().iter().any(|word| word == "ro"));
+
+    let writable = Target::new(&disk, "writable");
+    RealMounts.bind(&staged.0, &writable.0, false).unwrap();
+    fs::write(writable.0.join("other"), "y").unwrap();
+}
+
+#[test]
+fn loop_a_device_node_is_bound_to_a_file_and_the_file_is_then_the_device() {
+    needs_root!();
+    let disk = Loop::new(8 * MIB, 512);
+    let path = disk.dir.path().join("pod/block");
+    RealMounts.make_target(&path, TargetKind::File).unwrap();
+    let target = Target(path);
+    RealMounts.bind(&disk.path, &target.0, false).unwrap();
+    let bound = fs::metadata(&target.0).unwrap();
+    assert!(bound.file_type().is_block_device());
+    assert_eq!(bound.rdev(), fs::metadata(&disk.path).unwrap().rdev());
+    assert!(refusal(RealMounts.usage(&target.0).map(drop)).contains("is a device node"));
+    // A repeated call finds the target in its place, and what is mounted is never removed.
+    RealMounts.make_target(&target.0, TargetKind::File).unwrap();
+    assert!(matches!(RealMounts.remove_target(&target.0), Err(HostError::Busy { .. })));
+    RealMounts.unmount(&target.0).unwrap();
+    assert!(fs::metadata(&target.0).unwrap().is_file());
+    RealMounts.remove_target(&target.0).unwrap();
+    RealMounts.remove_target(&target.0).unwrap();
+    assert!(!target.0.exists());
+}
+
+#[test]
+fn loop_a_target_that_is_a_symlink_or_of_another_type_is_refused_and_not_touched() {
+    needs_root!();
+    let disk = ext4();
+    let dir = disk.dir.path();
+    let real = Target::new(&disk, "real");
+    let (link, dangling, file, folder) = (dir.join("link"), dir.join("dangling"), dir.join("file"), dir.join("folder"));
+    symlink(&real.0, &link).unwrap();
+    symlink(dir.join("nowhere"), &dangling).unwrap();
+    fs::write(&file, "").unwrap();
+    fs::create_dir(&folder).unwrap();
+
+    for path in [&link, &dangling] {
+        for kind in [TargetKind::Directory, TargetKind::File] {
+            assert!(refusal(RealMounts.make_target(path, kind)).contains("is a symlink"));
+        }
+        assert!(refusal(RealMounts.mount(&disk.path, path, FsKind::Ext4, &[])).contains("is a symlink"));
+        assert!(refusal(RealMounts.bind(&folder, path, false)).contains("is a symlink"));
+        assert!(RealMounts.remove_target(path).is_err());
+        RealMounts.unmount(path).unwrap();
+        assert!(path.is_symlink());
+    }
+    assert!(!dir.join("nowhere").exists());
+    assert!(refusal(RealMounts.make_target(&file, TargetKind::Directory)).contains("is not a directory"));
+    assert!(refusal(RealMounts.make_target(&folder, TargetKind::File)).contains("is not a file"));
+    assert!(refusal(RealMounts.mount(&disk.path, &file, FsKind::Ext4, &[])).contains("is not a directory"));
+    assert!(refusal(RealMounts.bind(&folder, &file, false)).contains("is not a directory"));
+    assert!(refusal(RealMounts.bind(&disk.path, &folder, false)).contains("is not a file"));
+    assert!(RealMounts.make_target(&file.join("below"), TargetKind::Directory).is_err());
+    assert!(!real.mounted());
+
+    mount(&disk.path, &real, FsKind::Ext4);
+    RealMounts.unmount(&link).unwrap();
+    assert!(real.mounted(), "the unmount followed a symlink");
+}
+
+#[test]
+fn loop_targets_are_made_with_their_parents_for_nobody_else_and_removed_only_when_empty() {
+    needs_root!();
+    let disk = Loop::new(MIB, 512);
+    let target = disk.dir.path().join("a/b/c");
+    for _ in 0..2 {
+        RealMounts.make_target(&target, TargetKind::Directory).unwrap();
+    }
+    for made in [target.as_path(), target.parent().unwrap()] {
+        assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o027, 0, "{}", made.display());
+    }
+    fs::write(target.join("precious"), "x").unwrap();
+    assert!(RealMounts.remove_target(&target).is_err());
+    assert!(refusal(RealMounts.remove_target(&target.join("precious"))).contains("is a file with content"));
+    assert_eq!(fs::read_to_string(target.join("precious")).unwrap(), "x");
+    fs::remove_file(target.join("precious")).unwrap();
+    RealMounts.remove_target(&target).unwrap();
+    RealMounts.remove_target(&target).unwrap();
+    RealMounts.remove_target(&target.join("below/nothing")).unwrap();
+    assert!(RealMounts.make_target(Path::new("/"), TargetKind::Directory).is_err());
+}
+
+#[test]
+fn loop_unmount_of_nothing_is_success_and_of_a_mount_in_use_is_busy() {
+    needs_root!();
+    let disk = ext4();
+    let target = Target::new(&disk, "mnt");
+    RealMounts.unmount(&target.0).unwrap();
+    RealMounts.unmount(&target.0.join("nothing")).unwrap();
+    mount(&disk.path, &target, FsKind::Ext4);
+    let open = File::create(target.0.join("file")).unwrap();
+    let error = RealMounts.unmount(&target.0).unwrap_err();
+    assert!(matches!(error, HostError::Busy { .. }), "{error}");
+    assert!(matches!(RealMounts.remove_target(&target.0), Err(HostError::Busy { .. })));
+    assert!(target.mounted());
+    drop(open);
+    RealMounts.unmount(&target.0).unwrap();
+    RealMounts.unmount(&target.0).unwrap();
+    assert!(!target.mounted());
+}
+
+#[test]
+fn loop_usage_is_what_df_says() {
+    needs_root!();
+    let disk = ext4();
+    let target = Target::new(&disk, "mnt");
+    mount(&disk.path, &target, FsKind::Ext4);
+    fs::write(target.0.join("file"), vec![1; 5 << 20]).unwrap();
+    run("sync", &[]);
+    let usage = RealMounts.usage(&target.0).unwrap();
+    let df = run("df", &["-B1", "--output=size,used,avail,itotal,iused,iavail", target.0.to_str().unwrap()]);
+    let theirs: Vec<u64> = df.lines().nth(1).unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let ours = [usage.total, usage.used, usage.available, usage.inodes, usage.inodes_used, usage.inodes_free];
+    assert_eq!(ours, theirs[..]);
+    assert!(usage.used >= 5 * MIB);
+    assert!(RealMounts.usage(&target.0.join("nothing")).is_err());
+}
