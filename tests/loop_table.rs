@@ -2,6 +2,8 @@
 //!
 //! Needs root, for loop devices with sectors of 4096; not root, each test says that it was skipped.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must stop; clippy knows only #[test] functions")]
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

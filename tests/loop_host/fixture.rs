@@ -122,6 +122,7 @@ impl Loop {
             zoned: None,
             numa_node: None,
             diskseq: Some(attribute("diskseq").trim().parse().unwrap()),
+            unreadable: None,
         }
     }
 

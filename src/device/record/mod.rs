@@ -29,7 +29,8 @@ pub enum Record {
     Unreadable(String),
     /// A table copy has our label entry and a label copy verifies. `choice.stale` is for `repair`.
     Ours(Box<Own>),
-    /// Ours, but the claim's last writes are missing: `repair` makes them. No volume was ever on it.
+    /// Ours, with a lone backup or without an MBR, as a claim leaves that was stopped: `repair` ends it. There
+    /// can be volumes all the same, where a hand took the primary away.
     UnfinishedClaim(Box<Own>),
     /// The backup, which a claim writes first, was torn. `wipe_backup` with this empty table, then the
     /// disk is as it was before the claim.

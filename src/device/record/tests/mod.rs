@@ -1,16 +1,17 @@
-//! Tests of label and record on a disk in memory.
+//! Tests of the record on a disk in memory: whatever a claim or a release leaves is known again.
+
+mod labels;
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::frame::{self, LabelError};
 use super::*;
 use crate::device::label::{
     DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef, VOLUME_TYPE,
     VolumeRecord, VolumeUsage,
 };
-use crate::host::table::memory::{Memory, Op, Torn};
+use crate::host::table::memory::{Memory, Torn};
 use crate::host::table::{Entry, Name, repair, wipe_backup, wipe_primary, write_first, write_table};
 use crate::host::{Extent, FsKind};
 
@@ -104,110 +105,6 @@ fn is_nothing(dev: &Memory) -> bool {
     matches!(read_record(dev), Record::Nothing)
 }
 
-#[test]
-fn labels_take_turns_and_the_newest_one_counts() {
-    for sector in [512, 4096] {
-        let (dev, _, mut place) = claimed(sector);
-        assert_eq!(place, Place { half: Half::A, sequence: 1 });
-        for turn in 2..10 {
-            let next = Label { node: format!("node-{turn}"), ..label(DISK) };
-            let last = place;
-            place = write_label(&dev, &next, Some(last)).unwrap();
-            assert_eq!(place, Place { half: last.half.other(), sequence: turn });
-            let own = ours(&dev);
-            assert_eq!((own.label, own.place), (next, place));
-            assert!(own.copies.a.is_ok() && own.copies.b.is_ok());
-        }
-    }
-}
-
-#[test]
-fn a_label_is_one_aligned_write_of_just_its_length_and_a_sync() {
-    let dev = Memory::new(SIZE, 512);
-    let place = write_label(&dev, &label(DISK), None).unwrap();
-    write_label(&dev, &label(DISK), Some(place)).unwrap();
-    let write = |offset| Op::Write { offset, len: 4096 };
-    assert_eq!(dev.ops(), [write(A), Op::Sync, write(B), Op::Sync]);
-}
-
-#[test]
-fn a_full_disk_of_volumes_with_the_longest_names_fits() {
-    let mut full = label(DISK);
-    full.clean = (0..128).map(|n| Extent { start: (2 * n) << 40, end: (2 * n + 1) << 40 }).collect();
-    for n in 0..127u128 {
-        let record = VolumeRecord {
-            parameters: (0..16).map(|key| (format!("parameter.example.com/{key:042}"), "v".repeat(128))).collect(),
-            ..volume(&format!("{n:0>128}"))
-        };
-        full.volumes.insert(Uuid::from_u128(n), record);
-    }
-    let dev = Memory::new(SIZE, 4096);
-    write_label(&dev, &full, None).unwrap();
-    let copies = read_label(&dev);
-    assert_eq!(newest(&copies, DISK).unwrap().0, &full);
-    let Some(Op::Write { len, .. }) = dev.ops().first().copied() else { panic!("nothing was written") };
-    assert!(len > 400 << 10, "far above what Kubernetes sends: {len}");
-
-    let typical: BTreeMap<_, _> = (0..127).map(|n| (Uuid::from_u128(n), volume(&format!("{n:0>128}")))).collect();
-    let bytes = serde_json::to_vec(&Label { volumes: typical, ..label(DISK) }).unwrap().len();
-    assert!(bytes < 64 << 10, "a typical full label is {bytes} bytes");
-}
-
-#[test]
-fn a_label_that_does_not_fit_is_refused_with_both_numbers_and_nothing_is_written() {
-    let (dev, _, place) = claimed(512);
-    let huge = Label { node: "n".repeat(600_000), ..label(DISK) };
-    let said = write_label(&dev, &huge, Some(place)).unwrap_err().to_string();
-    assert!(said.starts_with("a label of 600") && said.ends_with(" bytes does not fit into 524224"), "{said}");
-    let exhausted = Place { half: Half::A, sequence: u64::MAX };
-    assert!(matches!(write_label(&dev, &label(DISK), Some(exhausted)), Err(LabelError::Exhausted)));
-    let unsorted = Label { clean: vec![Extent { start: 9, end: 10 }, Extent { start: 0, end: 5 }], ..label(DISK) };
-    assert!(matches!(write_label(&dev, &unsorted, Some(place)), Err(LabelError::Contradiction { .. })));
-    assert_eq!(dev.ops(), []);
-}
-
-#[test]
-fn a_torn_label_leaves_the_last_one() {
-    for sector in [512u32, 4096] {
-        let (dev, _, first) = claimed(sector);
-        let old = with_volume();
-        let last = write_label(&dev, &old, Some(first)).unwrap();
-        let new = Label { node: "n".repeat(20_000), ..old.clone() };
-        for sectors in 0..=24576 / u64::from(sector) {
-            for torn in [Torn::Head, Torn::Tail] {
-                let dev = dev.restarted().lose_power(0, sectors, torn);
-                write_label(&dev, &new, Some(last)).unwrap_err();
-                let dev = dev.restarted();
-                let own = ours(&dev);
-                assert!(own.label == old || own.label == new);
-                assert_eq!(own.label == old, own.place == last);
-                let again = write_label(&dev, &new, Some(own.place)).unwrap();
-                assert!(again.sequence > last.sequence);
-                assert_eq!(ours(&dev).label, new);
-            }
-        }
-    }
-}
-
-#[test]
-fn every_flipped_byte_of_a_label_is_noticed_and_the_other_copy_is_used() {
-    let (dev, _, first) = claimed(512);
-    let old = label(DISK);
-    let last = write_label(&dev, &with_volume(), Some(first)).unwrap();
-    assert_eq!(last.half, Half::B);
-    let span = 64 + serde_json::to_vec(&with_volume()).unwrap().len() as u64;
-    for offset in 0..span {
-        for mask in [1, 0x80, 0xff] {
-            dev.flip(B + offset, mask);
-            let copies = read_label(&dev);
-            assert!(copies.b.is_err(), "byte {offset}");
-            assert_eq!(newest(&copies, DISK).unwrap(), (&old, first), "byte {offset}");
-            dev.flip(B + offset, mask);
-        }
-    }
-    assert_eq!(ours(&dev).label, with_volume());
-}
-
 /// A frame of our own making with a right header checksum.
 fn poke_frame(dev: &Memory, at: u64, change: impl Fn(&mut [u8])) {
     let mut head = dev.bytes(at, 64);
@@ -251,41 +148,6 @@ fn a_label_of_another_disk_does_not_verify() {
     // Nor does one whose header was changed to name this disk.
     poke_frame(&dev, A, |head| head[16..32].copy_from_slice(&DISK.to_bytes_le()));
     assert!(broken(&dev).contains("header and content name different disks"));
-}
-
-#[test]
-fn hostile_labels_are_refused_and_never_read_at_their_word() {
-    let (dev, _, _) = claimed(512);
-    for length in [ROOM + 1, u32::MAX] {
-        poke_frame(&dev, A, |head| head[40..44].copy_from_slice(&length.to_le_bytes()));
-        assert!(matches!(read_label(&dev).a, Err(LabelError::Length { says, room: ROOM }) if says == length));
-    }
-    poke_frame(&dev, A, |head| head[40..44].copy_from_slice(&ROOM.to_le_bytes()));
-    assert!(matches!(read_label(&dev).a, Err(LabelError::Payload { .. })));
-    for span in [0u32, 63, 4097, u32::MAX] {
-        dev.poke(A + 12, &span.to_le_bytes());
-        assert!(matches!(read_label(&dev).a, Err(LabelError::Header { .. })));
-    }
-    assert!(dev.largest_read() <= 512 << 10);
-    assert!(broken(&dev).contains("A: the label header is damaged: its length is impossible"));
-
-    let content = |json: &str| {
-        let (dev, _, _) = claimed(512);
-        dev.poke(A + 64, json.as_bytes());
-        poke_frame(&dev, A, |head| {
-            head[40..44].copy_from_slice(&u32::try_from(json.len()).unwrap().to_le_bytes());
-            head[44..48].copy_from_slice(&crc32fast::hash(json.as_bytes()).to_le_bytes());
-        });
-        read_label(&dev).a
-    };
-    assert!(matches!(content("{"), Err(LabelError::Content(_))));
-    assert!(matches!(content(&"[".repeat(4000)), Err(LabelError::Content(_))));
-    let good = serde_json::to_string(&label(DISK)).unwrap();
-    assert!(content(&good).is_ok());
-    let overlapping = good.replace("\"clean\":[]", "\"clean\":[{\"start\":0,\"end\":9},{\"start\":8,\"end\":10}]");
-    assert!(matches!(content(&overlapping), Err(LabelError::Contradiction { .. })));
-    let backwards = good.replace("\"clean\":[]", "\"clean\":[{\"start\":9,\"end\":0}]");
-    assert!(matches!(content(&backwards), Err(LabelError::Contradiction { .. })));
 }
 
 #[test]
@@ -476,15 +338,5 @@ proptest! {
         let record = read_record(&dev);
         prop_assert!(dev.largest_read() <= 512 << 10);
         prop_assert!(!matches!(record, Record::Nothing), "two tables and two labels are never nothing");
-    }
-
-    #[test]
-    fn a_label_reads_back_as_it_was_written(node in ".{0,200}", names in proptest::collection::vec(".{1,128}", 0..20), sequence in 1..u64::MAX) {
-        let volumes = (0..).zip(&names).map(|(n, name)| (Uuid::from_u128(n), volume(name))).collect();
-        let written = Label { node, volumes, ..label(DISK) };
-        let dev = Memory::new(SIZE, 512);
-        let place = write_label(&dev, &written, Some(Place { half: Half::A, sequence })).unwrap();
-        let copies = read_label(&dev);
-        prop_assert_eq!(frame::newest(&copies, DISK).unwrap(), (&written, place));
     }
 }
