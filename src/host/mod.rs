@@ -7,7 +7,14 @@
 
 pub mod block;
 pub mod extent;
+pub mod in_use;
+pub mod links;
+pub mod mountinfo;
 pub mod raw;
+pub mod swaps;
+pub mod sysfs;
+pub mod udev;
+pub mod uevent;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
