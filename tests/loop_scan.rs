@@ -1,5 +1,7 @@
 //! What a scan and the kernel's events say of real devices. Needs root; makes its own image files.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

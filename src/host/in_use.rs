@@ -4,11 +4,11 @@
 //! sense, `unreadable`.
 
 use std::collections::BTreeMap;
-use std::fs::{read, read_dir};
+use std::fs::read;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::links::{DevTree, node_number};
+use super::links::{DevTree, names_in, node_number};
 use super::mountinfo::{Namespace, namespaces};
 use super::raw::{MountHow, MountUse};
 use super::sysfs::Roots;
@@ -18,7 +18,7 @@ use super::{HostError, Mount, RawDisk, swaps};
 pub const UNSEEN_NAMESPACE: u64 = 0;
 
 pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Result<(), HostError> {
-    let btrfs = BtrfsMembers::read(&roots.sys, tree);
+    let btrfs = BtrfsMembers::read(&roots.sys, tree)?;
     for namespace in namespaces(&roots.proc)? {
         match &namespace.mounts {
             Ok(mounts) => {
@@ -29,7 +29,7 @@ pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Resu
             // Any device may be mounted there: none is known to be free.
             Err(why) => {
                 let words = format!("the mounts of namespace {} make no sense: {why}", namespace.inode);
-                disks.iter_mut().for_each(|disk| note(disk, &words));
+                disks.iter_mut().for_each(|disk| disk.cannot_be_known(&words));
             }
         }
     }
@@ -44,11 +44,6 @@ pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Resu
         }
     }
     mark_swaps(roots, tree, disks)
-}
-
-fn note(disk: &mut RawDisk, words: &str) {
-    disk.unreadable =
-        Some(disk.unreadable.take().map_or_else(|| words.to_owned(), |known| format!("{known}; {words}")));
 }
 
 fn mark_mount(namespace: &Namespace, mount: &Mount, tree: &DevTree, btrfs: &BtrfsMembers, disks: &mut [RawDisk]) {
@@ -111,15 +106,16 @@ struct BtrfsMembers {
 }
 
 impl BtrfsMembers {
-    fn read(sys: &Path, tree: &DevTree) -> Self {
+    fn read(sys: &Path, tree: &DevTree) -> Result<Self, HostError> {
+        let folder = sys.join("fs/btrfs");
         let mut filesystems = BTreeMap::new();
-        for filesystem in read_dir(sys.join("fs/btrfs")).into_iter().flatten().flatten() {
-            let devices = read_dir(filesystem.path().join("devices")).into_iter().flatten().flatten();
-            let kernel_name = |name: std::ffi::OsString| name.to_string_lossy().replace('!', "/");
-            let members = devices.filter_map(|device| tree.by_name(Path::new(&kernel_name(device.file_name()))));
-            filesystems.insert(filesystem.file_name().to_string_lossy().into_owned(), members.collect());
+        for filesystem in names_in(&folder)? {
+            let devices = names_in(&folder.join(&filesystem).join("devices"))?;
+            let kernel_name = |name: &PathBuf| name.to_string_lossy().replace('!', "/");
+            let members = devices.iter().filter_map(|device| tree.by_name(Path::new(&kernel_name(device))));
+            filesystems.insert(filesystem.to_string_lossy().into_owned(), members.collect());
         }
-        Self { filesystems }
+        Ok(Self { filesystems })
     }
 
     /// All members of the filesystem that a device belongs to; itself alone where it belongs to none.

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{read_dir, read_link};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::RawDisk;
 use super::raw::{DevNo, Kind};
 use super::udev::UdevDatabase;
+use super::{HostError, RawDisk};
 
 /// /dev, as far as it names block devices. Devices are positions in the slice that it was read with.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct DevTree {
 const HOPS: usize = 8;
 
 impl DevTree {
-    pub fn read(dev: &Path, disks: &[RawDisk]) -> Self {
+    pub fn read(dev: &Path, disks: &[RawDisk]) -> Result<Self, HostError> {
         let numbered = disks.iter().enumerate().filter(|(_, disk)| disk.devno != DevNo { major: 0, minor: 0 });
         let mut tree = Self {
             dev: dev.to_owned(),
@@ -34,10 +35,10 @@ impl DevTree {
             by_number: numbered.map(|(index, disk)| (disk.devno, index)).collect(),
             links: BTreeMap::new(),
         };
-        for folder in names_in(&dev.join("disk")) {
-            tree.read_links(&Path::new("disk").join(folder));
+        for folder in names_in(&dev.join("disk"))? {
+            tree.read_links(&Path::new("disk").join(folder))?;
         }
-        tree.read_links(Path::new("mapper"));
+        tree.read_links(Path::new("mapper"))?;
         // Without udev, libdevmapper makes nodes of its own here, by the name of the mapping.
         for (index, disk) in disks.iter().enumerate() {
             if let Kind::Dm(dm) = &disk.kind {
@@ -47,16 +48,17 @@ impl DevTree {
                 }
             }
         }
-        tree
+        Ok(tree)
     }
 
-    fn read_links(&mut self, folder: &Path) {
-        for name in names_in(&self.dev.join(folder)) {
+    fn read_links(&mut self, folder: &Path) -> Result<(), HostError> {
+        for name in names_in(&self.dev.join(folder))? {
             let link = folder.join(name);
             if let Some(index) = self.follow(&link) {
                 self.links.insert(link, index);
             }
         }
+        Ok(())
     }
 
     /// Gives every device its links, sorted. udev's database counts only where /dev has no such link.
@@ -141,9 +143,15 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// An absent folder has nothing in it.
-fn names_in(folder: &Path) -> Vec<PathBuf> {
-    read_dir(folder).into_iter().flatten().flatten().map(|entry| PathBuf::from(entry.file_name())).collect()
+/// What is in a folder; an absent one has nothing in it.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let failed = |source| HostError::Io { what: "cannot list", object: folder.display().to_string(), source };
+    let entries = match read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(why) => return Err(failed(why)),
+    };
+    entries.map(|entry| Ok(PathBuf::from(entry.map_err(failed)?.file_name()))).collect()
 }
 
 #[cfg(test)]

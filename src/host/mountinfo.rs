@@ -2,7 +2,7 @@
 //!
 //! Takes in the bytes of the file, or the root of a proc filesystem; gives out [`Mount`]s.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::os::unix::ffi::OsStringExt;
@@ -119,41 +119,23 @@ pub fn own(proc: &Path) -> Result<Vec<Mount>, HostError> {
 /// A namespace that no process lives in, or only processes that we may not look at, stays unseen; the
 /// kernel's exclusive claims (O_EXCL) are what covers those.
 pub fn namespaces(proc: &Path) -> Result<Vec<Namespace>, HostError> {
-    let failed =
-        |source| HostError::Io { what: "cannot list the processes in", object: proc.display().to_string(), source };
-    let mut processes = vec!["self".to_owned()];
-    for entry in std::fs::read_dir(proc).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().into_string().unwrap_or_default();
-        if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
-            processes.push(name);
-        }
-    }
-
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    let mut confined = Vec::new();
-    for process in processes.iter().map(|name| proc.join(name)) {
-        let Some(inode) = namespace_inode(&process) else { continue };
-        if seen.contains(&inode) {
-            continue;
-        }
+    let mut confined = BTreeMap::new();
+    for process in processes(proc)? {
+        let Some(inode) = namespace_inode(&process)?.filter(|inode| !seen.contains(inode)) else { continue };
         // A process in a chroot is shown only the mounts below it: it speaks for its namespace only where nobody else does.
-        let root = std::fs::read_link(process.join("root")).unwrap_or_default();
+        let Some(root) = visible(std::fs::read_link(process.join("root")), &process)? else { continue };
         if root != Path::new("/") {
-            confined.push((inode, root, process));
-        } else if let Some(namespace) = table(inode, &process) {
+            confined.entry((inode, root)).or_insert(process);
+        } else if let Some(namespace) = table(inode, &process)? {
             seen.insert(inode);
             found.push(namespace);
         }
     }
-    let mut roots = BTreeSet::new();
-    for (inode, root, process) in confined {
-        if !seen.contains(&inode)
-            && !roots.contains(&(inode, root.clone()))
-            && let Some(namespace) = table(inode, &process)
-        {
-            roots.insert((inode, root));
-            found.push(namespace);
+    for ((inode, _), process) in confined {
+        if !seen.contains(&inode) {
+            found.extend(table(inode, &process)?);
         }
     }
     if found.is_empty() {
@@ -163,15 +145,42 @@ pub fn namespaces(proc: &Path) -> Result<Vec<Namespace>, HostError> {
     Ok(found)
 }
 
-/// `None` where the process has ended or may not be looked at.
-fn table(inode: u64, process: &Path) -> Option<Namespace> {
-    let text = std::fs::read(process.join("mountinfo")).ok()?;
-    Some(Namespace { inode, root: process.join("root"), mounts: parse(text) })
+/// This process, then all others from the oldest number on.
+fn processes(proc: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let failed =
+        |source| HostError::Io { what: "cannot list the processes in", object: proc.display().to_string(), source };
+    let mut numbers = BTreeSet::new();
+    for entry in std::fs::read_dir(proc).map_err(failed)? {
+        numbers.extend(entry.map_err(failed)?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    let others = numbers.iter().map(|number| proc.join(number.to_string()));
+    Ok([proc.join("self")].into_iter().chain(others).collect())
 }
 
-fn namespace_inode(process: &Path) -> Option<u64> {
-    let link = std::fs::read_link(process.join("ns/mnt")).ok()?;
-    link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
+fn table(inode: u64, process: &Path) -> Result<Option<Namespace>, HostError> {
+    let Some(text) = visible(std::fs::read(process.join("mountinfo")), process)? else { return Ok(None) };
+    Ok(Some(Namespace { inode, root: process.join("root"), mounts: parse(text) }))
+}
+
+fn namespace_inode(process: &Path) -> Result<Option<u64>, HostError> {
+    let link = visible(std::fs::read_link(process.join("ns/mnt")), process)?;
+    let inode = |link: PathBuf| link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok();
+    Ok(link.and_then(inode))
+}
+
+/// `None` where the process has ended (a zombie says EINVAL) or may not be looked at. Any other failure
+/// could hide a mount.
+fn visible<T>(looked: std::io::Result<T>, process: &Path) -> Result<Option<T>, HostError> {
+    use nix::libc::{EACCES, EINVAL, ENOENT, EPERM, ESRCH};
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(why) if why.raw_os_error().is_some_and(|code| [ENOENT, ESRCH, EINVAL, EACCES, EPERM].contains(&code)) => {
+            Ok(None)
+        }
+        Err(source) => {
+            Err(HostError::Io { what: "cannot look at the mounts of", object: process.display().to_string(), source })
+        }
+    }
 }
 
 #[cfg(test)]

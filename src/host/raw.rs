@@ -70,6 +70,14 @@ pub struct RawDisk {
     pub unreadable: Option<String>,
 }
 
+impl RawDisk {
+    /// Adds to the words of `unreadable`.
+    pub fn cannot_be_known(&mut self, why: &str) {
+        self.unreadable =
+            Some(self.unreadable.take().map_or_else(|| why.to_owned(), |known| format!("{known}; {why}")));
+    }
+}
+
 /// What sort of block device it is, with what only that sort has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -25,10 +25,14 @@ impl UdevDatabase {
             return database;
         }
         for disk in disks {
-            if let Ok(text) = std::fs::read(folder.join(format!("b{}", disk.devno))) {
-                let record = Record::parse(&text);
-                record.fill(disk);
-                database.links.insert(disk.devno, (record.priority, record.links));
+            match std::fs::read(folder.join(format!("b{}", disk.devno))) {
+                Ok(text) => {
+                    let record = Record::parse(&text);
+                    record.fill(disk);
+                    database.links.insert(disk.devno, (record.priority, record.links));
+                }
+                Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
+                Err(why) => disk.cannot_be_known(&format!("its record of udev cannot be read: {why}")),
             }
         }
         database
@@ -120,9 +124,10 @@ fn as_wwid(name: &str) -> String {
     name.strip_prefix("0x").map_or_else(|| name.to_owned(), |hex| format!("naa.{}", hex.to_ascii_lowercase()))
 }
 
-/// mdadm writes four words with colons, the kernel a UUID; the bytes are the same.
-fn md_uuid(words: &str) -> Option<String> {
-    uuid::Uuid::try_parse(&words.replace(':', "")).ok().map(|uuid| uuid.hyphenated().to_string())
+/// mdadm writes four words with colons, the kernel a UUID; the bytes are the same. All zeros is no name.
+pub(super) fn md_uuid(words: &str) -> Option<String> {
+    let uuid = uuid::Uuid::try_parse(&words.replace(':', "")).ok().filter(|uuid| !uuid.is_nil())?;
+    Some(uuid.hyphenated().to_string())
 }
 
 /// Undoes udev's `\x20`.

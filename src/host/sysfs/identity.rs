@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::node::{Node, printable};
+use super::node::{Node, Notes, printable};
 
 #[derive(Debug, Default)]
 pub(super) struct Identity {
@@ -20,37 +20,45 @@ pub(super) struct Identity {
 
 /// Reads what the disk and the device that it belongs to say. `has` answers whether the disk's own
 /// directory has such an entry.
-pub(super) fn identity(disk: &Node, entry: &str, place: &Path, has: impl Fn(&str) -> bool) -> Identity {
-    let own = |attribute| has(attribute).then(|| disk.text(attribute)).flatten();
-    let Some(device) = has("device").then(|| disk.child("device").ok()).flatten() else {
-        return Identity { serial: own("serial"), wwid: own("wwid"), ..Identity::default() };
+pub(super) fn identity(
+    disk: &Node,
+    entry: &str,
+    place: &Path,
+    has: impl Fn(&str) -> bool,
+    notes: &mut Notes,
+) -> Identity {
+    let mut own = |attribute| has(attribute).then(|| notes.optional_word(disk, attribute)).flatten();
+    let (serial, wwid) = (own("serial"), own("wwid"));
+    if !has("device") {
+        return Identity { serial, wwid, ..Identity::default() };
+    }
+    let device = match disk.child("device") {
+        Ok(device) => device,
+        Err(why) => {
+            notes.add("device", &why);
+            return Identity { serial, wwid, ..Identity::default() };
+        }
     };
     let state = device.text("state");
     if entry.starts_with("nvme") {
-        return Identity {
-            vendor: None,
-            model: device.text("model"),
-            serial: device.text("serial"),
-            // A controller's serial is that of all its namespaces: only the namespace's own wwid names a disk.
-            wwid: own("wwid"),
-            transport: nvme_transport(&device),
-            state,
-        };
+        // A controller's serial is that of all its namespaces: only the namespace's own wwid names a disk.
+        let (model, serial) = (notes.optional_word(&device, "model"), notes.optional_word(&device, "serial"));
+        return Identity { vendor: None, model, serial, wwid, transport: nvme_transport(&device), state };
     }
     let transport = transport(place);
     if entry.starts_with("mmcblk") {
-        let (model, serial) = (device.text("name"), device.text("serial"));
-        return Identity { vendor: None, model, serial, wwid: None, transport, state };
+        let (model, serial) = (notes.optional_word(&device, "name"), notes.optional_word(&device, "serial"));
+        return Identity { vendor: None, model, serial, wwid, transport, state };
     }
     Identity {
         vendor: device.text("vendor"),
-        model: device.text("model"),
-        serial: own("serial")
-            .or_else(|| device.text("serial"))
-            .or_else(|| device.bytes("vpd_pg80").ok().and_then(|page| unit_serial(&page))),
-        wwid: own("wwid")
-            .or_else(|| device.text("wwid"))
-            .or_else(|| device.bytes("vpd_pg83").ok().and_then(|page| designator(&page))),
+        model: notes.optional_word(&device, "model"),
+        serial: serial
+            .or_else(|| notes.optional_word(&device, "serial"))
+            .or_else(|| unit_serial(&notes.optional(&device, "vpd_pg80")?)),
+        wwid: wwid
+            .or_else(|| notes.optional_word(&device, "wwid"))
+            .or_else(|| designator(&notes.optional(&device, "vpd_pg83")?)),
         transport,
         state,
     }

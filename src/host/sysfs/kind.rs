@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::node::{Node, Notes};
 use crate::host::raw::{Dm, Kind, LoopBacking, Md};
+use crate::host::udev::md_uuid;
 
 /// Peripheral device types of SCSI (SPC) that are disks: direct access, simplified, host-managed zones.
 const SCSI_DISKS: [&str; 3] = ["0", "14", "20"];
@@ -18,7 +19,7 @@ pub(super) fn kind(node: &Node, entry: &str, has: impl Fn(&str) -> bool, notes: 
         return Kind::Dm(dm(node, notes));
     }
     if has("md") {
-        return Kind::Md(md(node));
+        return Kind::Md(md(node, notes));
     }
     match driver(entry) {
         "loop" => Kind::Loop(has("loop").then(|| backing(node, notes)).flatten()),
@@ -56,8 +57,12 @@ fn dm(node: &Node, notes: &mut Notes) -> Dm {
     }
 }
 
-fn md(node: &Node) -> Md {
-    Md { uuid: node.text("md/uuid"), level: node.text("md/level"), state: node.text("md/array_state") }
+fn md(node: &Node, notes: &mut Notes) -> Md {
+    Md {
+        uuid: notes.optional_word(node, "md/uuid").as_deref().and_then(md_uuid),
+        level: node.text("md/level"),
+        state: node.text("md/array_state"),
+    }
 }
 
 const DELETED: &str = " (deleted)";

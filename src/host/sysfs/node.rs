@@ -132,6 +132,24 @@ impl Notes {
         }
     }
 
+    /// A fact that not every device has; noted only where it is there and cannot be read, as a disk must
+    /// not get another name because a read failed.
+    pub fn optional(&mut self, node: &Node, attribute: &str) -> Option<Vec<u8>> {
+        match node.bytes(attribute) {
+            Ok(bytes) => Some(bytes),
+            Err(why) if has_none(&why) => None,
+            Err(why) => {
+                self.add(attribute, &why);
+                None
+            }
+        }
+    }
+
+    /// Such a fact that is a word.
+    pub fn optional_word(&mut self, node: &Node, attribute: &str) -> Option<String> {
+        printable(&self.optional(node, attribute)?)
+    }
+
     /// Kernel names of the devices that a directory links to.
     pub fn devices(&mut self, node: &Node, directory: &str) -> Vec<String> {
         match node.entries(directory) {
@@ -157,6 +175,13 @@ impl Notes {
     pub fn into_words(self) -> Option<String> {
         (!self.words.is_empty()).then(|| self.words.join("; "))
     }
+}
+
+/// How drivers say that a device has no such fact, apart from not having the file.
+fn has_none(why: &Error) -> bool {
+    use nix::libc::{EINVAL, ENODATA, ENODEV, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP};
+    let none = [ENOENT, ENOTDIR, ENODEV, ENXIO, EINVAL, ENODATA, EOPNOTSUPP];
+    why.raw_os_error().is_some_and(|code| none.contains(&code))
 }
 
 /// sysfs writes the slash of names such as `cciss/c0d0` as `!`.
