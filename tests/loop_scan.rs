@@ -26,7 +26,7 @@ fn root() -> bool {
     root
 }
 
-/// A loop device on an image of 16 MiB; detached, with all mounts below its folder, when dropped.
+/// A loop device on an image; detached, with all mounts below its folder, when dropped.
 struct Loop {
     folder: tempfile::TempDir,
     node: String,
@@ -34,9 +34,13 @@ struct Loop {
 
 impl Loop {
     fn attach() -> Self {
+        Self::of(16 << 20)
+    }
+
+    fn of(size: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("disk.img");
-        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
         let node = run("losetup", &["-f", "--show", image.to_str().unwrap()]);
         Self { folder, node }
     }
@@ -47,6 +51,14 @@ impl Loop {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// A second node of the device, in a folder of its own.
+    fn plain_node(&self) -> PathBuf {
+        let devno = self.scanned().devno;
+        let node = self.path("node");
+        run("mknod", &[node.to_str().unwrap(), "b", &devno.major.to_string(), &devno.minor.to_string()]);
+        node
     }
 
     fn scanned(&self) -> RawDisk {
@@ -65,6 +77,15 @@ impl Drop for Loop {
 
 fn scanned(name: &str) -> RawDisk {
     scan(&Roots::default()).unwrap().into_iter().find(|disk| disk.name == name).unwrap()
+}
+
+/// Waits until no namespace has a mount of the device: a process that another test starts may have copied ours.
+fn unmounted(disk: &Loop) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !disk.scanned().mounts.is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", disk.scanned().mounts);
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A process that ends with the test.
@@ -126,7 +147,7 @@ fn loop_a_filesystem_mounted_only_in_another_namespace_is_seen() {
     let ours = std::fs::read_link("/proc/self/ns/mnt").unwrap();
     assert_ne!(ours, Path::new(&format!("mnt:[{}]", seen[0].namespace)));
     drop(process);
-    assert!(disk.scanned().mounts.is_empty());
+    unmounted(&disk);
 }
 
 #[test]
@@ -137,16 +158,14 @@ fn loop_a_device_node_that_is_bind_mounted_is_seen_from_dev_and_from_a_plain_fol
     let disk = Loop::attach();
     let target = disk.path("target");
     std::fs::write(&target, "").unwrap();
-    let devno = disk.scanned().devno;
-    let plain = disk.path("node");
-    run("mknod", &[plain.to_str().unwrap(), "b", &devno.major.to_string(), &devno.minor.to_string()]);
+    let plain = disk.plain_node();
     for source in [Path::new(&disk.node), &plain] {
         run("mount", &["--bind", source.to_str().unwrap(), target.to_str().unwrap()]);
         let seen = disk.scanned().mounts;
         let here: Vec<_> = seen.iter().filter(|seen| seen.target == target && seen.how == MountHow::Node).collect();
         assert!(!here.is_empty(), "{}: {seen:?}", source.display());
         run("umount", &[target.to_str().unwrap()]);
-        assert!(disk.scanned().mounts.is_empty());
+        unmounted(&disk);
     }
 }
 
@@ -158,10 +177,32 @@ fn loop_a_swap_device_is_seen_until_it_is_turned_off() {
     let disk = Loop::attach();
     run("mkswap", &[&disk.node]);
     assert!(!disk.scanned().swap);
-    run("swapon", &[&disk.node]);
-    let seen = disk.scanned().swap;
-    run("swapoff", &[&disk.node]);
-    assert!(seen && !disk.scanned().swap);
+    for node in [&disk.node, disk.plain_node().to_str().unwrap()] {
+        run("swapon", &[node]);
+        let seen = disk.scanned().swap;
+        run("swapoff", &[node]);
+        assert!(seen && !disk.scanned().swap, "{node}");
+    }
+}
+
+#[test]
+fn loop_both_disks_of_a_btrfs_are_in_use_while_one_is_mounted() {
+    if !root() {
+        return;
+    }
+    let (first, second) = (Loop::of(256 << 20), Loop::of(256 << 20));
+    run("mkfs.btrfs", &["-q", "-d", "raid1", "-m", "raid1", &first.node, &second.node]);
+    let mnt = first.path("mnt");
+    std::fs::create_dir(&mnt).unwrap();
+    assert!(first.scanned().mounts.is_empty() && second.scanned().mounts.is_empty());
+    run("mount", &["-t", "btrfs", "-o", &format!("device={}", second.node), &first.node, mnt.to_str().unwrap()]);
+    for disk in [&first, &second] {
+        let seen = disk.scanned().mounts;
+        assert!(seen.iter().any(|seen| seen.target == mnt && seen.how == MountHow::Filesystem), "{seen:?}");
+    }
+    run("umount", &[mnt.to_str().unwrap()]);
+    unmounted(&first);
+    unmounted(&second);
 }
 
 #[test]

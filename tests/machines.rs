@@ -426,7 +426,7 @@ fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
     let m = machine("failing");
     assert_eq!(
         m.names(),
-        ["dm-0", "sda", "vda", "vda1", "vdb", "vdc", "vdd", "vde", "vde1", "vdf", "vdg", "vdg1", "vdh"]
+        ["dm-0", "sda", "vda", "vda1", "vdb", "vdc", "vdd", "vde", "vde1", "vdf", "vdg", "vdg1", "vdh", "vdi", "vdi1"]
     );
     let why = |name: &str| words(&m.disk(name).unreadable).to_owned();
     assert_eq!(why("vda"), "size cannot be read: Is a directory (os error 21)");
@@ -442,6 +442,7 @@ fn a_device_that_cannot_be_read_says_why_and_stops_only_itself() {
     assert_eq!(m.disk("vdg").partitions, ["vdg1"], "a partition that cannot be read is one");
     assert_eq!(why("vdg1"), "its directory in sysfs cannot be read: Not a directory (os error 20)");
     assert_eq!(why("vdh"), "its record of udev cannot be read: Is a directory (os error 21)");
+    assert!(m.disk("vdi1").read_only && m.disk("vdi1").unreadable.is_none());
     assert_eq!(why("vdf"), "dev is missing; dev is ``, not a device number");
 }
 

@@ -89,9 +89,12 @@ impl DevTree {
         self.by_name.get(name).copied()
     }
 
-    /// The device that a path leads to, as some process wrote it: `/dev/sda1`, `/dev/mapper/root`, `/dev/vg/lv`.
+    /// The device that a path leads to, as some process wrote it: `/dev/sda1`, `/dev/mapper/root`, `/dev/vg/lv`,
+    /// or a node elsewhere.
     pub fn by_path(&self, path: &Path) -> Option<usize> {
-        let below = path.strip_prefix("/dev").or_else(|_| path.strip_prefix(&self.dev)).ok()?;
+        let Ok(below) = path.strip_prefix("/dev").or_else(|_| path.strip_prefix(&self.dev)) else {
+            return self.by_number(node_number(path)?);
+        };
         let below = normal(below)?;
         self.by_name(&below)
             .or_else(|| self.links.get(&below).copied())
