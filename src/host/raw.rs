@@ -65,8 +65,17 @@ pub struct RawDisk {
     pub numa_node: Option<i32>,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
-    /// A fact that could not be read and without which the device must not be used; the words say which.
+    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words:
+    /// what the device is cannot be known then.
     pub unreadable: Option<String>,
+}
+
+impl RawDisk {
+    /// Adds to the words of `unreadable`.
+    pub fn cannot_be_known(&mut self, why: &str) {
+        self.unreadable =
+            Some(self.unreadable.take().map_or_else(|| why.to_owned(), |known| format!("{known}; {why}")));
+    }
 }
 
 /// What sort of block device it is, with what only that sort has.
@@ -84,7 +93,8 @@ pub enum Kind {
     Zram,
     /// nbd, rbd, drbd: a disk of another machine.
     Network,
-    /// NVMe or SCSI multipath head's hidden path, and anything that we do not know; the kernel's name of it.
+    /// Anything that we do not know; the kernel's name of it. The hidden paths of an NVMe multipath head
+    /// have no device node and are left out of a scan.
     Other(String),
 }
 

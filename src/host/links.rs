@@ -1,0 +1,170 @@
+//! Which device a path under /dev leads to.
+//!
+//! Takes in /dev/disk and /dev/mapper, with udev's database where those are not to be seen; gives
+//! every device its links, and answers for paths that mounts and swaps name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{read_dir, read_link};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+use super::raw::{DevNo, Kind};
+use super::udev::UdevDatabase;
+use super::{HostError, RawDisk};
+
+/// /dev, as far as it names block devices. Devices are positions in the slice that it was read with.
+#[derive(Debug)]
+pub struct DevTree {
+    dev: PathBuf,
+    by_name: HashMap<PathBuf, usize>,
+    by_number: HashMap<DevNo, usize>,
+    /// Relative to /dev.
+    links: BTreeMap<PathBuf, usize>,
+}
+
+/// Links that lead to links are followed this often.
+const HOPS: usize = 8;
+
+impl DevTree {
+    pub fn read(dev: &Path, disks: &[RawDisk]) -> Result<Self, HostError> {
+        let numbered = disks.iter().enumerate().filter(|(_, disk)| disk.devno != DevNo { major: 0, minor: 0 });
+        let mut tree = Self {
+            dev: dev.to_owned(),
+            by_name: disks.iter().enumerate().map(|(index, disk)| (PathBuf::from(&disk.name), index)).collect(),
+            by_number: numbered.map(|(index, disk)| (disk.devno, index)).collect(),
+            links: BTreeMap::new(),
+        };
+        for folder in names_in(&dev.join("disk"))? {
+            tree.read_links(&Path::new("disk").join(folder))?;
+        }
+        tree.read_links(Path::new("mapper"))?;
+        // Without udev, libdevmapper makes nodes of its own here, by the name of the mapping.
+        for (index, disk) in disks.iter().enumerate() {
+            if let Kind::Dm(dm) = &disk.kind {
+                let node = Path::new("mapper").join(&dm.name);
+                if !dm.name.is_empty() && dev.join(&node).symlink_metadata().is_ok() {
+                    tree.links.entry(node).or_insert(index);
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    fn read_links(&mut self, folder: &Path) -> Result<(), HostError> {
+        for name in names_in(&self.dev.join(folder))? {
+            let link = folder.join(name);
+            if let Some(index) = self.follow(&link) {
+                self.links.insert(link, index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every device its links, sorted. udev's database counts only where /dev has no such link.
+    pub fn name_links(&self, disks: &mut [RawDisk], udev: &UdevDatabase) {
+        for (link, index) in &self.links {
+            disks[*index].links.push(self.dev.join(link));
+        }
+        for (link, owner) in udev.owners() {
+            let wanted = link.starts_with("disk") || link.starts_with("mapper");
+            if let Some(index) = self.by_number.get(&owner)
+                && wanted
+                && !self.links.contains_key(link)
+            {
+                disks[*index].links.push(self.dev.join(link));
+            }
+        }
+        for disk in disks {
+            disk.links.sort();
+        }
+    }
+
+    pub fn by_number(&self, devno: DevNo) -> Option<usize> {
+        self.by_number.get(&devno).copied()
+    }
+
+    /// The device of a kernel name, or of a path relative to /dev that is one.
+    pub fn by_name(&self, name: &Path) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The device that a path leads to, as some process wrote it: `/dev/sda1`, `/dev/mapper/root`, `/dev/vg/lv`,
+    /// or a node elsewhere.
+    pub fn by_path(&self, path: &Path) -> Option<usize> {
+        let Ok(below) = path.strip_prefix("/dev").or_else(|_| path.strip_prefix(&self.dev)) else {
+            return self.by_number(node_number(path)?);
+        };
+        let below = normal(below)?;
+        self.by_name(&below)
+            .or_else(|| self.links.get(&below).copied())
+            .or_else(|| self.follow(&below))
+            .or_else(|| self.by_number(node_number(&self.dev.join(&below))?))
+    }
+
+    fn follow(&self, link: &Path) -> Option<usize> {
+        let mut link = link.to_owned();
+        for _ in 0..HOPS {
+            let target = read_link(self.dev.join(&link)).ok()?;
+            let below = match target.strip_prefix("/dev") {
+                Ok(below) => below.to_owned(),
+                Err(_) if target.is_absolute() => return None,
+                Err(_) => link.parent()?.join(&target),
+            };
+            link = normal(&below)?;
+            if let Some(index) = self.by_name(&link) {
+                return Some(index);
+            }
+        }
+        None
+    }
+}
+
+/// The number of a block device node.
+pub(super) fn node_number(node: &Path) -> Option<DevNo> {
+    let found = std::fs::metadata(node).ok().filter(|found| found.file_type().is_block_device())?;
+    let part = |number: u64| u32::try_from(number).ok();
+    let number = found.rdev();
+    Some(DevNo { major: part(nix::sys::stat::major(number))?, minor: part(nix::sys::stat::minor(number))? })
+}
+
+/// Takes `..` out of a path; `None` where it climbs above its start.
+fn normal(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                if !plain.pop() {
+                    return None;
+                }
+            }
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}
+
+/// What is in a folder; an absent one has nothing in it.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let failed = |source| HostError::Io { what: "cannot list", object: folder.display().to_string(), source };
+    let entries = match read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(why) => return Err(failed(why)),
+    };
+    entries.map(|entry| Ok(PathBuf::from(entry.map_err(failed)?.file_name()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_climb_above_dev_lead_nowhere() {
+        assert_eq!(normal(Path::new("disk/by-id/../../sda")), Some("sda".into()));
+        assert_eq!(normal(Path::new("disk/../../sda")), None);
+        assert_eq!(normal(Path::new("/sda")), None);
+    }
+}

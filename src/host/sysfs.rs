@@ -1,0 +1,108 @@
+//! Every block device of a Linux machine, from its /sys, /proc, /dev and /run. Opens no device.
+//!
+//! Takes in the four roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
+//! goes away meanwhile is left out; one that cannot be read says so in `unreadable`.
+
+mod disk;
+mod identity;
+mod kind;
+mod node;
+
+use std::path::{Path, PathBuf};
+
+use disk::Reader;
+use identity::NumaNodes;
+use node::Node;
+
+use super::links::DevTree;
+use super::udev::UdevDatabase;
+use super::{HostError, RawDisk, in_use};
+
+/// Where a machine's filesystems are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    pub sys: PathBuf,
+    pub proc: PathBuf,
+    pub dev: PathBuf,
+    pub run: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { sys: "/sys".into(), proc: "/proc".into(), dev: "/dev".into(), run: "/run".into() }
+    }
+}
+
+impl Roots {
+    /// A machine that is kept in a folder.
+    pub fn under(folder: &Path) -> Self {
+        let [sys, proc, dev, run] = ["sys", "proc", "dev", "run"].map(|name| folder.join(name));
+        Self { sys, proc, dev, run }
+    }
+}
+
+/// All block devices: each disk, then its partitions by number.
+pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
+    let folder = roots.sys.join("block");
+    let failed = |source| HostError::Io {
+        what: "cannot list the block devices in",
+        object: folder.display().to_string(),
+        source,
+    };
+    let block = Node::open(&folder).map_err(failed)?;
+    let mut entries = block.entries(".").map_err(failed)?;
+    entries.sort_by_cached_key(|entry| natural(entry));
+
+    let mut reader = Reader { block, dev: &roots.dev, numa: NumaNodes::default() };
+    let mut disks: Vec<RawDisk> = entries.iter().flat_map(|entry| reader.disk(entry)).collect();
+    let udev = UdevDatabase::read(&roots.run, &mut disks);
+    let tree = DevTree::read(&roots.dev, &disks)?;
+    tree.name_links(&mut disks, &udev);
+    in_use::mark(roots, &tree, &mut disks)?;
+    Ok(disks)
+}
+
+/// A GPT partition's GUID; the made-up ones of DOS tables contain the partition number and name nothing.
+pub(crate) fn gpt_uuid(text: &str) -> Option<String> {
+    let uuid = uuid::Uuid::try_parse(text).ok().filter(|_| text.len() == 36)?;
+    Some(uuid.hyphenated().to_string())
+}
+
+/// A run of digits or of other characters: digits by value, others by driver (two letters tell), length and text.
+type Part = (bool, u64, String, usize, String);
+
+/// Orders `sda` before `sdaa`, and `loop2` before `loop10`.
+fn natural(entry: &str) -> Vec<Part> {
+    let digit = |c: char| c.is_ascii_digit();
+    let mut parts = Vec::new();
+    let mut rest = entry;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c: char| digit(c) != digit(first)).unwrap_or(rest.len());
+        let (part, tail) = rest.split_at(end);
+        let driver = part.chars().take(2).filter(|c| !digit(*c)).collect();
+        parts.push((digit(first), part.parse().unwrap_or(0), driver, part.len(), part.to_owned()));
+        rest = tail;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_ordered_as_people_count() {
+        let mut names = ["loop10", "sdb", "sdaa", "nvme10n1", "nvme2n1", "loop2", "sda", "nvme2n10", "nvme2n9"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(names, ["loop2", "loop10", "nvme2n1", "nvme2n9", "nvme2n10", "nvme10n1", "sda", "sdb", "sdaa"]);
+    }
+
+    #[test]
+    fn only_a_guid_names_a_partition() {
+        let guid = "6D1F0C1E-2F2A-4F0E-9B57-0F4F4C9A5A01";
+        assert_eq!(gpt_uuid(guid).as_deref(), Some("6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a01"));
+        for other in ["a1b2c3d4-01", "", "6d1f0c1e2f2a4f0e9b570f4f4c9a5a01", "{6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a01}"] {
+            assert_eq!(gpt_uuid(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One disk and its partitions, from their directories in sysfs.
+//!
+//! Takes in the name of an entry of /sys/block, gives out [`RawDisk`]s without what only /dev, /proc and
+//! udev know.
+
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+
+use super::identity::{self, Identity, NumaNodes};
+use super::node::{Node, Notes, kernel_name, printable};
+use super::{gpt_uuid, kind};
+use crate::host::RawDisk;
+use crate::host::raw::{DevNo, Kind, Partition};
+
+/// sysfs counts in these, whatever the disk's own sector is.
+const SECTOR: u64 = 512;
+
+/// Reads one disk after the other from `/sys/block`.
+pub(super) struct Reader<'a> {
+    pub block: Node,
+    pub dev: &'a Path,
+    pub numa: NumaNodes,
+}
+
+impl Reader<'_> {
+    /// A disk and its partitions; nothing where it has gone or has no node to open it by.
+    pub fn disk(&mut self, entry: &str) -> Vec<RawDisk> {
+        let mut notes = Notes::default();
+        let node = match self.block.child(entry) {
+            Ok(node) => node,
+            Err(why) if gone(&why) => return Vec::new(),
+            Err(why) => {
+                notes.add("its directory in sysfs", &why);
+                return vec![RawDisk { unreadable: notes.into_words(), ..blank(entry, self.dev) }];
+            }
+        };
+        let Some((mut disk, entries)) = self.facts(entry, &node, &mut notes) else { return Vec::new() };
+        if !notes.is_empty() && self.block.link(entry).is_err_and(|why| gone(&why)) {
+            return Vec::new();
+        }
+        let inherited = notes.into_words();
+        let mut partitions: Vec<RawDisk> = entries
+            .iter()
+            .filter_map(|name| Some((name, partition_number(entry, name)?)))
+            .filter_map(|(name, number)| self.partition(&node, name, number, &disk, inherited.as_deref()))
+            .collect();
+        partitions.sort_by_key(|partition| match &partition.kind {
+            Kind::Partition(partition) => partition.number,
+            _ => 0,
+        });
+        disk.unreadable = inherited;
+        disk.partitions = partitions.iter().map(|partition| partition.name.clone()).collect();
+        partitions.insert(0, disk);
+        partitions
+    }
+
+    /// The disk itself, and the names in its directory. `None` for the hidden path of an NVMe multipath
+    /// head: it has no device node, and the head is the disk.
+    fn facts(&mut self, entry: &str, node: &Node, notes: &mut Notes) -> Option<(RawDisk, Vec<String>)> {
+        let entries = node.entries(".").unwrap_or_else(|why| {
+            notes.add("its directory in sysfs", &why);
+            Vec::new()
+        });
+        let has = |name: &str| entries.iter().any(|entry| entry == name);
+        let uevent = Uevent::read(node);
+        if uevent.devno.is_none() && node.positive("hidden") {
+            return None;
+        }
+        let place = self.block.link(entry).unwrap_or_default();
+        let kind = kind::kind(node, entry, has, notes);
+        let Identity { vendor, model, serial, wwid, transport, state } =
+            identity::identity(node, entry, &place, has, notes);
+        let state = match &kind {
+            Kind::Dm(dm) => Some(if dm.suspended { "suspended".into() } else { "running".into() }),
+            _ => state,
+        };
+        let logical_sector = notes.number(node, "queue/logical_block_size").unwrap_or(0);
+        let disk = RawDisk {
+            devno: devno(node, &uevent, notes),
+            kind,
+            size: bytes(notes, node, "size"),
+            logical_sector,
+            physical_sector: number(node, "queue/physical_block_size").unwrap_or(logical_sector),
+            read_only: notes.flag(node, "ro"),
+            removable: notes.flag(node, "removable"),
+            rotational: node.positive("queue/rotational"),
+            vendor,
+            model,
+            serial,
+            wwid,
+            transport,
+            state,
+            holders: holders(node, || has("bcache"), notes),
+            slaves: notes.devices(node, "slaves"),
+            offloads_zeroes: node.positive("queue/write_zeroes_max_bytes"),
+            discards: node.positive("queue/discard_max_bytes"),
+            zoned: zoned(node, notes),
+            numa_node: self.numa.of(&self.block, &place),
+            diskseq: uevent.diskseq.or_else(|| number(node, "diskseq")),
+            ..blank(entry, self.dev)
+        };
+        Some((disk, entries))
+    }
+
+    /// `None` where it has gone.
+    fn partition(
+        &self,
+        parent: &Node,
+        entry: &str,
+        number: u32,
+        disk: &RawDisk,
+        above: Option<&str>,
+    ) -> Option<RawDisk> {
+        let mut notes = Notes::default();
+        let nothing = Partition { disk: disk.name.clone(), number, start: 0, part_uuid: None, part_label: None };
+        let node = match parent.child(entry) {
+            Ok(node) => node,
+            Err(why) if gone(&why) => return None,
+            Err(why) => {
+                notes.add("its directory in sysfs", &why);
+                let kind = Kind::Partition(nothing);
+                return Some(RawDisk { kind, unreadable: notes.into_words(), ..blank(entry, self.dev) });
+            }
+        };
+        let uevent = Uevent::read(&node);
+        let kind = Kind::Partition(Partition {
+            start: bytes(&mut notes, &node, "start"),
+            part_uuid: uevent.part_uuid.as_deref().and_then(gpt_uuid),
+            part_label: uevent.part_label.clone(),
+            ..nothing
+        });
+        let partition = RawDisk {
+            devno: devno(&node, &uevent, &mut notes),
+            kind,
+            size: bytes(&mut notes, &node, "size"),
+            read_only: notes.flag(&node, "ro") || disk.read_only,
+            holders: holders(&node, || node.child("bcache").is_ok(), &mut notes),
+            slaves: Vec::new(),
+            vendor: None,
+            model: None,
+            serial: None,
+            wwid: None,
+            name: kernel_name(entry),
+            path: self.dev.join(kernel_name(entry)),
+            ..disk.clone()
+        };
+        if !notes.is_empty() && parent.child(entry).is_err_and(|why| gone(&why)) {
+            return None;
+        }
+        if let Some(words) = above {
+            notes.say(format!("its disk {}: {words}", disk.name));
+        }
+        Some(RawDisk { unreadable: notes.into_words(), ..partition })
+    }
+}
+
+/// `3` of `sda3` in `sda` and of `nvme0n1p3` in `nvme0n1`; `None` for what is no partition, such as
+/// `mmcblk0boot0`, a disk of its own in the directory of `mmcblk0`.
+fn partition_number(disk: &str, entry: &str) -> Option<u32> {
+    let rest = entry.strip_prefix(disk)?;
+    let digits = rest.strip_prefix('p').filter(|_| disk.ends_with(|c: char| c.is_ascii_digit())).unwrap_or(rest);
+    digits.starts_with(|c: char| c.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// A device of which nothing but the name is known.
+fn blank(entry: &str, dev: &Path) -> RawDisk {
+    let name = kernel_name(entry);
+    RawDisk {
+        path: dev.join(&name),
+        name,
+        devno: DevNo { major: 0, minor: 0 },
+        kind: Kind::Other("unreadable".into()),
+        size: 0,
+        logical_sector: 0,
+        physical_sector: 0,
+        read_only: false,
+        removable: false,
+        rotational: false,
+        vendor: None,
+        model: None,
+        serial: None,
+        wwid: None,
+        transport: None,
+        state: None,
+        links: Vec::new(),
+        holders: Vec::new(),
+        slaves: Vec::new(),
+        partitions: Vec::new(),
+        mounts: Vec::new(),
+        swap: false,
+        offloads_zeroes: false,
+        discards: false,
+        zoned: None,
+        numa_node: None,
+        diskseq: None,
+        unreadable: None,
+    }
+}
+
+/// What the `uevent` file says in one read; old kernels say less, and have a file for each instead.
+#[derive(Default)]
+struct Uevent {
+    devno: Option<DevNo>,
+    diskseq: Option<u64>,
+    part_label: Option<String>,
+    part_uuid: Option<String>,
+}
+
+impl Uevent {
+    fn read(node: &Node) -> Self {
+        let bytes = node.bytes("uevent").unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut uevent = Self::default();
+        let (mut major, mut minor) = (None, None);
+        for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
+            match key {
+                "MAJOR" => major = value.parse().ok(),
+                "MINOR" => minor = value.parse().ok(),
+                "DISKSEQ" => uevent.diskseq = value.parse().ok(),
+                "PARTNAME" => uevent.part_label = printable(value.as_bytes()),
+                "PARTUUID" => uevent.part_uuid = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        uevent.devno = major.zip(minor).map(|(major, minor)| DevNo { major, minor });
+        uevent
+    }
+}
+
+fn devno(node: &Node, uevent: &Uevent, notes: &mut Notes) -> DevNo {
+    let unknown = DevNo { major: 0, minor: 0 };
+    uevent.devno.unwrap_or_else(|| {
+        let text = notes.word(node, "dev");
+        let number = text.split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        if number.is_none() {
+            notes.say(format!("dev is `{text}`, not a device number"));
+        }
+        number.map_or(unknown, |(major, minor)| DevNo { major, minor })
+    })
+}
+
+fn bytes(notes: &mut Notes, node: &Node, attribute: &str) -> u64 {
+    let sectors: u64 = notes.number(node, attribute).unwrap_or(0);
+    sectors.checked_mul(SECTOR).unwrap_or_else(|| {
+        notes.say(format!("{attribute} is {sectors} sectors, which no disk has"));
+        0
+    })
+}
+
+fn number<T: std::str::FromStr>(node: &Node, attribute: &str) -> Option<T> {
+    node.text(attribute)?.parse().ok()
+}
+
+/// bcache shows the holder of a backing device only; its cache devices are held all the same.
+fn holders(node: &Node, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<String> {
+    let mut holders = notes.devices(node, "holders");
+    if holders.is_empty() && bcache() {
+        let set = node.entries("bcache/set").unwrap_or_default();
+        let backed = |name: &String| node.link(&format!("bcache/set/{name}/dev")).ok();
+        holders.extend(set.iter().filter_map(backed).filter_map(|dev| Some(kernel_name(dev.file_name()?.to_str()?))));
+        holders.sort();
+        if holders.is_empty() {
+            holders.push("bcache".into());
+        }
+    }
+    holders
+}
+
+fn zoned(node: &Node, notes: &mut Notes) -> Option<String> {
+    match node.bytes("queue/zoned") {
+        Ok(text) => printable(&text).filter(|model| model != "none"),
+        Err(why) if why.kind() == ErrorKind::NotFound => None,
+        Err(why) => {
+            notes.add("queue/zoned", &why);
+            None
+        }
+    }
+}
+
+/// The device went away between two looks.
+fn gone(why: &Error) -> bool {
+    matches!(why.raw_os_error(), Some(code) if [nix::libc::ENOENT, nix::libc::ENODEV, nix::libc::ENXIO].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_told_from_disks_that_live_in_a_disks_directory() {
+        for (disk, entry, number) in [
+            ("sda", "sda1", Some(1)),
+            ("sda", "sda128", Some(128)),
+            ("nvme0n1", "nvme0n1p3", Some(3)),
+            ("cciss!c0d0", "cciss!c0d0p1", Some(1)),
+            ("mmcblk0", "mmcblk0p2", Some(2)),
+            ("mmcblk0", "mmcblk0boot0", None),
+            ("sda", "slaves", None),
+            ("sda", "sdap1", None),
+            ("loop1", "loop1", None),
+        ] {
+            assert_eq!(partition_number(disk, entry), number, "{entry}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What sort of block device a directory of sysfs describes.
+//!
+//! Takes in the directory and its kernel name, gives out a [`Kind`]; a device that fits nothing known
+//! is `Other` with its driver's name, never a disk.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::node::{Node, Notes};
+use crate::host::raw::{Dm, Kind, LoopBacking, Md};
+use crate::host::udev::md_uuid;
+
+/// Peripheral device types of SCSI (SPC) that are disks: direct access, simplified, host-managed zones.
+const SCSI_DISKS: [&str; 3] = ["0", "14", "20"];
+const SCSI_ROM: &str = "5";
+
+pub(super) fn kind(node: &Node, entry: &str, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
+    if has("dm") {
+        return Kind::Dm(dm(node, notes));
+    }
+    if has("md") {
+        return Kind::Md(md(node, notes));
+    }
+    match driver(entry) {
+        "loop" => Kind::Loop(has("loop").then(|| backing(node, notes)).flatten()),
+        "sr" => Kind::Rom,
+        "fd" => Kind::Floppy,
+        "ram" => Kind::Ram,
+        "zram" => Kind::Zram,
+        "nbd" | "rbd" | "drbd" | "etherd" | "rnbd" => Kind::Network,
+        "sd" => match node.text("device/type").as_deref() {
+            Some(SCSI_ROM) => Kind::Rom,
+            Some(kind) if !SCSI_DISKS.contains(&kind) => Kind::Other(format!("SCSI type {kind}")),
+            _ => Kind::Disk,
+        },
+        "mmcblk" if entry.contains("boot") || entry.contains("rpmb") => Kind::Other("mmc boot area".into()),
+        "nvme" | "vd" | "xvd" | "hd" | "mmcblk" | "pmem" | "cciss" | "ida" => Kind::Disk,
+        other => Kind::Other(other.to_owned()),
+    }
+}
+
+/// The letters that a driver begins its devices' names with: `nvme` of `nvme0n1`, `sd` of `sdaa`.
+fn driver(entry: &str) -> &str {
+    let letters = entry.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(entry.len());
+    // The drivers that count in letters, not in numbers.
+    ["sd", "vd", "xvd", "hd"]
+        .into_iter()
+        .find(|prefix| letters == entry.len() && entry.starts_with(prefix) && entry.len() > prefix.len())
+        .unwrap_or(&entry[..letters])
+}
+
+fn dm(node: &Node, notes: &mut Notes) -> Dm {
+    Dm {
+        name: notes.word(node, "dm/name"),
+        uuid: notes.word(node, "dm/uuid"),
+        suspended: notes.flag(node, "dm/suspended"),
+    }
+}
+
+fn md(node: &Node, notes: &mut Notes) -> Md {
+    Md {
+        uuid: notes.optional_word(node, "md/uuid").as_deref().and_then(md_uuid),
+        level: node.text("md/level"),
+        state: node.text("md/array_state"),
+    }
+}
+
+const DELETED: &str = " (deleted)";
+
+fn backing(node: &Node, notes: &mut Notes) -> Option<LoopBacking> {
+    let name = notes.word(node, "loop/backing_file");
+    if name.is_empty() {
+        return None;
+    }
+    let inode = |file: &Path| std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()));
+    let file = PathBuf::from(&name);
+    // A file may really be called `x (deleted)`: it then is still to be found.
+    match (inode(&file), name.strip_suffix(DELETED)) {
+        (None, Some(gone)) => Some(LoopBacking { file: gone.into(), inode: None, deleted: true }),
+        (inode, _) => Some(LoopBacking { file, inode, deleted: false }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_is_read_from_the_kernel_name() {
+        for (name, expected) in [
+            ("sda", "sd"),
+            ("sdaa", "sd"),
+            ("vdc", "vd"),
+            ("xvdba", "xvd"),
+            ("nvme0n1", "nvme"),
+            ("mmcblk0boot0", "mmcblk"),
+            ("cciss!c0d0", "cciss"),
+            ("etherd!e1.0", "etherd"),
+            ("bcache0", "bcache"),
+            ("mtdblock3", "mtdblock"),
+            ("md127", "md"),
+            ("sr0", "sr"),
+            ("0", ""),
+        ] {
+            assert_eq!(driver(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The kernel's own block events: hints that a device came, went or changed.
+//!
+//! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`Hint`]s. A
+//! hint may be lost or late, and whoever gets one looks at the whole.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, setsockopt, socket, sockopt,
+};
+
+use super::HostError;
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// The kernel name of a disk or partition that came, went or changed.
+    Changed { name: String },
+    /// Events were lost: anything may have changed.
+    Overflow,
+}
+
+/// A subscription to block events, from its making on.
+#[derive(Debug)]
+pub struct UeventSocket {
+    socket: OwnedFd,
+}
+
+const KERNEL_EVENTS: u32 = 1;
+/// Room for some thousand events, so that a shelf of disks at once does not overflow.
+const BUFFER: usize = 2 << 20;
+/// Above what the kernel puts in one event (2 KiB of environment and a path).
+const LONGEST: usize = 16 << 10;
+
+impl UeventSocket {
+    pub fn subscribe() -> Result<Self, HostError> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let protocol = SockProtocol::NetlinkKObjectUEvent;
+        let socket =
+            socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol).map_err(failed("cannot open"))?;
+        // Only a larger buffer than usual: without it more hints are Overflow, and nothing is missed.
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER);
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_EVENTS)).map_err(failed("cannot subscribe to"))?;
+        Ok(Self { socket })
+    }
+
+    /// The next block event, or `None` where none came in time.
+    pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+        let deadline = Instant::now() + timeout;
+        let mut message = vec![0; LONGEST];
+        loop {
+            match recvfrom::<NetlinkAddr>(self.socket.as_raw_fd(), &mut message) {
+                // Only the kernel has the address 0; a process may send to the group too.
+                Ok((len, Some(sender))) if sender.pid() == 0 => {
+                    if let Some(hint) = parse(&message[..len]) {
+                        return Ok(Some(hint));
+                    }
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(Errno::ENOBUFS) => return Ok(Some(Hint::Overflow)),
+                Err(Errno::EAGAIN) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    self.wait(left)?;
+                }
+                Err(why) => return Err(failed("cannot read")(why)),
+            }
+        }
+    }
+
+    fn wait(&self, left: Duration) -> Result<(), HostError> {
+        // poll counts in milliseconds: round up, or the last one becomes a busy loop.
+        let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(why) => Err(failed("cannot wait for")(why)),
+        }
+    }
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> HostError {
+    move |why| HostError::Io { what, object: "the kernel's device events".into(), source: why.into() }
+}
+
+/// Reads `action@devpath` and its `KEY=VALUE`s; `None` for what is no block event.
+fn parse(message: &[u8]) -> Option<Hint> {
+    let mut parts = message.split(|byte| *byte == 0);
+    parts.next().filter(|header| header.contains(&b'@'))?;
+    let (mut block, mut node, mut place) = (false, None, None);
+    for part in parts {
+        let Some((key, value)) = std::str::from_utf8(part).ok().and_then(|part| part.split_once('=')) else { continue };
+        match key {
+            "SUBSYSTEM" => block = value == "block",
+            "DEVNAME" => node = Some(value),
+            "DEVPATH" => place = value.rsplit('/').next(),
+            _ => {}
+        }
+    }
+    // A device without a node has its name in the path only.
+    let name = node.map(str::to_owned).or_else(|| place.map(|entry| entry.replace('!', "/")))?;
+    (block && !name.is_empty()).then_some(Hint::Changed { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn event(parts: &[&str]) -> Vec<u8> {
+        parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect()
+    }
+
+    fn name(parts: &[&str]) -> Option<String> {
+        match parse(&event(parts)) {
+            Some(Hint::Changed { name }) => Some(name),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn block_events_name_their_device() {
+        let add = [
+            "add@/devices/virtual/block/loop0",
+            "ACTION=add",
+            "DEVPATH=/devices/virtual/block/loop0",
+            "SUBSYSTEM=block",
+        ];
+        assert_eq!(name(&add).as_deref(), Some("loop0"));
+        let part = [
+            "remove@/x",
+            "DEVPATH=/devices/pci/block/sda/sda1",
+            "SUBSYSTEM=block",
+            "DEVNAME=sda1",
+            "DEVTYPE=partition",
+        ];
+        assert_eq!(name(&part).as_deref(), Some("sda1"));
+        let odd = ["change@/x", "DEVPATH=/devices/pci/block/cciss!c0d0", "SUBSYSTEM=block"];
+        assert_eq!(name(&odd).as_deref(), Some("cciss/c0d0"));
+    }
+
+    #[test]
+    fn events_of_other_subsystems_and_broken_ones_are_no_hints() {
+        assert_eq!(name(&["add@/devices/x", "DEVPATH=/devices/x/bdi", "SUBSYSTEM=bdi", "DEVNAME=sda"]), None);
+        assert_eq!(name(&["add@/x", "SUBSYSTEM=block"]), None);
+        assert_eq!(name(&["add@/x", "SUBSYSTEM=block", "DEVPATH=/devices/"]), None);
+        assert_eq!(name(&["libudev", "SUBSYSTEM=block", "DEVNAME=sda"]), None);
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"\0\0\0"), None);
+        assert_eq!(parse(b"add@/x\0SUBSYSTEM=block\0DEVNAME=\xff\xfe\0"), None);
+        assert_eq!(
+            parse(b"add@/x\0SUBSYSTEM=block\0DEVNAME=sda"),
+            Some(Hint::Changed { name: "sda".into() }),
+            "no final NUL"
+        );
+    }
+
+    #[test]
+    fn an_event_that_does_not_come_is_waited_for_only_so_long() {
+        let socket = UeventSocket::subscribe().unwrap();
+        let start = Instant::now();
+        while socket.next(Duration::from_millis(30)).unwrap().is_some() {}
+        assert!(start.elapsed() >= Duration::from_millis(30));
+    }
+
+    proptest! {
+        #[test]
+        fn events_of_any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            parse(&bytes);
+        }
+
+        #[test]
+        fn events_that_look_real_never_panic(text in r"(add@|SUBSYSTEM=block|DEVNAME=|DEVPATH=/|!|=|\x00|a){0,20}") {
+            parse(text.as_bytes());
+        }
+    }
+}
