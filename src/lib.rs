@@ -13,6 +13,7 @@
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
 
+pub mod api;
 pub mod csi;
 pub mod device;
 pub mod host;

@@ -3,14 +3,17 @@
 //! Takes in CSI 1.13 requests on a Unix socket, gives out answers of the port
 //! [`Volumes`](crate::volume::Volumes) and of [`NodeVolumes`](crate::volume::NodeVolumes). Holds no state.
 
+mod agent;
 mod capability;
 mod controller;
 mod identity;
 mod node;
 mod paging;
 pub mod proto;
+pub mod server;
 mod status;
 
+pub use agent::AgentService;
 pub use controller::ControllerService;
 pub use identity::{IdentityService, Readiness};
 pub use node::NodeService;

@@ -17,6 +17,7 @@ pub mod record;
 pub mod rule;
 #[cfg(test)]
 pub mod sample;
+pub mod show;
 pub mod size;
 
 use std::path::PathBuf;

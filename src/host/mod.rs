@@ -17,6 +17,7 @@ pub mod links;
 pub mod mount;
 pub mod mountinfo;
 pub mod raw;
+pub mod real;
 pub mod signature;
 pub mod state;
 pub mod swaps;

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::{Member, Standing};
 use super::pool::{Owner, Pool};
-use crate::device::age::{Ripeness, Watchlist};
+use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
 use crate::device::election::{Ballot, Claim as Elected, Outcome, elect};
 use crate::device::label::{Hardware, Label, Layout, SetRef};
@@ -60,16 +61,26 @@ impl Agent {
         }
     }
 
-    /// A device or one of its partitions had an event, by kernel name.
-    pub fn event(&mut self, name: &str) {
+    /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
+    /// partitions of a pool disk come and go by our own hand.
+    pub fn event(&mut self, name: &str) -> bool {
+        let own = |member: &Arc<Member>| {
+            let state = member.lock();
+            state.is_usable() && name != state.raw.name && is_or_is_on(name, &state.raw.name)
+        };
+        if self.pool.members().iter().any(own) {
+            return false;
+        }
         self.discovery.changed(name);
         self.watch.event(name);
+        true
     }
 
-    /// Events were lost.
-    pub fn events_lost(&mut self) {
+    /// Events were lost: a pass is due.
+    pub fn events_lost(&mut self) -> bool {
         self.discovery.all_changed();
         self.watch.events_lost();
+        true
     }
 
     /// Looks at everything and converges.
@@ -93,6 +104,30 @@ impl Agent {
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
         Ok(Pass { ripe_in: ripe_in.min(), set, problems, outcomes, claimed })
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Looks, and does nothing.
+    pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
+        self.discovery.look(&*self.host, &judged_record)
+    }
+
+    /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
+    pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
+        let disk = self.host.open(&device.raw, Access::Own).map_err(AdminError::Open)?;
+        let Opened::Ours(mut disk) = PoolDisk::open(disk)? else { return Ok(()) };
+        let Owner { cluster, node } = self.pool.owner().clone();
+        disk.change(|content| {
+            let mut label = content.pruned_label();
+            label.volumes.values_mut().for_each(|record| record.found = true);
+            (label.cluster, label.node) = (cluster, node);
+            Ok(relabel(label))
+        })?;
+        self.discovery.changed(&device.raw.name);
+        Ok(())
     }
 
     /// Members whose disk is not there any more let go of it; what they held is remembered.

@@ -4,10 +4,14 @@
 //! * `member`: a disk of the pool over its life: joins, leaves, comes back, offers.
 //! * `erase`: the background work: erasing what was deleted, cleaning what is dirty.
 //! * `agent`: passes over the whole machine: disks arrive, leave, are claimed and given back.
+//! * `keeper`: the thread that makes the passes: events, timers, requests.
+//! * `admin`: what a person may ask: inventory, release, adopt.
 //! * `pool`: all members; the verbs that `volume` calls.
 
+pub mod admin;
 pub mod agent;
 pub mod disk;
 pub mod erase;
+pub mod keeper;
 pub mod member;
 pub mod pool;

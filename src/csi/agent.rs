@@ -1,0 +1,89 @@
+//! The agent's own service: what the command line asks of a running agent, as only that may touch the disks.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::proto::agent::agent_server::Agent;
+use super::proto::agent::{DiskRequest, InventoryReply, InventoryRequest, Report, VolumeRequest};
+use crate::device::show::{Format, render};
+use crate::host::chain;
+use crate::pool::apply::admin::AdminError;
+use crate::pool::apply::keeper::{Keeper, Verb};
+use crate::pool::apply::pool::{Outcome, Pool};
+use crate::volume::VolumeId;
+
+pub struct AgentService {
+    keeper: Keeper,
+    pool: Arc<Pool>,
+}
+
+impl AgentService {
+    pub fn new(keeper: Keeper, pool: Arc<Pool>) -> Self {
+        Self { keeper, pool }
+    }
+
+    async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
+        let keeper = self.keeper.clone();
+        let done = tokio::task::spawn_blocking(move || keeper.verb(verb)).await;
+        match done.map_err(|e| Status::internal(e.to_string()))? {
+            Err(stopped) => Err(Status::unavailable(stopped.to_string())),
+            Ok(Err(error)) => Err(refused(&error)),
+            Ok(Ok(lines)) => Ok(Response::new(Report { lines })),
+        }
+    }
+}
+
+fn refused(error: &AdminError) -> Status {
+    let words = chain(error);
+    match error {
+        AdminError::NoSuchDisk(_) => Status::not_found(words),
+        AdminError::NotInPool { .. } | AdminError::NotAdoptable { .. } => Status::failed_precondition(words),
+        AdminError::Disk(_) | AdminError::Pool(_) => Status::failed_precondition(words),
+        AdminError::Look(_) | AdminError::Open(_) => Status::internal(words),
+    }
+}
+
+#[tonic::async_trait]
+impl Agent for AgentService {
+    async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
+        let keeper = self.keeper.clone();
+        let shown = tokio::task::spawn_blocking(move || keeper.inventory()).await;
+        let shown = shown.map_err(|e| Status::internal(e.to_string()))?;
+        let shown = shown.map_err(|stopped| Status::unavailable(stopped.to_string()))?;
+        let text = render(&shown, format).map_err(|e| Status::internal(chain(&e)))?;
+        Ok(Response::new(InventoryReply { text }))
+    }
+
+    async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
+        let DiskRequest { disk, dry_run } = request.into_inner();
+        self.verb(Verb::ReleaseDisk { disk, dry_run }).await
+    }
+
+    async fn adopt_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
+        let DiskRequest { disk, dry_run } = request.into_inner();
+        self.verb(Verb::AdoptDisk { disk, dry_run }).await
+    }
+
+    async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {
+        let VolumeRequest { volume_id, dry_run } = request.into_inner();
+        let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
+        let pool = Arc::clone(&self.pool);
+        let adopted = tokio::task::spawn_blocking(move || match dry_run {
+            true => pool.volume(id.uuid()).map(|view| match view.record.is_some_and(|record| record.found) {
+                true => Outcome::Done,
+                false => Outcome::AlreadySo,
+            }),
+            false => pool.adopt_volume(id.uuid()),
+        });
+        let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
+        let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;
+        let line = match (outcome, dry_run) {
+            (Outcome::AlreadySo, _) => format!("volume {id} is usable already"),
+            (Outcome::Done, true) => format!("would make volume {id} usable"),
+            (Outcome::Done, false) => format!("volume {id} is usable now"),
+        };
+        Ok(Response::new(Report { lines: vec![line] }))
+    }
+}

@@ -1,0 +1,177 @@
+//! What a person may ask of the pool: the inventory, giving disks back, taking disks over. Each verb can say
+//! what it would do instead.
+
+use std::path::Path;
+
+use super::agent::{Agent, Pass};
+use super::disk::ApplyError;
+use super::member::{Member, Standing};
+use super::pool::{Owner, Pool, PoolError};
+use super::keeper::Verb;
+use crate::device::discovery::DiscoveryError;
+use crate::device::election::Left;
+use crate::device::show::Shown;
+use crate::device::size::Size;
+use crate::device::{Device, Verdict};
+use crate::host::HostError;
+use crate::pool::content::Content;
+
+/// Why a verb was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    #[error("no disk here is {0}; `localpool devices -o wide` lists ids, paths and links")]
+    NoSuchDisk(String),
+    #[error("{disk} is not in the pool: {why}")]
+    NotInPool { disk: String, why: String },
+    #[error("{disk} cannot be taken over: {why}")]
+    NotAdoptable { disk: String, why: String },
+    #[error("the machine's disks could not be looked at")]
+    Look(#[from] DiscoveryError),
+    #[error("the disk could not be opened")]
+    Open(#[source] HostError),
+    #[error(transparent)]
+    Disk(#[from] ApplyError),
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// Whether `device` is what a person calls `text`: id, path or any link.
+fn is_called(device: &Device, text: &str) -> bool {
+    let path = Path::new(text);
+    device.id.text == text || device.raw.path == path || device.raw.links.iter().any(|link| link == path)
+}
+
+impl Agent {
+    /// Does what a person asked, or says what it would do.
+    pub fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, AdminError> {
+        match verb {
+            Verb::ReleaseDisk { disk, dry_run } => self.release(disk, *dry_run),
+            Verb::AdoptDisk { disk, dry_run } => self.adopt(disk, *dry_run),
+        }
+    }
+
+    fn find(&mut self, text: &str) -> Result<Device, AdminError> {
+        let set = self.look()?;
+        let found = set.devices.into_iter().find(|device| is_called(device, text));
+        found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))
+    }
+
+    fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let device = self.find(text)?;
+        let not_in_pool = || {
+            let why = crate::device::show::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
+            AdminError::NotInPool { disk: text.to_owned(), why }
+        };
+        let member = self.pool().member(&device.id.text).ok_or_else(not_in_pool)?;
+        let path = device.raw.path.display();
+        member.lock().disk()?.can_release()?;
+        let does = if dry_run { "would" } else { "did" };
+        if !dry_run {
+            self.pool().release(&member)?;
+        }
+        Ok(vec![
+            format!("{does} wipe label and partition tables of {path} ({})", device.id),
+            format!("{does} remember not to claim it again; `localpool disk adopt {path}` undoes that"),
+        ])
+    }
+
+    fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let device = self.find(text)?;
+        let path = device.raw.path.display().to_string();
+        let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
+        if let crate::device::Standing::NotReady(why) = &device.standing {
+            return Err(refused(why.clone()));
+        }
+        let does = if dry_run { "would" } else { "did" };
+        match (&device.verdict, &device.label) {
+            (Verdict::Foreign { cluster, node }, Some(label)) => {
+                let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
+                let mut lines = vec![format!(
+                    "{does} write the label of {path}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}"
+                )];
+                for (id, record) in &label.volumes {
+                    let next = format!("`localpool volume adopt {id}` makes it usable");
+                    lines.push(format!("volume {id} ({}): {does} keep it as found; {next}", record.name));
+                }
+                if !dry_run {
+                    self.take_over(&device)?;
+                }
+                Ok(lines)
+            }
+            (Verdict::Unclaimed, _) if self.pool().released().contains(&device.id.text) => {
+                if !dry_run {
+                    self.pool().readmit(&device.id.text)?;
+                }
+                Ok(vec![format!("{does} let sets claim {path} again")])
+            }
+            (Verdict::Unclaimed, _) => Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned())),
+            (Verdict::Ours, _) => Err(refused("it is in this node's pool already".to_owned())),
+            (Verdict::Theirs(reason), _) => Err(refused(reason.to_string())),
+            (Verdict::Unknown(why), _) => Err(refused(why.clone())),
+            (Verdict::Foreign { .. }, None) => Err(refused("adopt its whole disk instead".to_owned())),
+        }
+    }
+}
+
+/// All devices of a pass, each pool disk with what it has free and each free one with why no set takes it.
+pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
+    let note = |device: &Device| -> Option<String> {
+        if let Some(problem) = pass.problems.get(&device.raw.name) {
+            return Some(match device.verdict {
+                Verdict::Ours => format!("in pool, but not ready: {problem}"),
+                _ => format!("not claimed: {problem}"),
+            });
+        }
+        match device.verdict {
+            Verdict::Ours => pool.member(&device.id.text).map(|member| member_note(&member)),
+            Verdict::Unclaimed if pool.released().contains(&device.id.text) => {
+                Some(format!("given back; `localpool disk adopt {}` lets sets claim it again", device.raw.path.display()))
+            }
+            Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
+            _ => None,
+        }
+    };
+    pass.set.devices.iter().map(|device| Shown { note: note(device), device: device.clone() }).collect()
+}
+
+fn member_note(member: &Member) -> String {
+    let state = member.lock();
+    let content = state.content();
+    let volumes = content.volumes().count();
+    let plural = if volumes == 1 { "" } else { "s" };
+    let mut words = match &state.standing {
+        Standing::Ready => format!("in pool, {} free, {volumes} volume{plural}", Size(content.free().total())),
+        Standing::NotReady(why) => format!("in pool, but not ready: {why}"),
+        Standing::Missing => "in pool, but missing".to_owned(),
+    };
+    let erasing: u64 = content.erasing().map(|(_, entry, _)| entry.extent.len()).sum();
+    if erasing > 0 {
+        words.push_str(&format!(", {} being erased", Size(erasing)));
+    }
+    if state.rule.is_none() {
+        words.push_str(&unowned(content));
+    }
+    words
+}
+
+fn unowned(content: &Content) -> String {
+    let set = &content.label.set;
+    format!("; its set {}/{} does not exist: it offers nothing", set.namespace, set.name)
+}
+
+fn unclaimed_note(pass: &Pass, device: &Device) -> String {
+    let reason = |left: &Left| left.to_string();
+    let left: Vec<String> = pass
+        .outcomes
+        .iter()
+        .filter_map(|outcome| {
+            let (_, left) = outcome.leaves.iter().find(|(name, _)| *name == device.raw.name)?;
+            Some(format!("set {}/{}: {}", outcome.set.namespace, outcome.set.name, reason(left)))
+        })
+        .collect();
+    match (pass.outcomes.is_empty(), left.is_empty()) {
+        (true, _) => "blank and not in use; no set asks for it".to_owned(),
+        (false, true) => "blank and not in use".to_owned(),
+        (false, false) => format!("blank and not in use; {}", left.join("; ")),
+    }
+}

@@ -1,0 +1,198 @@
+//! The thread that keeps the pool: uevents, the two-looks clock, a slow resync and requests become passes.
+//!
+//! Between two of them it sleeps; there is no polling. Requests wait for the pass that is under way.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::admin::{self, AdminError};
+use super::agent::{Agent, Pass};
+use super::pool::Pool;
+use crate::device::show::Shown;
+use crate::host::uevent::{Hint, UeventSocket};
+use crate::host::{HostError, chain};
+
+/// A pass at least this often, in case the kernel told us nothing.
+const RESYNC: Duration = Duration::from_secs(3600);
+/// Events come in bursts; one pass serves those of this time.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long the listener waits before it looks whether it is still wanted.
+const LISTEN: Duration = Duration::from_secs(1);
+
+/// What the thread is asked to do.
+enum Request {
+    Event(Hint),
+    Inventory(Sender<Vec<Shown>>),
+    Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
+    Stop,
+}
+
+/// What a person may ask of the agent, and whether only to say what it would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    ReleaseDisk { disk: String, dry_run: bool },
+    AdoptDisk { disk: String, dry_run: bool },
+}
+
+/// A handle to the thread; dropping the last one ends it.
+#[derive(Clone)]
+pub struct Keeper {
+    requests: Sender<Request>,
+}
+
+/// The thread itself, to be joined at the end.
+pub struct KeeperThread(JoinHandle<()>);
+
+/// The thread is gone: the process is stopping.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is stopping")]
+pub struct Stopped;
+
+impl Keeper {
+    /// Subscribes to events, then starts the thread. `first` is called after the first pass.
+    pub fn start(
+        agent: Agent,
+        pool: Arc<Pool>,
+        events: Option<UeventSocket>,
+        first: impl FnOnce() + Send + 'static,
+    ) -> (Self, KeeperThread) {
+        let (requests, inbox) = mpsc::channel();
+        if let Some(socket) = events {
+            let outbox = requests.clone();
+            std::thread::spawn(move || listen(&socket, &outbox));
+        }
+        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, first));
+        (Self { requests }, KeeperThread(thread))
+    }
+
+    /// Every device of the machine, as the last pass saw it. Blocks.
+    pub fn inventory(&self) -> Result<Vec<Shown>, Stopped> {
+        self.ask(Request::Inventory)
+    }
+
+    /// Does what a person asked, between two passes; gives the lines to print. Blocks.
+    pub fn verb(&self, verb: Verb) -> Result<Result<Vec<String>, AdminError>, Stopped> {
+        self.ask(|reply| Request::Verb(verb, reply))
+    }
+
+    pub fn stop(&self) {
+        let _ = self.requests.send(Request::Stop);
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T, Stopped> {
+        let (reply, answer) = mpsc::channel();
+        self.requests.send(request(reply)).map_err(|_| Stopped)?;
+        answer.recv().map_err(|_| Stopped)
+    }
+}
+
+impl KeeperThread {
+    pub fn join(self) {
+        if self.0.join().is_err() {
+            tracing::error!("the agent's thread ended in a bug");
+        }
+    }
+}
+
+/// Hands events on until nobody takes them.
+fn listen(socket: &UeventSocket, outbox: &Sender<Request>) {
+    loop {
+        match socket.next(LISTEN) {
+            Ok(Some(hint)) => {
+                if outbox.send(Request::Event(hint)).is_err() {
+                    return;
+                }
+            }
+            // Time to see whether anybody still listens: an event that says nothing would be a lie, so none is sent.
+            Ok(None) => {}
+            Err(error) => {
+                report(&error);
+                if outbox.send(Request::Event(Hint::Overflow)).is_err() {
+                    return;
+                }
+                std::thread::sleep(LISTEN);
+            }
+        }
+    }
+}
+
+fn report(error: &HostError) {
+    tracing::warn!(error = %chain(error), "device events cannot be read; looking at everything instead");
+}
+
+fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: impl FnOnce()) {
+    let mut last = pass(&mut agent);
+    // With no age to wait for, a second look makes ripe what the first one saw.
+    if last.as_ref().is_some_and(|p| p.ripe_in == Some(Duration::ZERO)) {
+        last = pass(&mut agent);
+    }
+    first();
+    loop {
+        let wait = last.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC).min(RESYNC);
+        let stop = match inbox.recv_timeout(wait) {
+            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last),
+            Err(RecvTimeoutError::Timeout) => {
+                last = pass(&mut agent);
+                false
+            }
+            Err(RecvTimeoutError::Disconnected) => true,
+        };
+        if stop {
+            return pool.stop();
+        }
+    }
+}
+
+/// Serves one request and what arrived with it; true: stop.
+fn serve(
+    agent: &mut Agent,
+    pool: &Arc<Pool>,
+    inbox: &Receiver<Request>,
+    request: Request,
+    last: &mut Option<Pass>,
+) -> bool {
+    let mut next = Some(request);
+    let mut look = false;
+    while let Some(request) = next {
+        match request {
+            Request::Stop => return true,
+            Request::Event(hint) => {
+                look |= match hint {
+                    Hint::Changed { name } => agent.event(&name),
+                    Hint::Overflow => agent.events_lost(),
+                };
+            }
+            Request::Inventory(reply) => {
+                if std::mem::take(&mut look) || last.is_none() {
+                    *last = pass(agent);
+                }
+                let shown = last.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
+                let _ = reply.send(shown);
+            }
+            Request::Verb(verb, reply) => {
+                let _ = reply.send(agent.verb(&verb));
+                look = true;
+            }
+        }
+        next = match look {
+            true => inbox.recv_timeout(SETTLE).ok(),
+            false => inbox.try_recv().ok(),
+        };
+    }
+    if look {
+        *last = pass(agent);
+    }
+    false
+}
+
+fn pass(agent: &mut Agent) -> Option<Pass> {
+    match agent.pass() {
+        Ok(pass) => Some(pass),
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "the machine's disks could not be looked at");
+            None
+        }
+    }
+}
