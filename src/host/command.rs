@@ -28,7 +28,8 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const TAIL: usize = 64 << 10;
 /// How long a killed program may take to go. One that waits for a dead disk may never go, and is left behind.
 const KILL_GRACE: Duration = Duration::from_secs(2);
-/// How often a silent program is looked at.
+/// How often a program that has just said something, and a silent one, are looked at.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How much of the output an error shows.
 const WORDS: usize = 2 << 10;
@@ -204,7 +205,7 @@ impl Running {
     /// Feeds and drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
     /// that a grandchild keeps open are not waited for.
     fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
-        let mut pause = Duration::from_micros(200);
+        let mut pause = SHORTEST_PAUSE;
         loop {
             // Asked before the last drain: all that the program wrote is in the pipes by then.
             let ended = self.child.try_wait()?;
@@ -215,7 +216,7 @@ impl Running {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            pause = if moved { Duration::from_micros(200) } else { (pause * 2).min(LONGEST_PAUSE) };
+            pause = if moved { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
             self.wait_for_data(pause)?;
         }
     }
@@ -283,11 +284,16 @@ impl Stream {
     fn drain(&mut self) -> io::Result<bool> {
         let mut piece = [0; 8 << 10];
         let mut taken = 0;
+        let mut closed = false;
         while let Some(pipe) = &mut self.pipe
             && taken < TAIL
         {
             match pipe.read(&mut piece) {
-                Ok(0) => self.pipe = None,
+                Ok(0) => {
+                    // The program is about to end: worth a look at once.
+                    self.pipe = None;
+                    closed = true;
+                }
                 Ok(count) => {
                     self.tail.extend_from_slice(&piece[..count]);
                     taken += count;
@@ -300,7 +306,7 @@ impl Stream {
                 self.tail.drain(..self.tail.len() - TAIL);
             }
         }
-        Ok(taken > 0)
+        Ok(taken > 0 || closed)
     }
 
     fn text(&self) -> String {
