@@ -1,0 +1,58 @@
+//! The machine that this process runs on: the wiring of the real parts into one [`Host`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::disk::RealDisk;
+use super::filesystem::RealFilesystems;
+use super::mount::RealMounts;
+use super::sysfs::Roots;
+use super::{Access, Disk, Filesystems, Host, HostError, Mounts, Probe, RawDisk, signature, sysfs};
+
+/// Linux, as its kernel shows it here and now.
+#[derive(Debug)]
+pub struct RealHost {
+    roots: Roots,
+    filesystems: RealFilesystems,
+    mounts: RealMounts,
+    /// The fixed point of [`Host::monotonic`]. `Instant` is CLOCK_MONOTONIC: no clock change moves it.
+    began: Instant,
+}
+
+impl RealHost {
+    pub fn new(roots: Roots, filesystems: RealFilesystems) -> Self {
+        Self { roots, filesystems, mounts: RealMounts, began: Instant::now() }
+    }
+}
+
+impl Default for RealHost {
+    fn default() -> Self {
+        Self::new(Roots::default(), RealFilesystems::default())
+    }
+}
+
+impl Host for RealHost {
+    fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
+        sysfs::scan(&self.roots)
+    }
+
+    fn probe(&self, disk: &RawDisk) -> Probe {
+        signature::probe(disk)
+    }
+
+    fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
+        Ok(Arc::new(RealDisk::open(disk, access)?))
+    }
+
+    fn filesystems(&self) -> &dyn Filesystems {
+        &self.filesystems
+    }
+
+    fn mounts(&self) -> &dyn Mounts {
+        &self.mounts
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
