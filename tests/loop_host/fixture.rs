@@ -23,7 +23,9 @@ static TURN: Mutex<()> = Mutex::new(());
 /// opens every device of the machine.
 pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: {test} needs root and loop devices");
+        // In one write, so that the line stays whole beside those of other threads.
+        let line = format!("skipped: {test} needs root and loop devices\n");
+        eprint!("{line}");
         return None;
     }
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))

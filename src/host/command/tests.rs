@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
+use super::running::TAIL;
 use super::*;
 
 fn shell(script: &str, limit: Duration) -> Command {

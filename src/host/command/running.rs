@@ -1,0 +1,233 @@
+//! One started program: feeds it, drains it, and ends it.
+//!
+//! Takes in what to run; gives out its exit status and the tails of its outputs, or that the time is over.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::{Command, Input};
+
+/// How much of each output stream is kept: the end, where the reason stands.
+pub(super) const TAIL: usize = 64 << 10;
+/// How long a killed program may take to go. One that waits for a dead disk may never go, and is left behind.
+const KILL_GRACE: Duration = Duration::from_secs(2);
+/// How often a program that has just said something, and a silent one, are looked at.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// Held from the fork to the exec of every program. In between, the child has a copy of each descriptor of
+/// ours, close-on-exec or not.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Waits until no program is between its fork and its exec, and lets none begin.
+pub(super) fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A started program with our ends of its pipes.
+pub(super) struct Running {
+    child: Child,
+    stdin: Option<(ChildStdin, Vec<u8>)>,
+    pub(super) stdout: Stream,
+    pub(super) stderr: Stream,
+}
+
+impl Running {
+    pub(super) fn start(command: &Command) -> io::Result<Self> {
+        let mut child = {
+            let _copies = starting();
+            process(command).spawn()?
+        };
+        let stdout = Stream::new(child.stdout.take());
+        let stderr = Stream::new(child.stderr.take());
+        let stdin = match (&command.stdin, child.stdin.take()) {
+            (Input::Secret(secret), Some(pipe)) => Some((pipe, secret.clone())),
+            _ => None,
+        };
+        let running = Self { child, stdin, stdout, stderr };
+        match running.make_nonblocking() {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.kill();
+                Err(error)
+            }
+        }
+    }
+
+    fn make_nonblocking(&self) -> io::Result<()> {
+        let pipes = [
+            self.stdin.as_ref().map(|(pipe, _)| pipe.as_fd()),
+            self.stdout.pipe.as_ref().map(|pipe| pipe.as_fd()),
+            self.stderr.pipe.as_ref().map(|pipe| pipe.as_fd()),
+        ];
+        for pipe in pipes.into_iter().flatten() {
+            // Nothing else is set on a new pipe of ours.
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        }
+        Ok(())
+    }
+
+    /// Feeds and drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
+    /// that a grandchild keeps open are not waited for.
+    pub(super) fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            // Asked before the last drain: all that the program wrote is in the pipes by then.
+            let ended = self.child.try_wait()?;
+            let moved = self.move_data()?;
+            if ended.is_some() {
+                return Ok(ended);
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            pause = if moved { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            self.wait_for_data(pause)?;
+        }
+    }
+
+    fn move_data(&mut self) -> io::Result<bool> {
+        let fed = feed(&mut self.stdin)?;
+        let out = self.stdout.drain()?;
+        let err = self.stderr.drain()?;
+        Ok(fed || out || err)
+    }
+
+    /// Sleeps until a pipe is ready, at most `pause`.
+    fn wait_for_data(&self, pause: Duration) -> io::Result<()> {
+        let mut ready: Vec<PollFd<'_>> = [&self.stdout, &self.stderr]
+            .into_iter()
+            .filter_map(|stream| stream.pipe.as_ref())
+            .map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN))
+            .collect();
+        ready.extend(self.stdin.as_ref().map(|(pipe, _)| PollFd::new(pipe.as_fd(), PollFlags::POLLOUT)));
+        let millis = u16::try_from(pause.as_millis()).unwrap_or(u16::MAX).max(1);
+        if ready.is_empty() {
+            // Both outputs are closed: the program is about to end, or has sent itself to the background.
+            thread::sleep(pause);
+            return Ok(());
+        }
+        match poll(&mut ready, PollTimeout::from(millis)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Kills the whole group. What cannot be killed (it waits for a dead disk) is left to a thread that waits.
+    pub(super) fn kill(mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // The child is not reaped yet, so its number cannot be another group's. ESRCH: it has just gone.
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let until = Instant::now() + KILL_GRACE;
+        while Instant::now() < until {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(2)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        tracing::warn!(pid = self.child.id(), "a killed command does not go; its disk may be dead");
+        thread::spawn(move || self.child.wait());
+    }
+}
+
+/// One output pipe and the tail of what came out of it.
+pub(super) struct Stream {
+    pipe: Option<Box<dyn Pipe>>,
+    tail: Vec<u8>,
+}
+
+trait Pipe: Read + AsFd {}
+impl<P: Read + AsFd> Pipe for P {}
+
+impl Stream {
+    fn new(pipe: Option<impl Read + AsFd + 'static>) -> Self {
+        Self { pipe: pipe.map(|pipe| Box::new(pipe) as Box<dyn Pipe>), tail: Vec::new() }
+    }
+
+    /// Takes what is there now, but at most one tail's worth: a flood must not keep us from the clock.
+    fn drain(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 8 << 10];
+        let mut taken = 0;
+        let mut closed = false;
+        while let Some(pipe) = &mut self.pipe
+            && taken < TAIL
+        {
+            match pipe.read(&mut piece) {
+                Ok(0) => {
+                    // The program is about to end: worth a look at once.
+                    self.pipe = None;
+                    closed = true;
+                }
+                Ok(count) => {
+                    self.tail.extend_from_slice(&piece[..count]);
+                    taken += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if self.tail.len() > 2 * TAIL {
+                self.tail.drain(..self.tail.len() - TAIL);
+            }
+        }
+        Ok(taken > 0 || closed)
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.tail[self.tail.len().saturating_sub(TAIL)..]).into_owned()
+    }
+}
+
+/// Writes what the pipe takes now, and closes it after the last byte.
+fn feed(stdin: &mut Option<(ChildStdin, Vec<u8>)>) -> io::Result<bool> {
+    let Some((pipe, rest)) = stdin else { return Ok(false) };
+    let wrote = match pipe.write(rest) {
+        Ok(count) => {
+            rest.drain(..count);
+            count > 0
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => false,
+        // The program does not want the rest; whether that is an error its exit code says.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            rest.clear();
+            false
+        }
+        Err(error) => return Err(error),
+    };
+    if rest.is_empty() {
+        *stdin = None;
+    }
+    Ok(wrote)
+}
+
+fn process(command: &Command) -> std::process::Command {
+    let mut process = std::process::Command::new(&command.program);
+    process
+        .args(&command.args)
+        .env_clear()
+        .env("PATH", &command.search_path)
+        // Messages are matched and shown: always in the one language.
+        .env("LC_ALL", "C")
+        // mkfs.btrfs fills libblkid's cache file otherwise.
+        .env("BLKID_FILE", "/dev/null")
+        // A directory that is no volume's, so that the program keeps none busy.
+        .current_dir("/")
+        .process_group(0)
+        .stdin(match command.stdin {
+            Input::Nothing => Stdio::null(),
+            Input::Secret(_) => Stdio::piped(),
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    process
+}
