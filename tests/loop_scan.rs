@@ -42,6 +42,7 @@ impl Loop {
         let image = folder.path().join("disk.img");
         std::fs::File::create(&image).unwrap().set_len(size).unwrap();
         let node = run("losetup", &["-f", "--show", image.to_str().unwrap()]);
+        let _ = Command::new("partx").args(["-d", &node]).stderr(Stdio::null()).status();
         Self { folder, node }
     }
 
@@ -71,6 +72,8 @@ impl Drop for Loop {
         for name in ["mnt", "target"] {
             let _ = Command::new("umount").arg("-l").arg(self.path(name)).stderr(Stdio::null()).status();
         }
+        // A partition that stays mapped would come back with the next user of the device.
+        let _ = Command::new("partx").args(["-d", &self.node]).stderr(Stdio::null()).status();
         let _ = Command::new("losetup").args(["-d", &self.node]).status();
     }
 }
