@@ -14,8 +14,10 @@
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
 
 pub mod api;
+pub mod cli;
 pub mod csi;
 pub mod device;
 pub mod host;
 pub mod pool;
+pub mod standalone;
 pub mod volume;

@@ -28,6 +28,17 @@ pub enum Format {
     Yaml,
 }
 
+impl Format {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+        }
+    }
+}
+
 impl std::str::FromStr for Format {
     type Err = String;
 

@@ -36,6 +36,11 @@ impl StateDir {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// A directory to read from only, there or not.
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
     /// The agent's lock if nobody has it: `None` where another process is the agent.
     pub fn try_lock(&self) -> Result<Option<AgentLock>, HostError> {
         self.flock(FlockArg::LockExclusiveNonblock)

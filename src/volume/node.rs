@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::local::blocking;
-use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, is_read_only, published};
+use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, published};
 use super::{Condition, Error, VolumeId, VolumeLocks};
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
@@ -97,14 +97,16 @@ impl NodeVolumes {
     }
 
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
-        let path = checked_path("volume_path", path)?;
+        self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
         let work = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
         blocking(move || work.stats(id, &path)).await
     }
 
     /// Grows the filesystem to the size of its volume; gives that size.
     pub async fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
-        let path = checked_path("volume_path", path)?;
+        self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
         self.locked(id, move |work| work.expand(id, &path, required)).await
     }
 }
@@ -245,18 +247,18 @@ impl Work {
         let condition = Condition::of(&view);
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
-        let Some(mount) = ours.iter().find(|mount| mount.target == path) else {
+        if !ours.iter().any(|mount| mount.target == path) {
             if condition.abnormal && table.iter().any(|mount| mount.target == path) {
                 return Ok(Stats { size: view.size, usage: None, condition });
             }
             return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
-        };
+        }
         let block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
         if block {
             return Ok(Stats { size: view.size, usage: None, condition });
         }
         let usage = self.host.mounts().usage(path).map_err(|e| failed("measure the filesystem", e))?;
-        Ok(Stats { size: view.size, usage: Some(usage), condition: mounted_condition(condition, mount) })
+        Ok(Stats { size: view.size, usage: Some(usage), condition })
     }
 
     fn expand(&self, id: VolumeId, path: &Path, required: u64) -> Result<u64, Error> {
@@ -278,13 +280,9 @@ impl Work {
     }
 }
 
-/// A filesystem that hit an error may have turned read-only under its tenant.
-fn mounted_condition(condition: Condition, mount: &Mount) -> Condition {
-    let staged_writable = !condition.abnormal && is_read_only(mount);
-    match staged_writable && mount.options.iter().filter(|o| *o == "ro").count() > 1 {
-        true => Condition::abnormal("ReadOnly", format!("the filesystem at {} is read-only", mount.target.display())),
-        false => condition,
-    }
+/// A path that cannot be a path of ours is one where the volume is not.
+fn known_path(id: VolumeId, path: &str) -> Result<PathBuf, Error> {
+    checked_path("volume_path", path).map_err(|e| Error::NotFound(format!("volume {id} is not there: {e}")))
 }
 
 fn failed(what: &str, error: HostError) -> Error {
@@ -312,5 +310,5 @@ fn bad_target(field: &str, error: HostError) -> Error {
 }
 
 fn occupied(field: &str, path: &Path, what: &str) -> Error {
-    Error::Precondition(format!("{field} {} has another mount on it: {what}", PathBuf::from(path).display()))
+    Error::Precondition(format!("{field} {} has another mount on it: {what}", path.display()))
 }

@@ -49,6 +49,13 @@ pub struct Pass {
     pub ripe_in: Option<Duration>,
 }
 
+impl Pass {
+    /// A look that did nothing.
+    pub fn of_look(set: DeviceSet) -> Self {
+        Self { set, problems: BTreeMap::new(), outcomes: Vec::new(), claimed: Vec::new(), ripe_in: None }
+    }
+}
+
 impl Agent {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
         let Owner { cluster, node } = pool.owner().clone();

@@ -1,0 +1,98 @@
+//! Asking the agent of this machine; where none runs, being it for a moment.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::csi::proto::agent::agent_client::AgentClient;
+use crate::csi::proto::agent::{DiskRequest, InventoryRequest, VolumeRequest};
+use crate::device::show::{Format, render};
+use crate::host::Host;
+use crate::host::filesystem::RealFilesystems;
+use crate::host::real::RealHost;
+use crate::host::state::StateDir;
+use crate::host::sysfs::Roots;
+use crate::pool::apply::admin::inventory;
+use crate::pool::apply::agent::Agent;
+use crate::pool::apply::keeper::Verb;
+use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::standalone::{AGENT_SOCKET, CLUSTER};
+use crate::volume::VolumeId;
+
+/// A gRPC channel over a Unix socket.
+pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
+    let socket = socket.to_owned();
+    let connector = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://localhost").connect_with_connector(connector).await
+}
+
+pub fn devices(state_dir: &Path, output: Format) -> Result<String> {
+    if let Some(text) = ask(state_dir, async |mut agent| {
+        let request = InventoryRequest { output: output.name().to_owned() };
+        Ok(agent.inventory(request).await?.into_inner().text)
+    })? {
+        return Ok(text);
+    }
+    // Nobody keeps a pool here: look, and write nothing, not even a state directory.
+    let (mut agent, pool) = agent_of(state_dir)?;
+    let set = agent.look().context("looking at the disks of this machine")?;
+    let pass = crate::pool::apply::agent::Pass::of_look(set);
+    Ok(render(&inventory(&pool, &pass), output)?)
+}
+
+pub fn release_disk(state_dir: &Path, disk: &str, dry_run: bool) -> Result<Vec<String>> {
+    let request = DiskRequest { disk: disk.to_owned(), dry_run };
+    let asked = ask(state_dir, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| be_agent(state_dir, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }), Ok)
+}
+
+pub fn adopt_disk(state_dir: &Path, disk: &str, dry_run: bool) -> Result<Vec<String>> {
+    let request = DiskRequest { disk: disk.to_owned(), dry_run };
+    let asked = ask(state_dir, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| be_agent(state_dir, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }), Ok)
+}
+
+pub fn adopt_volume(state_dir: &Path, volume: &str, dry_run: bool) -> Result<Vec<String>> {
+    let _: VolumeId = volume.parse()?;
+    let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
+    let asked = ask(state_dir, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
+    asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", state_dir.display()))
+}
+
+/// Asks the running agent; `None` where none runs.
+fn ask<T>(
+    state_dir: &Path,
+    question: impl AsyncFnOnce(AgentClient<Channel>) -> Result<T, tonic::Status>,
+) -> Result<Option<T>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let Ok(channel) = connect(&state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
+        question(AgentClient::new(channel)).await.map(Some).map_err(|status| anyhow!("{}", status.message()))
+    })
+}
+
+/// Does a verb as the agent of this machine, under its lock.
+fn be_agent(state_dir: &Path, verb: &Verb) -> Result<Vec<String>> {
+    let state = StateDir::open(state_dir)?;
+    let lock = state.try_lock()?;
+    let _lock = lock.ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", state_dir.display()))?;
+    let (mut agent, _) = agent_of(state_dir)?;
+    agent.pass().context("looking at the disks of this machine")?;
+    Ok(agent.verb(verb)?)
+}
+
+fn agent_of(state_dir: &Path) -> Result<(Agent, Arc<Pool>)> {
+    let node = super::host_name()?;
+    let owner = Owner { cluster: CLUSTER.to_owned(), node };
+    let state = StateDir::at(state_dir);
+    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
+    let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
+    Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))
+}

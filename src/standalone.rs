@@ -1,0 +1,147 @@
+//! The role `standalone`: a whole driver in one process, without Kubernetes. Wires host, pool, volumes and
+//! the sockets, and stops them again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::service::Routes;
+
+use crate::api::{Node, parse_sets};
+use crate::csi::proto::agent::agent_server::AgentServer;
+use crate::csi::proto::controller_server::ControllerServer;
+use crate::csi::proto::identity_server::IdentityServer;
+use crate::csi::proto::node_server::NodeServer;
+use crate::csi::{AgentService, ControllerService, IdentityService, NodeService, Readiness, server};
+use crate::device::rule::Rule;
+use crate::host::Host;
+use crate::host::filesystem::RealFilesystems;
+use crate::host::real::RealHost;
+use crate::host::state::{AgentLock, StateDir};
+use crate::host::sysfs::Roots;
+use crate::host::uevent::UeventSocket;
+use crate::pool::apply::agent::Agent;
+use crate::pool::apply::keeper::Keeper;
+use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
+
+/// The name of the agent's own socket in the state directory.
+pub const AGENT_SOCKET: &str = "agent.sock";
+/// What labels say where no cluster is. Fixed, so that disks outlive the state directory.
+pub const CLUSTER: &str = "standalone";
+/// How long calls that are under way may take to end at a stop.
+const GRACE: Duration = Duration::from_secs(8);
+
+/// What the role is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub socket: PathBuf,
+    pub state_dir: PathBuf,
+    pub sets: PathBuf,
+    pub node: String,
+    pub min_age: Duration,
+    pub max_volumes: i64,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(settings: Settings) -> Result<()> {
+    log_to_stderr();
+    let rules = read_sets(&settings.sets, &settings.node)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(serve(settings, rules));
+    // Work that outlived its call is not waited for: every stop is a normal stop.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LOCALPOOL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// A bad document stops only itself; a file that cannot be read stops the start.
+fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the file of sets {} cannot be read (--sets)", path.display()))?;
+    let (rules, errors) = parse_sets(&text, &Node::standalone(node));
+    for error in &errors {
+        tracing::error!(file = %path.display(), "{error}; this set is left out, its disks are not touched");
+    }
+    if rules.is_empty() {
+        tracing::warn!(file = %path.display(), "no valid set: nothing will be claimed");
+    }
+    Ok(rules)
+}
+
+async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let state_dir = settings.state_dir.clone();
+    let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
+    let (state, _lock) = tokio::select! {
+        locked = locked => locked.context("taking the agent's lock")??,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
+    let owner = Owner { cluster: CLUSTER.to_owned(), node: settings.node.clone() };
+    let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
+    let csi_socket = server::bind(&settings.socket)?;
+    let agent_socket = server::bind(&settings.state_dir.join(AGENT_SOCKET))?;
+
+    let events = UeventSocket::subscribe().context("subscribing to device events")?;
+    let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
+    let readiness = Readiness::default();
+    let ready = readiness.clone();
+    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move || ready.set_ready());
+
+    let locks = VolumeLocks::default();
+    let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone());
+    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
+    let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
+        .add_service(ControllerServer::new(ControllerService::new(volumes, &settings.node)))
+        .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
+    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool)));
+    tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
+
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let both = async {
+        tokio::try_join!(
+            server::serve(csi_socket, csi, until(stopped.clone())),
+            server::serve(agent_socket, own, until(stopped.clone())),
+        )
+    };
+    tokio::pin!(both);
+    tokio::select! {
+        ended = &mut both => {
+            ended?;
+        }
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    if tokio::time::timeout(GRACE, &mut both).await.is_err() {
+        tracing::warn!("calls were still under way at the end; they converge after the next start");
+    }
+    keeper.stop();
+    tokio::task::spawn_blocking(move || thread.join()).await?;
+    Ok(())
+}
+
+/// Waits until this process is the one that may touch disks.
+fn become_agent(path: &Path) -> Result<(StateDir, AgentLock)> {
+    let state = StateDir::open(path)?;
+    if let Some(lock) = state.try_lock()? {
+        return Ok((state, lock));
+    }
+    tracing::info!(state = %path.display(), "another process is the agent of this state directory; waiting, touching nothing");
+    let lock = state.lock()?;
+    Ok((state, lock))
+}
