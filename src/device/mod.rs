@@ -40,10 +40,7 @@ pub enum Verdict {
     /// Carries our label for this cluster and node.
     Ours,
     /// Carries our label for another node or cluster: untouched until adopted.
-    Foreign {
-        cluster: String,
-        node: String,
-    },
+    Foreign { cluster: String, node: String },
     Theirs(ownership::Reason),
     Unknown(String),
 }
