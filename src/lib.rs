@@ -13,5 +13,6 @@
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
 
+pub mod api;
 pub mod device;
 pub mod host;

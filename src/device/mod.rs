@@ -16,6 +16,7 @@ pub mod reason;
 pub mod rule;
 #[cfg(test)]
 pub mod sample;
+pub mod show;
 pub mod size;
 
 use std::path::PathBuf;

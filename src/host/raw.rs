@@ -65,7 +65,8 @@ pub struct RawDisk {
     pub numa_node: Option<i32>,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
-    /// A fact that could not be read and without which the device must not be used; the words say which.
+    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words:
+    /// what the device is cannot be known then.
     pub unreadable: Option<String>,
 }
 
