@@ -258,6 +258,7 @@ fn a_bad_document_stops_only_itself() {
         set("c", "").replace("v1alpha1", "v1"),
         format!("kind: {KIND}\napiVersion: {API_VERSION}\nmetadata: {{name: d}}\n"),
         set("e", ""),
+        set("a", ""),
     ]
     .join("---\n");
     let (rules, errors) = parse_sets(&text, &worker());
@@ -273,11 +274,12 @@ fn a_bad_document_stops_only_itself() {
         (7, "\"B\" is not a name"),
         (8, "apiVersion: is not local.storage.openshift.io/v1alpha1"),
         (9, "spec: is required"),
+        (11, "document 1 has this namespace and name already"),
     ]) {
         assert_eq!(*document, expected, "{said}");
         assert!(said.contains(piece), "{said}");
     }
-    assert_eq!(said.len(), 8);
+    assert_eq!(said.len(), 9);
 }
 
 #[test]
