@@ -82,10 +82,10 @@ const COUNTINGS: [&str; 2] = ["0123456789abcdef", "12345678901234567890"];
 fn is_junk(serial: &str) -> bool {
     let serial = serial.trim_matches('_').to_lowercase();
     let all_one = |c: char| serial.chars().all(|other| other == c);
-    let counting = |row: &&str| serial.len() >= 8 && row.starts_with(serial.as_str());
+    let counting = |row: &str| serial.len() >= 8 && row.starts_with(serial.as_str());
     serial.chars().next().is_none_or(|first| all_one(first) && (first == '0' || serial.len() >= 6))
         || FILLERS.contains(&serial.as_str())
-        || COUNTINGS.iter().any(|row| counting(&row))
+        || COUNTINGS.iter().any(|row| counting(row))
 }
 
 /// The operator's order of link names; what matches none of them comes last.

@@ -28,8 +28,10 @@ use crate::host::{Probe, RawDisk};
 /// What a device says of itself where our disks carry their record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// No valid table copy has our label entry.
+    /// Neither a table nor a label of ours.
     None,
+    /// Somebody else's partition table, or a damaged one; the words say which.
+    Foreign(String),
     /// A valid table copy has our label entry, and a label copy verifies.
     Valid(Box<Label>),
     /// Our label entry is there, but no label copy verifies, or it is of a newer format; the words say which.
@@ -115,8 +117,15 @@ impl<'a> Machine<'a> {
         match self.decide(raw, records) {
             Decision::Decided(verdict) => verdict,
             Decision::ByContent => {
-                let whole = self.disk_of(raw).unwrap_or(raw);
-                by_content(probe, records.get(whole.name.as_str()))
+                let record = match self.disk_of(raw) {
+                    None => records.get(raw.name.as_str()),
+                    // That its disk has a table is no surprise in a partition.
+                    Some(disk) => records.get(disk.name.as_str()).map(|record| match record {
+                        Record::Foreign(_) => &Record::None,
+                        other => other,
+                    }),
+                };
+                by_content(probe, record)
             }
         }
     }
@@ -183,7 +192,7 @@ impl<'a> Machine<'a> {
 
     fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> Option<Verdict> {
         match records.get(&*whole.name)? {
-            Record::None | Record::Failed(_) => None,
+            Record::None | Record::Foreign(_) | Record::Failed(_) => None,
             Record::Unreadable(why) => {
                 Some(Verdict::Unknown(format!("carries a localpool label that cannot be used: {why}")))
             }
@@ -328,12 +337,12 @@ fn unusable(raw: &RawDisk) -> Option<Reason> {
 
 fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
     // Without an answer to whether it is ours, blank content proves nothing.
-    let contents = match (record, probe) {
+    let (record, contents) = match (record, probe) {
         (Some(Record::Failed(why)), _) | (_, Probe::Failed(why)) => {
             return Verdict::Unknown(format!("could not be read: {why}"));
         }
         (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
-        (Some(_), Probe::Looked(contents)) => contents,
+        (Some(record), Probe::Looked(contents)) => (record, contents),
     };
     let Contents { table, signatures, busy } = contents;
     if *busy {
@@ -343,7 +352,12 @@ fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
     if let Some(found) = signatures.first() {
         return Verdict::Theirs(Reason::HasSignature { kind: found.kind.clone(), label: found.label.clone() });
     }
-    match table {
+    // Either pair of eyes is enough: ours and libblkid's do not see the same damage.
+    let seen = match record {
+        Record::Foreign(words) => Some(words),
+        _ => None,
+    };
+    match table.as_ref().or(seen) {
         Some(kind) => Verdict::Theirs(Reason::HasTable { kind: kind.clone() }),
         None => Verdict::Unclaimed,
     }

@@ -16,7 +16,7 @@ impl fmt::Display for Size {
         };
         let (index, name) = unit;
         // Rounded down: a disk must never look larger than it is, next to a limit that it misses.
-        let tenths = u128::from(bytes) * 10 >> (10 * (index + 1));
+        let tenths = (u128::from(bytes) * 10) >> (10 * (index + 1));
         f.pad(&format!("{}.{} {name}", tenths / 10, tenths % 10))
     }
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::super::age::{Ripeness, Watchlist};
-use super::super::sample::{disk, label, partition};
+use super::super::sample::{disk, dm, label, partition};
 use super::*;
 use crate::host::raw::Signature;
 use crate::host::{Disk, Extent, Filesystems, Geometry, IoError, Mapping, Mounts, PartitionMap};
@@ -192,6 +192,21 @@ fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
     assert_eq!(pool.id.text, format!("gpt-{}", pool.label.as_ref().unwrap().disk));
     assert_eq!(find(&set, "sda").id.text, "serial--SN-sda");
     assert_eq!(desk.touched(), ("sda sdb sdc sdd sde".into(), "sda sdc sde".into()), "ours is never probed: O_EXCL");
+}
+
+#[test]
+fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival() {
+    let desk = Desk::with(&[("sda", "ours")]);
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let (whole, built) = (desk.disks.lock().unwrap()["sda"].0.clone(), dm("dm-0", "LVM-x", &["sda2"]));
+    desk.put(RawDisk { partitions: vec!["sda2".into()], ..whole }, "ours");
+    desk.put(RawDisk { holders: vec!["dm-0".into()], ..partition("sda", 2, Some(guid)) }, "ours");
+    desk.put(built, "ours");
+    let set = discovery().look(&*desk, &read).unwrap();
+    assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
+    let tenants = find(&set, "dm-0");
+    assert_eq!((tenants.label.as_ref(), tenants.id.text.as_str()), (None, "dm-LVM-x"));
+    assert_eq!(find(&set, "sda").standing, Standing::Ready);
 }
 
 #[test]

@@ -168,7 +168,7 @@ proptest! {
             if *fate == 0 { device.verdict = Verdict::Theirs(Reason::Busy); }
             device
         }).collect();
-        let young = |device: &Device| if device.raw.devno.minor % 3 == 0 { Ripeness::Unseen } else { Ripeness::Ripe };
+        let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
             elect(&Ballot { rules, devices, claimed: &claimed, ripeness: &young, fits: &anything_fits })

@@ -57,10 +57,11 @@ fn a_blank_disk_loop_or_partition_is_unclaimed() {
     assert_eq!(judge(&mpath, "dm-0"), Verdict::Unclaimed);
 }
 
+type Change = fn(&mut RawDisk);
+
 /// Every sort of refusal that a device's own facts give, and a piece of the sentence for it.
 #[test]
 fn each_refusal_names_what_was_found() {
-    type Change = fn(&mut RawDisk);
     let cases: [(Change, &str); 17] = [
         (|raw| raw.read_only = true, "sda is read-only"),
         (|raw| raw.removable = true, "sda is removable"),
@@ -110,6 +111,15 @@ fn content_of_any_sort_makes_it_theirs() {
         let Verdict::Theirs(reason) = &verdict else { panic!("{verdict:?}") };
         assert!(reason.to_string().contains(piece), "{reason}");
     }
+}
+
+#[test]
+fn a_table_that_only_our_own_eyes_see_is_enough_and_says_nothing_of_a_partition() {
+    let all = [disk("sda"), disk("sdb"), partition("sdb", 1, Some(GUID))];
+    let seen = |name| [(name, Record::Foreign("a gpt whose entries are damaged".into()))];
+    let Verdict::Theirs(reason) = judge_with(&all, "sda", &blank(), &seen("sda")) else { panic!("not theirs") };
+    assert!(reason.to_string().starts_with("has a partition table (a gpt whose entries are damaged)"), "{reason}");
+    assert_eq!(judge_with(&all, "sdb1", &blank(), &seen("sdb")), Verdict::Unclaimed);
 }
 
 #[test]
@@ -201,7 +211,7 @@ fn what_is_most_dangerous_is_said_first() {
     raw.swap = true;
     raw.read_only = true;
     raw.removable = true;
-    let steps: [(fn(&mut RawDisk), &str); 6] = [
+    let steps: [(Change, &str); 6] = [
         (|raw| raw.mounts.retain(|used| used.how == MountHow::Node), "sda is mounted at /"),
         (|raw| raw.swap = false, "sda is used as swap; `swapoff /dev/sda` gives it up"),
         (|raw| raw.mounts.clear(), "the device node of sda is bind-mounted at /x: a raw block volume"),

@@ -1,0 +1,320 @@
+//! LocalVolumeSet: every field of the operator's manifests and of our additions, read into a [`Rule`].
+//!
+//! Takes in a file of documents and the node, gives out a rule for each valid one and an error for each
+//! other. The known misspellings of the proposals' examples are accepted (`devices`, `fstype`,
+//! `filesystem`, `deviceMechanicalProperty`, `size`); a second spelling with another value is not.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::documents::{self, Document};
+use super::metadata::{self, Metadata};
+use super::node_selector::{self, Node};
+use super::strict::{At, Case, Field, Object, Problem, Problems};
+use super::{SetError, quantity};
+use crate::device::glob::Glob;
+use crate::device::label::{ErasePolicy, Layout};
+use crate::device::rule::{DeviceType, Filter, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+use crate::host::FsKind;
+
+const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
+const KIND: &str = "LocalVolumeSet";
+/// What a set without `minSize` takes at least.
+const DEFAULT_MIN_SIZE: u64 = 1 << 30;
+/// 128 entries of a partition table, one of which is the label.
+const MOST_PARTITIONS: i64 = 127;
+/// Partitions are aligned to this; a smaller one would be all rounding.
+const LEAST_PARTITION: u64 = 1 << 20;
+const MOST_NAME_FILTERS: usize = 64;
+
+/// The sets of a file for one node. A set that does not select the node is among them, and says so.
+pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
+    let mut rules = Vec::new();
+    let mut errors = Vec::new();
+    let mut first: HashMap<(String, String), usize> = HashMap::new();
+    for Document { number, line, value } in documents::split(text) {
+        let error = |name, problems| SetError { document: number, line, name, problems };
+        let value = match value {
+            Ok(value) => value,
+            Err(problem) => {
+                errors.push(error(None, vec![problem]));
+                continue;
+            }
+        };
+        let position = u32::try_from(rules.len()).unwrap_or(u32::MAX);
+        match parse_set(&value, node, position) {
+            Err(problems) => errors.push(error(name_of(&value), problems)),
+            Ok(rule) => match first.insert((rule.set.namespace.clone(), rule.set.name.clone()), number) {
+                None => rules.push(rule),
+                Some(earlier) => {
+                    let what = format!("document {earlier} has this namespace and name already");
+                    first.insert((rule.set.namespace.clone(), rule.set.name.clone()), earlier);
+                    errors.push(error(name_of(&value), vec![Problem { path: "metadata.name".into(), what }]));
+                }
+            },
+        }
+    }
+    (rules, errors)
+}
+
+fn name_of(value: &Value) -> Option<String> {
+    let metadata = value.get("metadata")?;
+    let name = metadata.get("name")?.as_str()?;
+    let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or("default");
+    Some(format!("{namespace}/{name}"))
+}
+
+fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Vec<Problem>> {
+    let problems = Problems::default();
+    let rule = read_set(value, node, position, &problems);
+    let problems = problems.into_vec();
+    match rule {
+        Some(rule) if problems.is_empty() => Ok(rule),
+        _ => Err(problems),
+    }
+}
+
+fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Rule> {
+    let mut object = At::new(value, "", problems).object();
+    let kind = object.field(&["kind"]).required();
+    if kind.string().is_some_and(|kind| kind != KIND) {
+        // Another kind's fields would only add to the noise.
+        kind.problem(format!("is not {KIND}: this file holds only sets"));
+        return None;
+    }
+    let version = object.field(&["apiVersion"]).required();
+    if version.string().is_some_and(|version| version != API_VERSION) {
+        version.problem(format!("is not {API_VERSION}"));
+    }
+    let metadata = metadata::read(object.field(&["metadata"]));
+    let (spec, given) = object.field(&["spec"]).required().object();
+    object.ignore(&["status"]);
+    object.finish();
+    if !given {
+        return None;
+    }
+    read_spec(spec, metadata, node, position)
+}
+
+fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, position: u32) -> Option<Rule> {
+    let class = spec.field(&["storageClassName"]).required();
+    let class_name = class.string().unwrap_or_default();
+    if class.is_given() && class_name.trim().is_empty() {
+        class.problem("is empty");
+    }
+    let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
+    let tolerations = read_tolerations(&spec.field(&["tolerations"]));
+    let most = spec.field(&["maxDeviceCount"]);
+    let max_devices = count(&most);
+    let min_devices = count(&spec.field(&["minDeviceCount"])).unwrap_or(0);
+    if max_devices.is_some_and(|max_devices| max_devices < min_devices) {
+        most.problem(format!("is below minDeviceCount {min_devices}: nothing could ever be claimed"));
+    }
+    let modes = [("Block", VolumeMode::Block), ("Filesystem", VolumeMode::Filesystem)];
+    let volume_mode = spec.field(&["volumeMode"]).one_of(&modes, Case::Any);
+    let kinds = [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
+    let fs = spec.field(&["fsType", "fstype", "filesystem"]).one_of(&kinds, Case::Exact);
+    let policies = [("discard", ErasePolicy::Discard), ("zero", ErasePolicy::Zero), ("none", ErasePolicy::None)];
+    let erase = spec.field(&["erasePolicy"]).one_of(&policies, Case::Exact);
+    let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
+    let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
+    let dry_run = spec.field(&["dryRun"]);
+    if dry_run.boolean() == Some(true) {
+        dry_run.problem("is not built yet, and a real run is not what was asked for: this set claims nothing");
+    }
+    let filter = read_filter(&mut spec);
+    let layout = read_layout(&mut spec, &filter);
+    spec.finish();
+
+    let Metadata { set, created } = metadata?;
+    Some(Rule {
+        set,
+        created: created.unwrap_or(i64::MAX),
+        position,
+        node: selects,
+        tolerations,
+        class: class_name.to_owned(),
+        layout,
+        filter: filter.rule,
+        min_devices,
+        max_devices,
+        volume_mode,
+        fs: fs.unwrap_or(FsKind::Ext4),
+        erase: erase.unwrap_or_default(),
+        reclaim: reclaim.unwrap_or_default(),
+    })
+}
+
+fn count(field: &Field<'_, '_>) -> Option<u32> {
+    u32::try_from(field.integer(0, i64::from(i32::MAX))?).ok()
+}
+
+fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
+    let operators = [("Equal", TolerationOperator::Equal), ("Exists", TolerationOperator::Exists)];
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"].map(|effect| (effect, effect));
+    let read = |element: Field<'_, '_>| {
+        let (mut object, _) = element.object();
+        let text = |field: Field<'_, '_>| field.string().filter(|text| !text.is_empty()).map(str::to_owned);
+        let operator_field = object.field(&["operator"]);
+        let operator = operator_field.one_of(&operators, Case::Exact).unwrap_or_default();
+        let key = text(object.field(&["key"]));
+        let value = text(object.field(&["value"]));
+        let effect = object.field(&["effect"]);
+        let effect = effect.string().filter(|text| !text.is_empty()).and_then(|_| effect.one_of(&effects, Case::Exact));
+        let seconds = object.field(&["tolerationSeconds"]).integer(i64::MIN, i64::MAX);
+        match operator {
+            TolerationOperator::Equal if key.is_none() => {
+                operator_field.problem("must be Exists where there is no key")
+            }
+            TolerationOperator::Exists if value.is_some() => operator_field.problem("must not be Exists with a value"),
+            _ => {}
+        }
+        object.finish();
+        Toleration { key, operator, value, effect: effect.map(str::to_owned), seconds }
+    };
+    field.list().unwrap_or_default().into_iter().map(read).collect()
+}
+
+/// The filter, and which of its bounds the user wrote.
+struct ReadFilter {
+    rule: Filter,
+    given_min: Option<u64>,
+    given_max: Option<u64>,
+    path: String,
+}
+
+const TYPES: [(&str, DeviceType); 6] = [
+    ("disk", DeviceType::Disk),
+    ("part", DeviceType::Part),
+    ("loop", DeviceType::Loop),
+    ("mpath", DeviceType::Mpath),
+    ("RawDisk", DeviceType::Disk),
+    ("Partition", DeviceType::Part),
+];
+
+fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
+    let (mut include, _) = spec.field(&["deviceInclusionSpec"]).object();
+    let types = words(&include.field(&["deviceTypes", "devices"]), &TYPES).unwrap_or_else(|| vec![DeviceType::Disk]);
+    let properties = [("Rotational", true), ("NonRotational", false)];
+    let rotational = words(&include.field(&["deviceMechanicalProperties", "deviceMechanicalProperty"]), &properties)
+        .unwrap_or_default();
+    let given_min = include.field(&["minSize"]).quantity();
+    let max_field = include.field(&["maxSize"]);
+    let given_max = max_field.quantity();
+    let min_size = given_min.unwrap_or(DEFAULT_MIN_SIZE);
+    if given_max.is_some_and(|most| most < min_size) {
+        let default = if given_min.is_none() { " (the default)" } else { "" };
+        max_field.problem(format!("is below minSize {}{default}: no device could match", quantity::format(min_size)));
+    }
+    let models = include.field(&["models"]).strings().unwrap_or_default();
+    let vendors = include.field(&["vendors"]).strings().unwrap_or_default();
+    let paths = globs(&include.field(&["paths"]));
+    let path = include.path().to_owned();
+    include.finish();
+
+    let (mut exclude, _) = spec.field(&["deviceExclusionSpec"]).object();
+    let names = exclude.field(&["deviceNameFilter"]);
+    let exclude_names = globs(&names);
+    if exclude_names.len() > MOST_NAME_FILTERS {
+        names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
+    }
+    exclude.finish();
+    let rule = Filter { types, rotational, min_size, max_size: given_max, models, vendors, paths, exclude_names };
+    ReadFilter { rule, given_min, given_max, path }
+}
+
+/// A list of words, each once; `None` where there is no list.
+fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Option<Vec<T>> {
+    let mut found = Vec::new();
+    for word in field.list()?.iter().filter_map(|element| element.one_of(known, Case::Exact)) {
+        if !found.contains(&word) {
+            found.push(word);
+        }
+    }
+    Some(found)
+}
+
+fn globs(field: &Field<'_, '_>) -> Vec<String> {
+    let patterns = field.strings().unwrap_or_default();
+    for pattern in &patterns {
+        if let Err(error) = Glob::parse(pattern) {
+            field.problem(error.to_string());
+        }
+    }
+    patterns
+}
+
+fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
+    #[derive(Clone, Copy)]
+    enum Named {
+        Whole,
+        RawDevice,
+    }
+    let named_field = spec.field(&["layout"]);
+    let named = named_field.one_of(&[("Whole", Named::Whole), ("RawDevice", Named::RawDevice)], Case::Exact);
+    let partitioning = spec.field(&["partitioningSpec"]);
+    if !partitioning.is_given() {
+        return match named {
+            Some(Named::RawDevice) => Layout::RawDevice {},
+            Some(Named::Whole) | None => Layout::Whole {},
+        };
+    }
+    if named.is_some() {
+        named_field.problem("cannot stand beside a partitioningSpec, which chooses the layout itself");
+    }
+    if filter.rule.types.contains(&DeviceType::Part) {
+        partitioning.problem("cannot stand beside the device type Partition: a partition is not partitioned again");
+    }
+    read_partitioning(partitioning, filter)
+}
+
+fn read_partitioning(field: Field<'_, '_>, filter: &ReadFilter) -> Layout {
+    let path = field.path().to_owned();
+    let (mut object, is_object) = field.object();
+    let size_field = object.field(&["partSize", "size"]);
+    let size = size_field.quantity();
+    let count_field = object.field(&["count"]);
+    let count = count_field.integer(1, i64::MAX);
+    let mode_field = object.field(&["mode"]);
+    let dynamic = mode_field.one_of(&[("Dynamic", ())], Case::Exact).is_some();
+    let written = size_field.is_given() || count_field.is_given();
+    if dynamic && written {
+        mode_field
+            .problem("is Dynamic, which takes neither partSize nor count: volumes get just the size they ask for");
+    }
+    if is_object && !written && !mode_field.is_given() {
+        mode_field.problem(format!("is missing, and so are partSize and count: {path} must say how to cut the disks"));
+    }
+    if let Some(size) = size {
+        check_part_size(&size_field, size, filter);
+    }
+    if let Some(count) = count.filter(|count| *count > MOST_PARTITIONS) {
+        count_field.problem(format!(
+            "is {count}; a disk takes at most {MOST_PARTITIONS} (128 partition entries, of which one is the label)"
+        ));
+    }
+    object.finish();
+    if dynamic {
+        return Layout::Carved {};
+    }
+    Layout::Slots { size, count: count.and_then(|count| u32::try_from(count).ok()) }
+}
+
+fn check_part_size(field: &Field<'_, '_>, size: u64, filter: &ReadFilter) {
+    if size < LEAST_PARTITION {
+        field.problem(format!("is {}; a partition has at least 1Mi", quantity::format(size)));
+    }
+    for (name, bound) in [("minSize", filter.given_min), ("maxSize", filter.given_max)] {
+        if let Some(bound) = bound.filter(|bound| *bound < size) {
+            let (bound, size) = (quantity::format(bound), quantity::format(size));
+            field.problem(format!(
+                "is {size}, more than {}.{name} {bound}: such a disk could not hold one",
+                filter.path
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

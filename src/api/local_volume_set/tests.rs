@@ -1,0 +1,316 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::device::rule::NodeMatch;
+
+const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
+const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
+const SLOTS: &str = include_str!("fixtures/three_slots.yaml");
+const EVERYTHING: &str = include_str!("fixtures/everything.yaml");
+
+fn worker() -> Node {
+    Node::standalone("worker-0")
+}
+
+/// A minimal set with these lines in its spec.
+fn set(name: &str, spec: &str) -> String {
+    let spec: String = spec.lines().map(|line| format!("  {line}\n")).collect();
+    format!(
+        "apiVersion: {API_VERSION}\nkind: {KIND}\nmetadata:\n  name: {name}\nspec:\n  storageClassName: fast\n{spec}"
+    )
+}
+
+fn rule(spec: &str) -> Rule {
+    let (mut rules, errors) = parse_sets(&set("a", spec), &worker());
+    assert_eq!(errors, [], "{spec}");
+    rules.pop().unwrap()
+}
+
+/// What is said of a spec that must be refused.
+fn refusal(spec: &str) -> String {
+    let (rules, errors) = parse_sets(&set("a", spec), &worker());
+    assert_eq!(rules, [], "{spec}");
+    errors[0].to_string()
+}
+
+fn only(text: &str) -> Rule {
+    let (mut rules, errors) = parse_sets(text, &worker());
+    assert_eq!(errors, []);
+    assert_eq!(rules.len(), 1);
+    rules.pop().unwrap()
+}
+
+#[test]
+fn the_first_example_of_the_proposal_is_whole_disks() {
+    let rule = only(WHOLE);
+    assert_eq!(rule.node, NodeMatch::Selected);
+    assert_eq!((rule.class.as_str(), rule.layout), ("example-storageclass", Layout::Whole {}));
+    assert_eq!((rule.min_devices, rule.max_devices), (5, Some(10)));
+    assert_eq!((rule.volume_mode, rule.fs), (Some(VolumeMode::Block), FsKind::Ext4));
+    assert_eq!((rule.filter.types, rule.filter.rotational), (vec![DeviceType::Disk], vec![true, false]));
+    assert_eq!((rule.filter.min_size, rule.filter.max_size), (10_000_000_000, Some(100_000_000_000)));
+    assert_eq!(parse_sets(WHOLE, &Node::standalone("worker-7")).0[0].node, NodeMatch::NotSelected);
+}
+
+#[test]
+fn the_second_example_with_its_own_spellings_means_what_today_s_would() {
+    let rule = only(FLASH);
+    assert_eq!((rule.volume_mode, rule.fs), (Some(VolumeMode::Filesystem), FsKind::Ext4));
+    assert_eq!(rule.filter.types, [DeviceType::Disk, DeviceType::Part]);
+    assert_eq!(rule.filter.rotational, [false]);
+    assert_eq!(rule.filter.models, ["SAMSUNG", "Crucial_CT525MX3"]);
+    assert_eq!(rule.filter.vendors, ["ATA", "ST2000LM"]);
+    let today = FLASH
+        .replace("fstype:", "fsType:")
+        .replace("deviceMechanicalProperty:", "deviceMechanicalProperties:")
+        .replace("volumeMode: filesystem", "volumeMode: Filesystem")
+        .replace("RawDisk", "disk")
+        .replace("Partition", "part");
+    assert_ne!(today, FLASH);
+    assert_eq!(only(&today), only(FLASH));
+    assert_eq!(only(&FLASH.replace("deviceTypes:", "devices:")), only(FLASH));
+    assert_eq!(only(&FLASH.replace("fstype:", "filesystem:")), only(FLASH));
+}
+
+#[test]
+fn the_example_of_partitioning_is_three_slots_of_30_g() {
+    let slots = Layout::Slots { size: Some(30_000_000_000), count: Some(3) };
+    assert_eq!(only(SLOTS).layout, slots);
+    assert_eq!(only(&SLOTS.replace("    size:", "    partSize:")).layout, slots);
+}
+
+#[test]
+fn every_field_is_read() {
+    let rule = only(EVERYTHING);
+    assert_eq!(rule.set.namespace, "openshift-local-storage");
+    assert_eq!(rule.set.uid, "5b0e7a52-90d5-4e0e-9a43-0d8f1f5d6d3a");
+    assert_eq!(rule.created, 1_767_323_045);
+    assert_eq!(rule.node, NodeMatch::NotSelected);
+    let storage = Toleration {
+        key: Some("node-role.kubernetes.io/storage".into()),
+        operator: TolerationOperator::Exists,
+        value: None,
+        effect: Some("NoSchedule".into()),
+        seconds: None,
+    };
+    let spot = Toleration {
+        key: Some("spot".into()),
+        operator: TolerationOperator::Equal,
+        value: Some("true".into()),
+        effect: None,
+        seconds: Some(60),
+    };
+    assert_eq!(rule.tolerations, [storage, spot]);
+    assert_eq!(rule.layout, Layout::RawDevice {});
+    assert_eq!((rule.erase, rule.reclaim, rule.fs), (ErasePolicy::Zero, Reclaim::Release, FsKind::Xfs));
+    assert_eq!((rule.min_devices, rule.max_devices), (0, Some(3)));
+    let filter = Filter {
+        types: vec![DeviceType::Disk, DeviceType::Part, DeviceType::Loop, DeviceType::Mpath],
+        rotational: vec![false],
+        min_size: 0,
+        max_size: Some(2 << 40),
+        models: vec!["SSD".into()],
+        vendors: vec!["ata".into()],
+        paths: vec!["/dev/disk/by-id/nvme-*".into()],
+        exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
+    };
+    assert_eq!(rule.filter, filter);
+}
+
+#[test]
+fn defaults_are_the_operators() {
+    let rule = rule("");
+    assert_eq!(rule.filter.types, [DeviceType::Disk]);
+    assert_eq!((rule.filter.min_size, rule.filter.max_size), (1 << 30, None));
+    assert_eq!((rule.node, rule.volume_mode, rule.fs), (NodeMatch::Selected, None, FsKind::Ext4));
+    assert_eq!((rule.layout, rule.erase, rule.reclaim), (Layout::Whole {}, ErasePolicy::Discard, Reclaim::Keep));
+    assert_eq!((rule.min_devices, rule.max_devices, rule.created), (0, None, i64::MAX));
+}
+
+#[test]
+fn no_list_of_types_means_disk_and_an_empty_one_selects_nothing() {
+    for absent in ["deviceInclusionSpec: {}", "deviceInclusionSpec: {deviceTypes: null}", "deviceInclusionSpec:"] {
+        assert_eq!(rule(absent).filter.types, [DeviceType::Disk], "{absent}");
+    }
+    assert_eq!(rule("deviceInclusionSpec: {deviceTypes: []}").filter.types, []);
+}
+
+#[test]
+fn an_explicit_min_size_of_0_is_none() {
+    for zero in ["0", "\"0\"", "0Gi"] {
+        assert_eq!(rule(&format!("deviceInclusionSpec: {{minSize: {zero}}}")).filter.min_size, 0, "{zero}");
+    }
+    assert_eq!(rule("deviceInclusionSpec: {minSize: 1e9}").filter.min_size, 1_000_000_000);
+    assert_eq!(rule("deviceInclusionSpec: {minSize: 1.5Gi}").filter.min_size, 3 << 29);
+}
+
+#[test]
+fn the_three_forms_of_partitioning_and_dynamic_are_layouts() {
+    for (spec, layout) in [
+        ("{partSize: 10Gi}", Layout::Slots { size: Some(10 << 30), count: None }),
+        ("{count: 4}", Layout::Slots { size: None, count: Some(4) }),
+        ("{partSize: 1Mi, count: 127}", Layout::Slots { size: Some(1 << 20), count: Some(127) }),
+        ("{mode: Dynamic}", Layout::Carved {}),
+        ("null", Layout::Whole {}),
+    ] {
+        assert_eq!(rule(&format!("partitioningSpec: {spec}")).layout, layout, "{spec}");
+    }
+    assert_eq!(rule("layout: Whole").layout, Layout::Whole {});
+}
+
+/// Each refused spec and a piece of what is said of it.
+#[test]
+fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
+    let cases = [
+        ("partitioningSpec: {}", "spec.partitioningSpec.mode: is missing, and so are partSize and count"),
+        ("partitioningSpec: {count: 128}", "count: is 128; a disk takes at most 127"),
+        ("partitioningSpec: {count: 0}", "0 is not between 1"),
+        ("partitioningSpec: {count: -3}", "-3 is not between 1"),
+        ("partitioningSpec: {partSize: 0}", "is 0; a partition has at least 1Mi"),
+        ("partitioningSpec: {partSize: -1Gi}", "-1Gi is negative"),
+        ("partitioningSpec: {partSize: 9Ei}", "9Ei is more than 2^63-1 bytes"),
+        ("partitioningSpec: {mode: Dynamic, count: 2}", "is Dynamic, which takes neither"),
+        ("partitioningSpec: {mode: dynamic}", "\"dynamic\" is not one of Dynamic"),
+        ("partitioningSpec: {size: 1Gi, partSize: 2Gi}", "partSize: disagrees with size"),
+        ("partitioningSpec: {partSize: 1Gi}\nlayout: RawDevice", "cannot stand beside a partitioningSpec"),
+        ("layout: Carved", "\"Carved\" is not one of Whole, RawDevice"),
+        (
+            "partitioningSpec: {count: 2}\ndeviceInclusionSpec: {deviceTypes: [Partition]}",
+            "a partition is not partitioned again",
+        ),
+        (
+            "partitioningSpec: {partSize: 30G}\ndeviceInclusionSpec: {minSize: 29G, maxSize: 100G}",
+            "is 30G, more than spec.deviceInclusionSpec.minSize 29G",
+        ),
+        (
+            "partitioningSpec: {partSize: 30G}\ndeviceInclusionSpec: {maxSize: 20G}",
+            "is 30G, more than spec.deviceInclusionSpec.maxSize 20G",
+        ),
+        ("deviceInclusionSpec: {minSize: 2Gi, maxSize: 1Gi}", "maxSize: is below minSize 2Gi: no device"),
+        ("deviceInclusionSpec: {maxSize: 1Mi}", "is below minSize 1Gi (the default)"),
+        ("deviceInclusionSpec: {minSize: 10GB}", "\"10GB\" is not a quantity"),
+        ("deviceInclusionSpec: {deviceTypes: [lvm]}", "deviceTypes[0]: \"lvm\" is not one of disk, part"),
+        ("deviceInclusionSpec: {deviceTypes: disk}", "wants a list, not the string \"disk\""),
+        ("deviceInclusionSpec: {deviceMechanicalProperty: [SSD]}", "\"SSD\" is not one of Rotational, NonRotational"),
+        ("deviceInclusionSpec: {deviceTypes: [disk], devices: [part]}", "disagrees with devices"),
+        ("deviceInclusionSpec: {models: [\"\"]}", "models[0]: is empty"),
+        ("deviceInclusionSpec: {vendors: [4711]}", "vendors[0]: wants a string, not the number 4711"),
+        ("deviceInclusionSpec: {paths: [\"/dev/sd[\"]}", "the glob \"/dev/sd[\" has a [ without its ]"),
+        ("deviceInclusionSpec: {minsize: 1Gi}", "unknown field; did you mean minSize?"),
+        ("deviceExclusionSpec: {deviceNameFilter: [\"[\"]}", "has a [ without its ]"),
+        ("minDeviceCount: -1", "-1 is not between 0"),
+        ("maxDeviceCount: 2147483648", "2147483648 is not between 0 and 2147483647"),
+        ("maxDeviceCount: \"5\"", "wants a whole number, not the string \"5\""),
+        ("minDeviceCount: 4\nmaxDeviceCount: 3", "is below minDeviceCount 4"),
+        ("volumeMode: Both", "\"Both\" is not one of Block, Filesystem"),
+        ("fsType: ntfs", "\"ntfs\" is not one of ext4, xfs, btrfs"),
+        ("fsType: xfs\nfstype: ext4", "disagrees with fstype"),
+        ("erasePolicy: shred", "\"shred\" is not one of discard, zero, none"),
+        ("reclaim: Delete", "\"Delete\" is not one of Keep, Release"),
+        ("dryRun: true", "dryRun: is not built yet"),
+        ("dryrun: true", "unknown field; did you mean dryRun?"),
+        ("partitionSpec: {count: 2}", "unknown field; did you mean partitioningSpec?"),
+        ("tolerations: [{operator: Equal}]", "must be Exists where there is no key"),
+        ("tolerations: [{key: a, operator: Exists, value: b}]", "must not be Exists with a value"),
+        ("tolerations: [{key: a, effect: Never}]", "\"Never\" is not one of NoSchedule"),
+        ("storageClassName: slow", "duplicate"),
+        ("nodeSelector: {}", "nodeSelectorTerms: is required"),
+    ];
+    for (spec, piece) in cases {
+        let said = refusal(spec);
+        assert!(said.contains(piece), "{spec}\n{said}");
+    }
+}
+
+#[test]
+fn at_most_64_name_filters_are_taken() {
+    let list = |count: usize| format!("deviceExclusionSpec: {{deviceNameFilter: [{}]}}", vec!["sda"; count].join(", "));
+    assert_eq!(rule(&list(64)).filter.exclude_names.len(), 64);
+    assert!(refusal(&list(65)).contains("has 65 patterns; at most 64"));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_document_line_and_name() {
+    let text = format!(
+        "{WHOLE}---\n{}",
+        set("b", "volumeMod: Block\nminDeviceCount: -1").replace("  storageClassName: fast\n", "")
+    );
+    let (rules, errors) = parse_sets(&text, &worker());
+    assert_eq!(rules.len(), 1);
+    let said = errors[0].to_string();
+    let first_line = WHOLE.lines().count() + 2;
+    assert!(said.starts_with(&format!("document 2 (line {first_line}, default/b): ")), "{said}");
+    for piece in ["storageClassName: is required", "volumeMod: unknown field; did you mean volumeMode?", "-1 is not"] {
+        assert!(said.contains(piece), "{said}");
+    }
+}
+
+#[test]
+fn a_bad_document_stops_only_itself() {
+    let text = [
+        set("a", ""),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {}\n".to_owned(),
+        "kind: [broken\n".to_owned(),
+        "just text\n".to_owned(),
+        "- a list\n".to_owned(),
+        set("a", "maxDeviceCount: 9"),
+        set("B", ""),
+        set("c", "").replace("v1alpha1", "v1"),
+        format!("kind: {KIND}\napiVersion: {API_VERSION}\nmetadata: {{name: d}}\n"),
+        set("e", ""),
+        set("a", ""),
+    ]
+    .join("---\n");
+    let (rules, errors) = parse_sets(&text, &worker());
+    let names: Vec<_> = rules.iter().map(|rule| (rule.set.name.as_str(), rule.position)).collect();
+    assert_eq!(names, [("a", 0), ("e", 1)]);
+    let said: Vec<_> = errors.iter().map(|error| (error.document, error.to_string())).collect();
+    for ((document, said), (expected, piece)) in said.iter().zip([
+        (2, "kind: is not LocalVolumeSet"),
+        (3, "not valid YAML"),
+        (4, "wants an object, not the string \"just text\""),
+        (5, "wants an object, not a list"),
+        (6, "default/a): metadata.name: document 1 has this namespace and name already"),
+        (7, "\"B\" is not a name"),
+        (8, "apiVersion: is not local.storage.openshift.io/v1alpha1"),
+        (9, "spec: is required"),
+        (11, "document 1 has this namespace and name already"),
+    ]) {
+        assert_eq!(*document, expected, "{said}");
+        assert!(said.contains(piece), "{said}");
+    }
+    assert_eq!(said.len(), 9);
+}
+
+#[test]
+fn the_same_name_in_another_namespace_is_another_set() {
+    let other = set("a", "").replace("name: a", "name: a\n  namespace: other");
+    let (rules, errors) = parse_sets(&format!("{}---\n{other}", set("a", "")), &worker());
+    assert_eq!(errors, []);
+    assert_ne!(rules[0].set.uid, rules[1].set.uid);
+}
+
+#[test]
+fn an_empty_file_has_no_sets_and_no_errors() {
+    for text in ["", "\n", "# nothing\n", "---\n---\n"] {
+        assert_eq!(parse_sets(text, &worker()), (vec![], vec![]), "{text:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_file_cut_short_never_panics_and_never_yields_another_set(cut in 0..EVERYTHING.len()) {
+        prop_assume!(EVERYTHING.is_char_boundary(cut));
+        let (rules, _) = parse_sets(&EVERYTHING[..cut], &worker());
+        for rule in rules {
+            prop_assert_eq!(rule.set, only(EVERYTHING).set);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "(---\n|[a-z]{1,4}: |[a-z0-9]{1,3}|\n|  |- |[\\[\\]{}\"'&*|>%#:,]){0,40}") {
+        parse_sets(&text, &worker());
+    }
+}

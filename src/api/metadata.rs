@@ -1,0 +1,211 @@
+//! Who an object is: `metadata`, as far as a set needs it.
+//!
+//! Takes in the field, gives out name, UID and age. An object that no API server has seen gets a UID
+//! that follows from its name, so that it is the same object at the next start.
+
+use uuid::Uuid;
+
+use super::strict::Field;
+use crate::device::label::SetRef;
+
+/// Our namespace of UIDs for objects that come from a file.
+const FILE_UIDS: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_5e7d0c0de001);
+
+/// Kubernetes' own fields that mean nothing here.
+const IGNORED: [&str; 11] = [
+    "annotations",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+];
+
+/// What `metadata` says of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    pub set: SetRef,
+    /// Seconds since the epoch; `None` where it is not said.
+    pub created: Option<i64>,
+}
+
+/// Reads it; `None` where there is no usable name.
+pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
+    let (mut object, _) = field.required().object();
+    object.ignore(&IGNORED);
+    let name_field = object.field(&["name"]).required();
+    let name = name_field.string();
+    let namespace_field = object.field(&["namespace"]);
+    let namespace = namespace_field.string().unwrap_or("default");
+    let uid_field = object.field(&["uid"]);
+    let uid = uid_field.string();
+    let created_field = object.field(&["creationTimestamp"]);
+    let created = created_field.string().and_then(|text| {
+        let seconds = rfc3339(text);
+        if seconds.is_none() {
+            created_field.problem(format!("{text:?} is not a time such as 2020-03-17T09:33:43Z"));
+        }
+        seconds
+    });
+    object.finish();
+
+    let name = name?;
+    if !is_dns_name(name, 253, '.') {
+        name_field.problem(format!("{name:?} is not a name: lower case letters, digits, '-' and '.', at most 253"));
+    }
+    if !is_dns_name(namespace, 63, '-') {
+        namespace_field
+            .problem(format!("{namespace:?} is not a namespace: lower case letters, digits and '-', at most 63"));
+    }
+    if uid.is_some_and(|uid| uid.is_empty() || uid.len() > 128 || uid.contains(|c: char| !c.is_ascii_graphic())) {
+        uid_field.problem("is not a UID");
+    }
+    let from_name = || Uuid::new_v5(&FILE_UIDS, format!("{namespace}/{name}").as_bytes()).to_string();
+    let uid = uid.map_or_else(from_name, str::to_owned);
+    Some(Metadata { set: SetRef { namespace: namespace.to_owned(), name: name.to_owned(), uid }, created })
+}
+
+/// Lower case letters, digits, `-` and `also`; a letter or digit at both ends of each part.
+fn is_dns_name(name: &str, most: usize, also: char) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label =
+        |part: &str| part.starts_with(plain) && part.ends_with(plain) && part.chars().all(|c| plain(c) || c == '-');
+    name.len() <= most && if also == '.' { name.split('.').all(label) } else { label(name) }
+}
+
+/// Seconds since the epoch of `2020-03-17T09:33:43Z`, with a fraction or an offset where there is one.
+fn rfc3339(text: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let sign = |at: usize, any: &str| text.get(at..=at).filter(|found| any.contains(*found));
+    for (at, any) in [(4, "-"), (7, "-"), (10, "Tt"), (13, ":"), (16, ":")] {
+        sign(at, any)?;
+    }
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut at = 19;
+    if text.get(at..=at) == Some(".") {
+        let digits = text[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        at += 1 + digits;
+        if digits == 0 {
+            return None;
+        }
+    }
+    let offset = match text.get(at..)? {
+        "Z" | "z" => 0,
+        zone if zone.len() == 6 => {
+            sign(at + 3, ":")?;
+            let (hours, minutes) = (number(at + 1, at + 3)?, number(at + 4, at + 6)?);
+            let seconds = (hours <= 23 && minutes <= 59).then_some(hours * 3600 + minutes * 60)?;
+            if sign(at, "+-")? == "-" { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    Some(days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+}
+
+/// Days of the Gregorian calendar. Years are counted from March, so that a leap day is a year's last.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let from_march = (month + 9) % 12;
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::strict::{At, Problems};
+    use super::*;
+
+    fn parse(metadata: &Value) -> (Option<Metadata>, Vec<String>) {
+        let (value, problems) = (json!({"metadata": metadata}), Problems::default());
+        let mut object = At::new(&value, "", &problems).object();
+        let read = read(object.field(&["metadata"]));
+        object.finish();
+        (read, problems.into_vec().iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_uid_follows_from_the_name_and_only_from_it() {
+        let uid = |metadata: Value| parse(&metadata).0.unwrap().set.uid;
+        let own = uid(json!({"name": "a"}));
+        assert_eq!(own, uid(json!({"name": "a", "namespace": "default", "labels": {"x": "y"}})));
+        assert_ne!(own, uid(json!({"name": "a", "namespace": "other"})));
+        assert_ne!(own, uid(json!({"name": "b"})));
+        assert_eq!(own, "01fe970d-93d4-5875-a0ab-3b388c2c7190", "labels on disks hold it: it must never change");
+        assert_eq!(uid(json!({"name": "a", "uid": "0f0e"})), "0f0e");
+    }
+
+    #[test]
+    fn times_are_read_as_seconds_since_the_epoch() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2020-03-17T09:33:43Z", 1_584_437_623),
+            ("2020-03-17T10:33:43+01:00", 1_584_437_623),
+            ("2020-03-17T09:33:43.123456Z", 1_584_437_623),
+            ("2000-02-29T23:59:59-00:30", 951_870_599),
+            ("1969-12-31T23:59:59Z", -1),
+            ("2100-03-01T00:00:00Z", 4_107_542_400),
+        ] {
+            assert_eq!(rfc3339(text), Some(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "2020-03-17",
+            "2020-03-17 09:33:43Z",
+            "2020-3-17T09:33:43Z",
+            "2021-02-29T00:00:00Z",
+            "2020-13-01T00:00:00Z",
+            "2020-03-17T24:00:00Z",
+            "2020-03-17T09:33:43",
+            "2020-03-17T09:33:43.Z",
+            "2020-03-17T09:33:43+1:00",
+            "2020-03-17T09:33:43Zé",
+            "20é0-03-17T09:33:43Z",
+        ] {
+            assert_eq!(rfc3339(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_kubernetes_would_refuse_are_refused() {
+        for name in ["", "A", "a_b", "-a", "a-", "a..b", "../x", "a/b", &"a".repeat(254)] {
+            let (_, problems) = parse(&json!({"name": name}));
+            assert!(problems.iter().any(|problem| problem.contains("is not a name")), "{name}: {problems:?}");
+        }
+        for namespace in ["", "localStorage", "a.b", &"a".repeat(64)] {
+            let (_, problems) = parse(&json!({"name": "a", "namespace": namespace}));
+            assert!(problems.iter().any(|problem| problem.contains("is not a namespace")), "{namespace}: {problems:?}");
+        }
+        assert_eq!(parse(&json!({})).0, None);
+        assert_eq!(
+            parse(&json!({"nmae": "a"})).1,
+            ["metadata.name: is required", "metadata.nmae: unknown field; did you mean name?"]
+        );
+        assert_eq!(parse(&json!({"name": "a", "uid": "a b"})).1, ["metadata.uid: is not a UID"]);
+        assert!(parse(&json!({"name": "a", "creationTimestamp": "yesterday"})).1[0].contains("is not a time"));
+        assert_eq!(
+            parse(&json!({"name": "a.b-c", "namespace": "x", "creationTimestamp": null})).1,
+            Vec::<String>::new()
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! A reader of JSON values that lets nothing pass: it names unknown fields with the nearest known one,
+//! wrong types, and spellings of one field that disagree.
+//!
+//! Takes in a value, gives out its fields by the names that a caller asks for; what is wrong goes to a
+//! [`Problems`] list with its path, so that a user sees all of it at once.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::quantity;
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Such as `spec.deviceInclusionSpec.minSize`; empty for the document as a whole.
+    pub path: String,
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.what),
+            path => write!(f, "{path}: {}", self.what),
+        }
+    }
+}
+
+/// All that is wrong with a document.
+#[derive(Debug, Default)]
+pub struct Problems(RefCell<Vec<Problem>>);
+
+impl Problems {
+    pub fn add(&self, path: impl Into<String>, what: impl Into<String>) {
+        self.0.borrow_mut().push(Problem { path: path.into(), what: what.into() });
+    }
+
+    pub fn into_vec(self) -> Vec<Problem> {
+        self.0.into_inner()
+    }
+}
+
+/// A value with the path that leads to it.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'v, 'p> {
+    value: &'v Value,
+    path: &'p str,
+    problems: &'p Problems,
+}
+
+/// A field as it was found: its path, and the value if it is there and not null.
+pub struct Field<'v, 'p> {
+    path: String,
+    value: Option<&'v Value>,
+    problems: &'p Problems,
+}
+
+/// An object whose fields are being read. [`Object::finish`] names those that nobody asked for.
+#[must_use = "call finish, which names the unknown fields"]
+pub struct Object<'v, 'p> {
+    path: String,
+    fields: Option<&'v Map<String, Value>>,
+    asked: BTreeSet<&'static str>,
+    problems: &'p Problems,
+}
+
+impl<'v, 'p> At<'v, 'p> {
+    pub fn new(value: &'v Value, path: &'p str, problems: &'p Problems) -> Self {
+        Self { value, path, problems }
+    }
+
+    pub fn object(self) -> Object<'v, 'p> {
+        Field { path: self.path.to_owned(), value: Some(self.value), problems: self.problems }.object().0
+    }
+}
+
+impl<'v, 'p> Object<'v, 'p> {
+    /// A field by any of its spellings, the first of which is the name that problems use.
+    pub fn field(&mut self, spellings: &[&'static str]) -> Field<'v, 'p> {
+        self.asked.extend(spellings);
+        let fields = self.fields;
+        let given = spellings.iter().filter_map(|name| Some((*name, fields?.get(*name)?)));
+        let mut given = given.filter(|(_, value)| !value.is_null());
+        let first = given.next();
+        for (other, value) in given {
+            if let Some((name, own)) = first.filter(|(_, own)| *own != value) {
+                let what = format!("disagrees with {other}, another spelling of it: {own} and {value}");
+                self.problems.add(join(&self.path, name), what);
+            }
+        }
+        let name = first.map_or(spellings.first().copied().unwrap_or_default(), |(name, _)| name);
+        Field { path: join(&self.path, name), value: first.map(|(_, value)| value), problems: self.problems }
+    }
+
+    /// Fields that may be there and mean nothing here.
+    pub fn ignore(&mut self, names: &[&'static str]) {
+        self.asked.extend(names);
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn finish(self) {
+        for name in self.fields.into_iter().flat_map(Map::keys) {
+            if !self.asked.contains(name.as_str()) {
+                let hint =
+                    nearest(name, &self.asked).map_or_else(String::new, |known| format!("; did you mean {known}?"));
+                self.problems.add(join(&self.path, name), format!("unknown field{hint}"));
+            }
+        }
+    }
+}
+
+impl<'v, 'p> Field<'v, 'p> {
+    pub fn is_given(&self) -> bool {
+        self.value.is_some()
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn problem(&self, what: impl Into<String>) {
+        self.problems.add(&self.path, what);
+    }
+
+    /// Says so where it is absent.
+    pub fn required(self) -> Self {
+        if self.value.is_none() {
+            self.problem("is required");
+        }
+        self
+    }
+
+    /// The object, and whether there is one. Absent or of another type: an object without fields.
+    pub fn object(self) -> (Object<'v, 'p>, bool) {
+        let fields = self.typed("an object", Value::as_object);
+        (Object { path: self.path, fields, asked: BTreeSet::new(), problems: self.problems }, fields.is_some())
+    }
+
+    pub fn string(&self) -> Option<&'v str> {
+        self.typed("a string", Value::as_str)
+    }
+
+    pub fn boolean(&self) -> Option<bool> {
+        self.typed("true or false", Value::as_bool)
+    }
+
+    /// A whole number within bounds, which a refusal repeats.
+    pub fn integer(&self, least: i64, most: i64) -> Option<i64> {
+        let number = self.typed("a whole number", Value::as_i64)?;
+        if !(least..=most).contains(&number) {
+            self.problem(format!("{number} is not between {least} and {most}"));
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Bytes, written as a Kubernetes quantity or as a number.
+    pub fn quantity(&self) -> Option<u64> {
+        let text = match self.value? {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            other => {
+                self.wrong_type("a quantity such as 10Gi", other);
+                return None;
+            }
+        };
+        quantity::parse(&text).map_err(|error| self.problem(error.to_string())).ok()
+    }
+
+    /// The elements of a list, each with its own path.
+    pub fn list(&self) -> Option<Vec<Field<'v, 'p>>> {
+        let elements = self.typed("a list", Value::as_array)?;
+        let element = |(index, value)| Field {
+            path: format!("{}[{index}]", self.path),
+            value: Some(value),
+            problems: self.problems,
+        };
+        Some(elements.iter().enumerate().map(element).collect())
+    }
+
+    /// A list of strings, none of them empty.
+    pub fn strings(&self) -> Option<Vec<String>> {
+        let read = |element: &Field<'v, 'p>| {
+            let text = element.string()?;
+            if text.trim().is_empty() {
+                element.problem("is empty");
+            }
+            Some(text.to_owned())
+        };
+        Some(self.list()?.iter().filter_map(read).collect())
+    }
+
+    /// One of some words, in any case where `fold` says so.
+    pub fn one_of<T: Copy>(&self, words: &[(&str, T)], case: Case) -> Option<T> {
+        let text = self.string()?;
+        let same = |word: &str| match case {
+            Case::Exact => word == text,
+            Case::Any => word.eq_ignore_ascii_case(text),
+        };
+        let found = words.iter().find(|(word, _)| same(word)).map(|(_, value)| *value);
+        if found.is_none() {
+            let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            self.problem(format!("{text:?} is not one of {}", known.join(", ")));
+        }
+        found
+    }
+
+    fn typed<T>(&self, wanted: &str, read: impl FnOnce(&'v Value) -> Option<T>) -> Option<T> {
+        let value = self.value?;
+        let read = read(value);
+        if read.is_none() {
+            self.wrong_type(wanted, value);
+        }
+        read
+    }
+
+    fn wrong_type(&self, wanted: &str, value: &Value) {
+        let is = match value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(value) => format!("the boolean {value} (quote it if a string is meant)"),
+            Value::Number(value) => format!("the number {value} (quote it if a string is meant)"),
+            Value::String(value) => format!("the string {value:?}"),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        };
+        self.problem(format!("wants {wanted}, not {is}"));
+    }
+}
+
+/// How words are compared.
+#[derive(Clone, Copy, Debug)]
+pub enum Case {
+    Exact,
+    Any,
+}
+
+fn join(path: &str, name: &str) -> String {
+    // A name with a dot in it would read as a path of its own.
+    let name = if name.contains(['.', '[', ' ']) { format!("{name:?}") } else { name.to_owned() };
+    if path.is_empty() { name } else { format!("{path}.{name}") }
+}
+
+/// The known name that is fewest edits away, if that is near enough to be a slip.
+fn nearest<'n>(name: &str, known: &BTreeSet<&'n str>) -> Option<&'n str> {
+    let folded = name.to_lowercase();
+    let distance = |known: &str| edits(&folded, &known.to_lowercase());
+    let (distance, best) = known.iter().map(|known| (distance(known), *known)).min()?;
+    let slip = distance * 3 <= best.chars().count().max(3);
+    slip.then_some(best)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let from: Vec<char> = from.chars().take(256).collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut best = (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                best = best.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(value: &Value, read: impl FnOnce(&mut Object<'_, '_>)) -> Vec<String> {
+        let problems = Problems::default();
+        let mut object = At::new(value, "", &problems).object();
+        read(&mut object);
+        object.finish();
+        problems.into_vec().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_the_nearest_known_one() {
+        let value = json!({"minsize": 1, "maxSzie": 1, "colour": 1, "a.b": 1});
+        let said = problems(&value, |object| {
+            object.field(&["minSize"]);
+            object.field(&["maxSize"]);
+        });
+        assert_eq!(
+            said,
+            [
+                "\"a.b\": unknown field",
+                "colour: unknown field",
+                "maxSzie: unknown field; did you mean maxSize?",
+                "minsize: unknown field; did you mean minSize?",
+            ]
+        );
+    }
+
+    #[test]
+    fn wrong_types_are_named_with_their_path() {
+        let value = json!({"a": {"b": [1, "x"]}, "s": true, "n": "5", "i": 1.5, "q": [], "o": 3});
+        let said = problems(&value, |object| {
+            let (mut a, _) = object.field(&["a"]).object();
+            a.field(&["b"]).strings();
+            a.finish();
+            object.field(&["s"]).string();
+            object.field(&["n"]).integer(0, 9);
+            object.field(&["i"]).integer(0, 9);
+            object.field(&["q"]).quantity();
+            object.field(&["o"]).object().0.finish();
+            object.field(&["absent"]).required();
+        });
+        assert_eq!(
+            said,
+            [
+                "a.b[0]: wants a string, not the number 1 (quote it if a string is meant)",
+                "s: wants a string, not the boolean true (quote it if a string is meant)",
+                "n: wants a whole number, not the string \"5\"",
+                "i: wants a whole number, not the number 1.5 (quote it if a string is meant)",
+                "q: wants a quantity such as 10Gi, not a list",
+                "o: wants an object, not the number 3 (quote it if a string is meant)",
+                "absent: is required",
+            ]
+        );
+    }
+
+    #[test]
+    fn two_spellings_may_agree_and_must_not_disagree() {
+        let read = |object: &mut Object<'_, '_>| {
+            assert_eq!(object.field(&["fsType", "fstype"]).string(), Some("xfs"));
+        };
+        assert_eq!(problems(&json!({"fsType": "xfs", "fstype": "xfs"}), read), Vec::<String>::new());
+        assert_eq!(problems(&json!({"fstype": "xfs"}), read), Vec::<String>::new());
+        let said = problems(&json!({"fsType": "xfs", "fstype": "ext4"}), read);
+        assert_eq!(said, ["fsType: disagrees with fstype, another spelling of it: \"xfs\" and \"ext4\""]);
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let said = problems(&json!({"a": null, "b": null}), |object| {
+            assert!(!object.field(&["a"]).is_given());
+            object.field(&["b"]).required();
+        });
+        assert_eq!(said, ["b: is required"]);
+    }
+
+    #[test]
+    fn quantities_may_be_numbers() {
+        let said = problems(&json!({"a": 1024, "b": 1e9, "c": 0.5, "d": -1, "e": u64::MAX}), |object| {
+            assert_eq!(object.field(&["a"]).quantity(), Some(1024));
+            assert_eq!(object.field(&["b"]).quantity(), Some(1_000_000_000));
+            assert_eq!(object.field(&["c"]).quantity(), Some(1));
+            assert_eq!(object.field(&["d"]).quantity(), None);
+            assert_eq!(object.field(&["e"]).quantity(), None);
+        });
+        assert_eq!(said, ["d: -1 is negative", "e: 18446744073709551615 is more than 2^63-1 bytes"]);
+    }
+
+    proptest! {
+        #[test]
+        fn edits_are_counted_alike_from_both_sides(a in "[ab]{0,6}", b in "[ab]{0,6}") {
+            prop_assert_eq!(edits(&a, &b) == 0, a == b);
+            prop_assert_eq!(edits(&a, &b), edits(&b, &a));
+            prop_assert!(edits(&a, &b) <= a.len().max(b.len()));
+            prop_assert!(edits(&a, &b) >= a.len().abs_diff(b.len()));
+        }
+    }
+}

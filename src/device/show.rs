@@ -1,0 +1,292 @@
+//! `localpool devices`: every disk with its verdict and the reason, for people and for programs.
+//!
+//! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+
+use super::filter::type_name;
+use super::label::Label;
+use super::size::Size;
+use super::{Device, Standing, Verdict};
+use crate::host::Probe;
+
+/// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub device: Device,
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    #[default]
+    Table,
+    Wide,
+    Json,
+    Yaml,
+}
+
+impl Format {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+        }
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "table" => Ok(Self::Table),
+            "wide" => Ok(Self::Wide),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            other => Err(format!("{other:?} is no output format: it is one of table, wide, json, yaml")),
+        }
+    }
+}
+
+/// Why devices could not be written; for a program's sake nothing is left out in silence.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    #[error("writing devices as JSON")]
+    Json(#[source] serde_json::Error),
+    #[error("writing devices as YAML")]
+    Yaml(#[source] serde_saphyr::ser::Error),
+}
+
+/// One device as programs read it. Names stay; new ones may come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    path: String,
+    disk_id: String,
+    /// Whether the id outlives a reboot and another port.
+    stable_id: bool,
+    verdict: &'static str,
+    reason: String,
+    /// Bytes.
+    size: u64,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wwid: Option<String>,
+    link: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transport: Option<String>,
+    sector_size: u32,
+    rotational: bool,
+    read_only: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fstype: Option<String>,
+    /// The set that a pool disk belongs to, as `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set: Option<String>,
+}
+
+#[derive(Serialize)]
+struct List {
+    devices: Vec<Row>,
+}
+
+/// All devices in the order of their names, ending in a line end.
+pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
+    let mut devices: Vec<&Shown> = devices.iter().collect();
+    devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
+    let rows: Vec<Row> = devices.into_iter().map(Row::of).collect();
+    Ok(match format {
+        Format::Table => table(&rows, &NARROW),
+        Format::Wide => table(&rows, &WIDE),
+        Format::Json => serde_json::to_string_pretty(&List { devices: rows }).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&List { devices: rows }).map_err(ShowError::Yaml)?,
+    })
+}
+
+/// Whose a device is and why, in the words of the table.
+pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
+    let Shown { device, note } = shown;
+    let said = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
+    let (verdict, reason) = match &device.verdict {
+        Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
+        Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
+        Verdict::Ours => ("Ours", said("a partition of a pool disk")),
+        Verdict::Foreign { cluster, node } => {
+            let whose = format!("in the pool of node {node}, cluster {cluster}");
+            let adopt = match device.label {
+                Some(_) => format!("; `localpool disk adopt {}` takes it over", device.id),
+                None => String::new(),
+            };
+            ("Theirs", whose + &adopt)
+        }
+        Verdict::Theirs(reason) => ("Theirs", reason.to_string()),
+        Verdict::Unknown(why) => ("Unknown", why.clone()),
+    };
+    match &device.standing {
+        Standing::Ready => (verdict, reason),
+        Standing::NotReady(why) => (verdict, format!("{reason}; not ready: {why}")),
+    }
+}
+
+impl Row {
+    fn of(shown: &Shown) -> Self {
+        let (verdict, reason) = verdict_and_reason(shown);
+        let Device { raw, id, link, label, probe, verdict: _, standing: _ } = &shown.device;
+        let fstype = match probe {
+            Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
+            Probe::NotLooked | Probe::Failed(_) => None,
+        };
+        Self {
+            path: raw.path.display().to_string(),
+            disk_id: id.text.clone(),
+            stable_id: id.stable,
+            verdict,
+            reason,
+            size: raw.size,
+            kind: type_name(raw),
+            vendor: raw.vendor.clone(),
+            model: raw.model.clone(),
+            serial: raw.serial.clone(),
+            wwid: raw.wwid.clone(),
+            link: link.display().to_string(),
+            transport: raw.transport.clone(),
+            sector_size: raw.logical_sector,
+            rotational: raw.rotational,
+            read_only: raw.read_only,
+            fstype,
+            set: label.as_ref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
+        }
+    }
+}
+
+/// A column: its head, which side its cells stand on, and what a cell says.
+struct Column {
+    head: &'static str,
+    side: Side,
+    cell: fn(&Row) -> String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+const fn left(head: &'static str, cell: fn(&Row) -> String) -> Column {
+    Column { head, side: Side::Left, cell }
+}
+
+const fn right(head: &'static str, cell: fn(&Row) -> String) -> Column {
+    Column { head, side: Side::Right, cell }
+}
+
+const DEVICE: Column = left("DEVICE", |row| row.path.clone());
+const SIZE: Column = right("SIZE", |row| Size(row.size).to_string());
+const TYPE: Column = left("TYPE", |row| row.kind.to_owned());
+const MODEL: Column = left("MODEL", |row| row.model.clone().unwrap_or_default());
+const VERDICT: Column = left("VERDICT", |row| row.verdict.to_owned());
+const WHY: Column = left("WHY", |row| row.reason.clone());
+
+const NARROW: [Column; 6] = [DEVICE, SIZE, TYPE, MODEL, VERDICT, WHY];
+const WIDE: [Column; 12] = [
+    DEVICE,
+    SIZE,
+    TYPE,
+    MODEL,
+    left("SERIAL", |row| row.serial.clone().unwrap_or_default()),
+    left("TRANSPORT", |row| row.transport.clone().unwrap_or_default()),
+    right("SECTOR", |row| row.sector_size.to_string()),
+    left("ROTATIONAL", |row| if row.rotational { "yes" } else { "no" }.to_owned()),
+    VERDICT,
+    left("ID", |row| row.disk_id.clone()),
+    left("LINK", |row| row.link.clone()),
+    WHY,
+];
+
+fn table(rows: &[Row], columns: &[Column]) -> String {
+    if rows.is_empty() {
+        return "no block devices were found\n".to_owned();
+    }
+    let head: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();
+    let cells = rows.iter().map(|row| columns.iter().map(|column| printable(&(column.cell)(row))).collect());
+    let lines: Vec<Vec<String>> = [head].into_iter().chain(cells).collect();
+    let widths: Vec<usize> =
+        (0..columns.len()).map(|at| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut out = String::new();
+        for ((cell, column), wide) in line.iter().zip(columns).zip(&widths) {
+            let blank = " ".repeat(wide.saturating_sub(width(cell)));
+            match column.side {
+                Side::Left => out.extend([cell, &*blank, "  "]),
+                Side::Right => out.extend([&*blank, cell, "  "]),
+            }
+        }
+        text.push_str(out.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A cell that cannot disturb its table: no control, direction or line characters; `-` where it is empty.
+fn printable(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let safe: String =
+        text.chars().map(|c| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    match safe.trim() {
+        "" => "-".to_owned(),
+        trimmed => trimmed.to_owned(),
+    }
+}
+
+/// Columns that a text takes in a terminal.
+fn width(text: &str) -> usize {
+    let columns = |c: char| match u32::from(c) {
+        0x300..=0x36f | 0x1ab0..=0x1aff | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
+        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    };
+    text.chars().map(columns).sum()
+}
+
+/// `sda2` before `sda10`: runs of digits compare as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (mut x, mut y) = (a, b);
+    loop {
+        let (n, m) = (digits(x), digits(y));
+        let order = if n > 0 && m > 0 {
+            let number = |text: &str| text.trim_start_matches('0').to_owned();
+            let (own, other) = (number(&x[..n]), number(&y[..m]));
+            (x, y) = (&x[n..], &y[m..]);
+            (own.len(), own).cmp(&(other.len(), other))
+        } else {
+            let (own, other) = (x.chars().next(), y.chars().next());
+            if own.is_none() || other.is_none() {
+                return own.cmp(&other).then_with(|| a.cmp(b));
+            }
+            (x, y) = (&x[own.map_or(0, char::len_utf8)..], &y[other.map_or(0, char::len_utf8)..]);
+            own.cmp(&other)
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
