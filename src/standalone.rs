@@ -59,7 +59,9 @@ pub fn run(settings: Settings) -> Result<()> {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LOCALPOOL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let _ = log.try_init();
 }
 
 /// A bad document stops only itself; a file that cannot be read stops the start.

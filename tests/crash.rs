@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
 use localpool::device::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
-use localpool::host::fake::{Fate, FakeHost, Platter};
+use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
@@ -72,12 +72,7 @@ struct Life {
 
 fn life(layout: Layout, geometry: Geometry, erase: ErasePolicy) -> Life {
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
-    let mut steps = vec![
-        Step::Claim,
-        Step::Create("a", ext4, 16 * MIB),
-        Step::Format("a"),
-        Step::Write("a", 0xaa),
-    ];
+    let mut steps = vec![Step::Claim, Step::Create("a", ext4, 16 * MIB), Step::Format("a"), Step::Write("a", 0xaa)];
     if !matches!(layout, Layout::Whole {}) {
         steps.extend([
             // Cleans what a device without offload cannot zero on the spot.

@@ -305,7 +305,9 @@ fn check_part_size(field: &Field<'_, '_>, size: u64, filter: &ReadFilter) {
     if size < LEAST_PARTITION {
         field.problem(format!("is {}; a partition has at least 1Mi", quantity::format(size)));
     }
-    for (name, bound) in [("minSize", filter.given_min), ("maxSize", filter.given_max)] {
+    // An explicit 0 is no minimum, so there is nothing to hold it against.
+    let given_min = filter.given_min.filter(|bytes| *bytes > 0);
+    for (name, bound) in [("minSize", given_min), ("maxSize", filter.given_max)] {
         if let Some(bound) = bound.filter(|bound| *bound < size) {
             let (bound, size) = (quantity::format(bound), quantity::format(size));
             field.problem(format!(

@@ -82,7 +82,8 @@ fn ask<T>(
 fn be_agent(state_dir: &Path, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::open(state_dir)?;
     let lock = state.try_lock()?;
-    let _lock = lock.ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", state_dir.display()))?;
+    let _lock =
+        lock.ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", state_dir.display()))?;
     let (mut agent, _) = agent_of(state_dir)?;
     agent.pass().context("looking at the disks of this machine")?;
     Ok(agent.verb(verb)?)

@@ -90,9 +90,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("file");
         fs::write(&file, "precious").expect("written");
-        for (path, words) in
-            [(dir.path().to_owned(), "no socket"), (file.clone(), "no socket"), (dir.path().join("a".repeat(200)), "too long")]
-        {
+        for (path, words) in [
+            (dir.path().to_owned(), "no socket"),
+            (file.clone(), "no socket"),
+            (dir.path().join("a".repeat(200)), "too long"),
+        ] {
             let error = bind(&path).expect_err("refused");
             assert!(error.to_string().contains(words), "{error}");
         }

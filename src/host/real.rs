@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::disk::RealDisk;
 use super::filesystem::RealFilesystems;
 use super::mount::RealMounts;
-use super::sysfs::Roots;
 use super::state::StateDir;
+use super::sysfs::Roots;
 use super::{Access, Disk, Filesystems, Host, HostError, Mounts, Probe, RawDisk, StateStore, signature, sysfs};
 
 /// Linux, as its kernel shows it here and now.

@@ -140,6 +140,7 @@ fn an_explicit_min_size_of_0_is_none() {
     for zero in ["0", "\"0\"", "0Gi"] {
         assert_eq!(rule(&format!("deviceInclusionSpec: {{minSize: {zero}}}")).filter.min_size, 0, "{zero}");
     }
+    rule("partitioningSpec: {partSize: 30G}\ndeviceInclusionSpec: {minSize: 0}");
     assert_eq!(rule("deviceInclusionSpec: {minSize: 1e9}").filter.min_size, 1_000_000_000);
     assert_eq!(rule("deviceInclusionSpec: {minSize: 1.5Gi}").filter.min_size, 3 << 29);
 }

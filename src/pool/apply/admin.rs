@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::agent::{Agent, Pass};
 use super::disk::ApplyError;
+use super::keeper::Verb;
 use super::member::{Member, Standing};
 use super::pool::{Owner, Pool, PoolError};
-use super::keeper::Verb;
 use crate::device::discovery::DiscoveryError;
 use crate::device::election::Left;
 use crate::device::show::Shown;
@@ -104,7 +104,9 @@ impl Agent {
                 }
                 Ok(vec![format!("{does} let sets claim {path} again")])
             }
-            (Verdict::Unclaimed, _) => Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned())),
+            (Verdict::Unclaimed, _) => {
+                Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned()))
+            }
             (Verdict::Ours, _) => Err(refused("it is in this node's pool already".to_owned())),
             (Verdict::Theirs(reason), _) => Err(refused(reason.to_string())),
             (Verdict::Unknown(why), _) => Err(refused(why.clone())),
@@ -124,9 +126,10 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
         }
         match device.verdict {
             Verdict::Ours => pool.member(&device.id.text).map(|member| member_note(&member)),
-            Verdict::Unclaimed if pool.released().contains(&device.id.text) => {
-                Some(format!("given back; `localpool disk adopt {}` lets sets claim it again", device.raw.path.display()))
-            }
+            Verdict::Unclaimed if pool.released().contains(&device.id.text) => Some(format!(
+                "given back; `localpool disk adopt {}` lets sets claim it again",
+                device.raw.path.display()
+            )),
             Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
             _ => None,
         }
