@@ -33,7 +33,7 @@ pub struct Claim {
     pub device: DiskId,
     /// Kernel name at the look that this was decided on.
     pub name: String,
-    /// The set's layout, or the bare device where it holds no table.
+    /// The set's layout; `RawDevice` for a partition or a mapped device, which hold no table.
     pub layout: Layout,
 }
 
@@ -55,6 +55,8 @@ pub enum Left {
     Verdict(String),
     DoesNotFit(String),
     UnstableIdentity,
+    /// A partition or a mapped device, and the set cuts its disks into partitions.
+    HoldsNoTable,
     OlderSet(SetRef),
     Full {
         most: u32,
@@ -92,12 +94,11 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
     for rule in rules {
         let turn = Turn { ballot, rule, devices: &devices, disks: &disks };
         let outcome = turn.choose(&mut taken);
-        let layout_of = |name: &str| if is_part(&disks, name) { Layout::RawDevice {} } else { rule.layout.clone() };
         let claims = devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
             set: rule.set.clone(),
             device: device.id.clone(),
             name: device.raw.name.clone(),
-            layout: layout_of(&device.raw.name),
+            layout: if holds_table(&device.raw) { rule.layout.clone() } else { Layout::RawDevice {} },
         });
         election.claims.extend(claims);
         election.outcomes.push(outcome);
@@ -111,8 +112,9 @@ fn is_pool(device: &Device) -> bool {
 
 type Disks<'a> = HashMap<&'a str, &'a RawDisk>;
 
-fn is_part(disks: &Disks<'_>, name: &str) -> bool {
-    disks.get(name).is_some_and(|raw| matches!(raw.kind, Kind::Partition(_)))
+/// Whether the kernel maps partitions on it: not on a partition, and not on a mapped device.
+fn holds_table(raw: &RawDisk) -> bool {
+    !matches!(raw.kind, Kind::Partition(_) | Kind::Dm(_))
 }
 
 /// One set's turn to choose.
@@ -193,7 +195,11 @@ impl<'a> Turn<'a> {
         if let Some(why) = refused {
             return Err(Left::Verdict(why));
         }
-        let raw_use = self.rule.layout == Layout::RawDevice {} || matches!(device.raw.kind, Kind::Partition(_));
+        let holds_table = holds_table(&device.raw);
+        if !holds_table && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
+            return Err(Left::HoldsNoTable);
+        }
+        let raw_use = !holds_table || self.rule.layout == Layout::RawDevice {};
         if raw_use && !device.id.stable {
             return Err(Left::UnstableIdentity);
         }
@@ -215,6 +221,7 @@ impl fmt::Display for Left {
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
             }
+            Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
             Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
             Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
             Self::BelowMinimum { matching, least } => {

@@ -140,7 +140,7 @@ pub fn type_name(raw: &RawDisk) -> &'static str {
             Some("LVM") => "lvm",
             Some("CRYPT") => "crypt",
             Some("mpath") => "mpath",
-            Some(part) if part.starts_with("part") => "part",
+            // kpartx's `part1-mpath-…` too: it is no partition that a set could ask for.
             _ => "dm",
         },
         Kind::Md(_) => "raid",
@@ -235,8 +235,11 @@ mod tests {
             assert!(matches!(check(|f| f.types.clear(), raw), Err(Mismatch::Type { .. })));
         }
         let every = cases.map(|(_, own)| own).to_vec();
-        for other in [sample::dm("dm-1", "LVM-abc", &[]), sample::dm("dm-2", "CRYPT-x", &[]), sample::md("md0", &[])] {
-            assert!(check(|f| f.types = every.clone(), &other).is_err(), "{}", other.name);
+        let mapped = ["LVM-abc", "CRYPT-x", "part1-mpath-3600", ""].map(|uuid| sample::dm("dm-1", uuid, &[]));
+        for other in mapped.into_iter().chain([sample::md("md0", &[])]) {
+            let said = check(|f| f.types = every.clone(), &other).unwrap_err();
+            let Mismatch::Type { is, .. } = said else { panic!("{said}") };
+            assert!(["lvm", "crypt", "dm", "raid"].contains(&is), "no type that was asked for: {is}");
         }
     }
 

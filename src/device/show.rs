@@ -2,8 +2,6 @@
 //!
 //! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
 
-use std::cmp::Ordering;
-
 use serde::Serialize;
 
 use super::filter::type_name;
@@ -11,6 +9,7 @@ use super::label::Label;
 use super::size::Size;
 use super::{Device, Standing, Verdict};
 use crate::host::Probe;
+use crate::host::raw::Kind;
 
 /// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
 #[derive(Clone, Debug)]
@@ -105,14 +104,28 @@ struct List {
 /// All devices in the order of their names, ending in a line end.
 pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
     let mut devices: Vec<&Shown> = devices.iter().collect();
-    devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
-    let rows: Vec<Row> = devices.into_iter().map(Row::of).collect();
+    devices.sort_by_key(|shown| natural(&shown.device.raw.name));
+    let rows = |devices: Vec<&Shown>| devices.into_iter().map(Row::of).collect();
     Ok(match format {
-        Format::Table => table(&rows, &NARROW),
-        Format::Wide => table(&rows, &WIDE),
-        Format::Json => serde_json::to_string_pretty(&List { devices: rows }).map_err(ShowError::Json)? + "\n",
-        Format::Yaml => serde_saphyr::to_string(&List { devices: rows }).map_err(ShowError::Yaml)?,
+        Format::Table => for_people(devices, rows, &NARROW),
+        Format::Wide => for_people(devices, rows, &WIDE),
+        Format::Json => serde_json::to_string_pretty(&List { devices: rows(devices) }).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&List { devices: rows(devices) }).map_err(ShowError::Yaml)?,
     })
+}
+
+/// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
+/// is a disk. They are counted below it.
+fn for_people(devices: Vec<&Shown>, rows: impl Fn(Vec<&Shown>) -> Vec<Row>, columns: &[Column]) -> String {
+    let is_idle = |shown: &&Shown| matches!(shown.device.raw.kind, Kind::Loop(None));
+    let (idle, disks): (Vec<&Shown>, Vec<&Shown>) = devices.into_iter().partition(is_idle);
+    let mut text = table(&rows(disks), columns);
+    match idle.len() {
+        0 => {}
+        1 => text.push_str("(and 1 loop device without a file)\n"),
+        count => text.push_str(&format!("(and {count} loop devices without a file)\n")),
+    }
+    text
 }
 
 /// Whose a device is and why, in the words of the table.
@@ -263,29 +276,31 @@ fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// `sda2` before `sda10`: runs of digits compare as numbers.
-fn natural(a: &str, b: &str) -> Ordering {
-    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let (mut x, mut y) = (a, b);
-    loop {
-        let (n, m) = (digits(x), digits(y));
-        let order = if n > 0 && m > 0 {
-            let number = |text: &str| text.trim_start_matches('0').to_owned();
-            let (own, other) = (number(&x[..n]), number(&y[..m]));
-            (x, y) = (&x[n..], &y[m..]);
-            (own.len(), own).cmp(&(other.len(), other))
+/// A run of digits or of anything else, in the order in which the kernel counts: `sd9` before `sd10`, and
+/// `sdz` before `sdaa`, as words with the same beginning are sorted by length first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Run<'n> {
+    Number { length: usize, digits: &'n str },
+    Word { beginning: &'n str, length: usize, word: &'n str },
+}
+
+fn natural(name: &str) -> (Vec<Run<'_>>, &str) {
+    let mut runs = Vec::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let digit = |c: char| c.is_ascii_digit();
+        let end = rest.find(|c| digit(c) != digit(first)).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        rest = after;
+        runs.push(if digit(first) {
+            let digits = run.trim_start_matches('0');
+            Run::Number { length: digits.len(), digits }
         } else {
-            let (own, other) = (x.chars().next(), y.chars().next());
-            if own.is_none() || other.is_none() {
-                return own.cmp(&other).then_with(|| a.cmp(b));
-            }
-            (x, y) = (&x[own.map_or(0, char::len_utf8)..], &y[other.map_or(0, char::len_utf8)..]);
-            own.cmp(&other)
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
+            let beginning = run.char_indices().nth(2).map_or(run, |(at, _)| &run[..at]);
+            Run::Word { beginning, length: run.len(), word: run }
+        });
     }
+    (runs, name)
 }
 
 #[cfg(test)]

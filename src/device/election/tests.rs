@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::reason::Reason;
-use super::super::sample::{device, disk, partition, rule, set, unclaimed};
+use super::super::sample::{device, disk, dm, partition, rule, set, unclaimed};
 use super::*;
 use crate::device::rule::{DeviceType, Filter};
 
@@ -126,14 +126,22 @@ fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
 }
 
 #[test]
-fn a_partition_is_taken_as_the_bare_device() {
+fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     let guid = "6c6f6361-0000-4000-8000-000000000001";
     let part = device(partition("sda", 1, Some(guid)), Verdict::Unclaimed);
-    let devices = [part, unclaimed("sdb")];
-    let both = Filter { types: vec![DeviceType::Disk, DeviceType::Part], ..super::super::sample::filter() };
-    let election = run(&[Rule { filter: both, ..rule("a") }], &devices, &[], &ripe);
+    let mpath = device(dm("dm-0", "mpath-3600", &[]), Verdict::Unclaimed);
+    let devices = [mpath, part, unclaimed("sdb")];
+    let types = vec![DeviceType::Disk, DeviceType::Part, DeviceType::Mpath];
+    let all = Rule { filter: Filter { types, ..super::super::sample::filter() }, ..rule("a") };
+    let election = run(std::slice::from_ref(&all), &devices, &[], &ripe);
     let layouts: Vec<_> = election.claims.iter().map(|claim| (claim.name.as_str(), claim.layout.clone())).collect();
-    assert_eq!(layouts, [("sda1", Layout::RawDevice {}), ("sdb", Layout::Whole {})]);
+    let raw = Layout::RawDevice {};
+    assert_eq!(layouts, [("dm-0", raw.clone()), ("sda1", raw), ("sdb", Layout::Whole {})]);
+    for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
+        let election = run(&[Rule { layout, ..all.clone() }], &devices, &[], &ripe);
+        assert_eq!(took(&election, "a"), ["sdb"]);
+        assert_eq!(left(&election, "a", "dm-0"), Left::HoldsNoTable);
+    }
 }
 
 #[test]

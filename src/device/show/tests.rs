@@ -143,11 +143,55 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_names_is_an_order(a in "[a-c]{0,2}[0-9]{0,3}", b in "[a-c]{0,2}[0-9]{0,3}", c in "[a-c]{0,2}[0-9]{0,3}") {
-        prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
-        prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
-        if natural(&a, &b) == Ordering::Less && natural(&b, &c) == Ordering::Less {
-            prop_assert_eq!(natural(&a, &c), Ordering::Less);
-        }
+    fn the_order_of_names_does_not_depend_on_the_order_of_the_devices(mut names in prop::collection::vec("(sd|vd)[a-c]{1,2}[0-9]{0,2}", 1..8), turn in 0usize..8) {
+        names.sort();
+        names.dedup();
+        let order = |names: &[String]| {
+            let shown: Vec<_> = names.iter().map(|name| plain(unclaimed(name))).collect();
+            render(&shown, Format::Json).unwrap()
+        };
+        let first = order(&names);
+        let turn = turn % names.len();
+        names.rotate_left(turn);
+        prop_assert_eq!(order(&names), first);
     }
+}
+
+#[test]
+fn names_stand_in_the_order_in_which_the_kernel_counts() {
+    let names = [
+        "dm-2",
+        "dm-10",
+        "nvme0n1",
+        "nvme0n1p2",
+        "nvme0n1p10",
+        "nvme0n2",
+        "nvme1n1",
+        "sda",
+        "sda1",
+        "sdb",
+        "sdz",
+        "sdaa",
+        "sdaa1",
+        "vda",
+    ];
+    let shown: Vec<_> = names.iter().rev().map(|name| plain(unclaimed(name))).collect();
+    let value: Value = serde_json::from_str(&render(&shown, Format::Json).unwrap()).unwrap();
+    let paths = value["devices"].as_array().unwrap().iter().map(|device| device["path"].as_str().unwrap());
+    assert_eq!(paths.collect::<Vec<_>>(), names.map(|name| format!("/dev/{name}")));
+}
+
+#[test]
+fn loop_devices_without_a_file_are_counted_for_people_and_listed_for_programs() {
+    let idle = |name: &str| {
+        let unbound = RawDisk { size: 0, kind: Kind::Loop(None), ..disk(name) };
+        plain(device(unbound, Verdict::Theirs(Reason::NoMedium)))
+    };
+    let mut shown = vec![plain(unclaimed("sda")), idle("loop0")];
+    let text = render(&shown, Format::Table).unwrap();
+    assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), ["(and 1 loop device without a file)"]);
+    shown.push(idle("loop1"));
+    assert!(render(&shown, Format::Wide).unwrap().ends_with("(and 2 loop devices without a file)\n"));
+    let value: Value = serde_json::from_str(&render(&shown, Format::Json).unwrap()).unwrap();
+    assert_eq!(value["devices"].as_array().unwrap().len(), 3);
 }
