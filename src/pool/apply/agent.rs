@@ -307,7 +307,8 @@ fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
 /// The record of a disk, as far as the judgement of its owner needs it.
 pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
     match read_record(disk) {
-        Record::Nothing | Record::Foreign(_) => ownership::Record::None,
+        Record::Nothing => ownership::Record::None,
+        Record::Foreign(words) => ownership::Record::Foreign(words),
         Record::Unreadable(words) => ownership::Record::Failed(words),
         Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Box::new(own.label)),
         Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => ownership::Record::Valid(label),
