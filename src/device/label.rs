@@ -101,6 +101,9 @@ pub struct VolumeRecord {
     pub limit: Option<u64>,
     pub parameters: BTreeMap<String, String>,
     pub usage: VolumeUsage,
+    /// Bytes of the device that its filesystem was made for or last grown to; 0 without one.
+    #[serde(default)]
+    pub fs_size: u64,
     /// Came with an adopted disk and waits for `volume adopt`.
     #[serde(default)]
     pub found: bool,

@@ -148,7 +148,27 @@ impl Work {
         self.ready_filesystem(&view, kind)?;
         let mounts = self.host.mounts();
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
-        mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))
+        mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))?;
+        // What could not grow while it was mounted, or grew as a partition while it was not, grows now.
+        match kind {
+            FsKind::Ext4 => Ok(()),
+            FsKind::Xfs | FsKind::Btrfs => self.grow(&self.pool.usable(id.uuid())?, kind, Some(staging)),
+        }
+    }
+
+    /// Grows the filesystem where the record says that it does not fill its volume.
+    fn grow(&self, view: &VolumeView, kind: FsKind, mounted_at: Option<&Path>) -> Result<(), Error> {
+        if view.record.as_ref().is_none_or(|record| record.fs_size >= view.size) {
+            return Ok(());
+        }
+        match self.host.filesystems().grow(kind, &view.node, mounted_at) {
+            Ok(()) => Ok(self.pool.mark_grown(view.id, view.size)?),
+            Err(error @ HostError::Unsupported { .. }) => Err(Error::Precondition(format!(
+                "the filesystem cannot grow now and will when the volume is staged next: {}",
+                chain(&error)
+            ))),
+            Err(error) => Err(failed("grow the filesystem", error)),
+        }
     }
 
     /// mkfs is a fact, not a probe: the bit on the disk says whether it ever ended.
@@ -161,7 +181,11 @@ impl Work {
         let found = filesystems.identify(&view.node).map_err(|e| failed("look for the filesystem", e))?;
         match found {
             Some(found) if found.kind == kind.name() && found.uuid.is_none_or(|uuid| uuid == view.id) => {
-                filesystems.check(kind, &view.node).map_err(|e| failed("check the filesystem", e))
+                filesystems.check(kind, &view.node).map_err(|e| failed("check the filesystem", e))?;
+                match kind {
+                    FsKind::Ext4 => self.grow(view, kind, None),
+                    FsKind::Xfs | FsKind::Btrfs => Ok(()),
+                }
             }
             Some(found) => Err(Error::Precondition(format!(
                 "volume {} was formatted with {}, and {} is there now (UUID {}): it is not touched",
@@ -273,8 +297,7 @@ impl Work {
             return Err(Error::OutOfRange(words));
         }
         if let VolumeUsage::Mount(kind) = usage {
-            let grown = self.host.filesystems().grow(kind, &view.node, Some(path));
-            grown.map_err(|e| failed("grow the filesystem", e))?;
+            self.grow(&view, kind, Some(path))?;
         }
         Ok(view.size)
     }

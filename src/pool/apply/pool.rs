@@ -17,7 +17,7 @@ use crate::device::rule::Rule;
 use crate::host::{FsKind, Host, HostError, chain};
 use crate::pool::choose::{Capacity, NoPlace, Wish, capacity, choose};
 use crate::pool::journal::{JOURNAL, Journal, JournalError};
-use crate::pool::plan::{NewVolume, PlanError, adopt_volume, delete, formatted};
+use crate::pool::plan::{NewVolume, PlanError, adopt_volume, delete, formatted, grown};
 
 /// Which disks a request may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -255,6 +255,7 @@ impl Pool {
                 limit: request.limit,
                 parameters: request.parameters.clone(),
                 usage,
+                fs_size: 0,
                 found: false,
             },
         };
@@ -346,6 +347,13 @@ impl Pool {
         let (member, _) = self.find_usable(id)?;
         let mut state = member.lock();
         Ok(state.disk()?.change(|content| formatted(content, id))?)
+    }
+
+    /// Writes down that the filesystem fills its volume of `size` bytes.
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        let (member, _) = self.find_usable(id)?;
+        let mut state = member.lock();
+        Ok(state.disk()?.change(|content| grown(content, id, size))?)
     }
 
     /// Makes a found volume usable.

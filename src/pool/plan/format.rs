@@ -14,7 +14,23 @@ pub fn formatted(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
     }
     let mut entry = volume.entry.clone();
     entry.attributes |= FORMATTED;
-    Ok(Plan(vec![Step::Table(Box::new(content.table.with(volume.number, Some(entry))?))]))
+    let table = content.table.with(volume.number, Some(entry))?;
+    let Plan(mut steps) = grown(content, id, volume.size())?;
+    steps.push(Step::Table(Box::new(table)));
+    Ok(Plan(steps))
+}
+
+/// After mkfs or a growth: the filesystem fills a device of `size` bytes.
+pub fn grown(content: &Content, id: Uuid, size: u64) -> Result<Plan, PlanError> {
+    content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
+    let mut label = content.pruned_label();
+    match label.volumes.get_mut(&id) {
+        Some(record) if record.fs_size != size => {
+            record.fs_size = size;
+            Ok(relabel(label))
+        }
+        _ => Ok(Plan::default()),
+    }
 }
 
 /// A volume that came with an adopted disk becomes one like any other.

@@ -50,6 +50,7 @@ fn volume(name: &str) -> VolumeRecord {
         limit: Some(20 << 30),
         parameters: parameters.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
         usage: VolumeUsage::Mount(FsKind::Ext4),
+        fs_size: 0,
         found: false,
     }
 }
