@@ -111,7 +111,7 @@ impl From<PoolError> for Error {
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::BadJournal(_) => Error::Internal(words),
+            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) => Error::Internal(words),
         }
     }
 }

@@ -3,11 +3,13 @@
 
 use std::path::Path;
 
-use super::agent::{Agent, Pass};
+use super::agent::{Agent, Pass, hardware_id};
 use super::disk::ApplyError;
 use super::keeper::Verb;
 use super::member::{Member, Standing};
 use super::pool::{Owner, Pool, PoolError};
+use super::raw::RawMember;
+use super::seat::Seat;
 use crate::device::discovery::DiscoveryError;
 use crate::device::election::Left;
 use crate::device::show::Shown;
@@ -50,39 +52,61 @@ impl Agent {
         }
     }
 
-    fn find(&mut self, text: &str) -> Result<Device, AdminError> {
+    /// A device, and its member where it has one: a bare device's by its hardware, whatever it carries.
+    fn find(&mut self, text: &str) -> Result<(Device, Option<Seat>), AdminError> {
         let set = self.look()?;
-        let found = set.devices.into_iter().find(|device| is_called(device, text));
-        found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))
+        let found = set.devices.iter().find(|device| is_called(device, text));
+        let device = found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))?.clone();
+        let bare = self.pool().seat(&hardware_id(&set, &device));
+        let seat = bare.or_else(|| self.pool().seat(&device.id.text));
+        Ok((device, seat))
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let device = self.find(text)?;
+        let (device, seat) = self.find(text)?;
         let not_in_pool = || {
             let why = crate::device::show::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }
         };
-        let member = self.pool().member(&device.id.text).ok_or_else(not_in_pool)?;
+        let seat = seat.ok_or_else(not_in_pool)?;
         let path = device.raw.path.display();
-        member.lock().disk()?.can_release()?;
         let does = if dry_run { "would" } else { "did" };
+        let what = match &seat {
+            Seat::Labelled(member) => {
+                member.lock().disk()?.can_release()?;
+                "wipe label and partition tables"
+            }
+            Seat::Raw(member) => {
+                member.can_release().map_err(PoolError::from)?;
+                "end the raw claim"
+            }
+        };
         if !dry_run {
-            self.pool().release(&member)?;
+            self.pool().release(&seat)?;
         }
         Ok(vec![
-            format!("{does} wipe label and partition tables of {path} ({})", device.id),
+            format!("{does} {what} of {path} ({})", device.id),
             format!("{does} remember not to claim it again; `localpool disk adopt {path}` undoes that"),
         ])
     }
 
     fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let device = self.find(text)?;
+        let (device, seat) = self.find(text)?;
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
         if let crate::device::Standing::NotReady(why) = &device.standing {
             return Err(refused(why.clone()));
         }
         let does = if dry_run { "would" } else { "did" };
+        if let Some(Seat::Raw(member)) = seat {
+            let Standing::NotReady(why) = member.lock().standing.clone() else {
+                return Err(refused("it is in this node's pool already".to_owned()));
+            };
+            if !dry_run {
+                member.settle().map_err(PoolError::from)?;
+            }
+            return Ok(vec![format!("{path}: {why}"), format!("{does} erase {path} and offer it again")]);
+        }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
@@ -98,9 +122,9 @@ impl Agent {
                 }
                 Ok(lines)
             }
-            (Verdict::Unclaimed, _) if self.pool().released().contains(&device.id.text) => {
+            (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id.text) => {
                 if !dry_run {
-                    self.pool().readmit(&device.id.text)?;
+                    self.pool().journal().readmit(&device.id.text).map_err(PoolError::from)?;
                 }
                 Ok(vec![format!("{does} let sets claim {path} again")])
             }
@@ -119,14 +143,16 @@ impl Agent {
 pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
+            let raw = matches!(pool.seat(&hardware_id(&pass.set, device)), Some(Seat::Raw(_)));
             return Some(match device.verdict {
+                _ if raw => format!("in pool as a bare device, but not ready: {problem}"),
                 Verdict::Ours => format!("in pool, but not ready: {problem}"),
                 _ => format!("not claimed: {problem}"),
             });
         }
         match device.verdict {
             Verdict::Ours => pool.member(&device.id.text).map(|member| member_note(&member)),
-            Verdict::Unclaimed if pool.released().contains(&device.id.text) => Some(format!(
+            Verdict::Unclaimed if pool.journal().released().contains(&device.id.text) => Some(format!(
                 "given back; `localpool disk adopt {}` lets sets claim it again",
                 device.raw.path.display()
             )),
@@ -134,7 +160,26 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
             _ => None,
         }
     };
-    pass.set.devices.iter().map(|device| Shown { note: note(device), device: device.clone() }).collect()
+    let shown = |device: &Device| {
+        let mut device = device.clone();
+        let note = match pool.seat(&hardware_id(&pass.set, &device)) {
+            // Its verdict came from its content; whose it is, the journal says.
+            Some(Seat::Raw(member)) => {
+                device.verdict = Verdict::Ours;
+                note(&device).or_else(|| Some(raw_note(&member)))
+            }
+            _ => note(&device),
+        };
+        Shown { note, device }
+    };
+    pass.set.devices.iter().map(shown).collect()
+}
+
+fn raw_note(member: &RawMember) -> String {
+    match member.view() {
+        Some(view) => format!("in pool as a bare device, holds volume {}", view.id),
+        None => "in pool as a bare device, free or being erased".to_owned(),
+    }
 }
 
 fn member_note(member: &Member) -> String {

@@ -11,6 +11,8 @@ use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::{Member, Standing};
 use super::pool::{Owner, Pool};
+use super::raw::{RawMember, reads_as_zeros};
+use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
 use crate::device::election::{Ballot, Claim as Elected, Outcome, elect};
@@ -19,7 +21,9 @@ use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
 use crate::device::{self, Device, Verdict, id};
-use crate::host::{Access, BlockDevice, Geometry, Host, chain};
+use crate::host::raw::Kind;
+use crate::host::{Access, BlockDevice, Disk, Geometry, Host, chain};
+use crate::pool::journal::RawClaim;
 use crate::pool::layout::{data_area, places};
 use crate::pool::plan::{Claim, relabel};
 
@@ -96,12 +100,16 @@ impl Agent {
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
         self.depart(&set);
-        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
+        let raw_claims = self.pool.journal().raw_claims();
+        // On a bare device a label is a tenant's bytes.
+        let bare = |device: &Device| raw_claims.iter().any(|(id, _)| *id == hardware_id(&set, device));
+        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some() && !bare(d)) {
             if let Err(problem) = self.arrive(device) {
                 tracing::warn!(disk = %device.raw.path.display(), problem, "a disk of the pool cannot be used");
                 problems.insert(device.raw.name.clone(), problem);
             }
         }
+        self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
         let (claimed, outcomes) = self.claim(&set, &mut problems);
         self.give_back();
@@ -177,10 +185,39 @@ impl Agent {
         };
         match known {
             Some(member) => member.lock().arrive(device.raw.clone(), opened),
-            None => self.pool.join(Member::new(device.id.text.clone(), device.raw.clone(), opened, None)),
+            None => {
+                let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
+                self.pool.join(Seat::Labelled(Arc::new(member)));
+            }
         }
         tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
         Ok(())
+    }
+
+    /// Bare devices of the journal that are here, and those that are not.
+    fn arrive_raw(&self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
+        for (id, _) in self.pool.journal().raw_claims() {
+            let mut here = set.devices.iter().filter(|device| hardware_id(set, device) == id);
+            let (device, twin) = (here.next(), here.next());
+            let seat = match (self.pool.seat(&id), device) {
+                (Some(Seat::Raw(member)), _) => member,
+                (_, Some(device)) => {
+                    let journal = Arc::clone(self.pool.journal());
+                    let member = RawMember::new(id.clone(), Arc::clone(&self.host), journal, device.raw.clone());
+                    let member = Arc::new(member);
+                    self.pool.join(Seat::Raw(Arc::clone(&member)));
+                    member
+                }
+                (_, None) => continue,
+            };
+            match (device, twin) {
+                (Some(device), None) => seat.arrive(&device.raw),
+                (Some(_), Some(_)) | (None, _) => seat.leave(),
+            }
+            if let (Some(device), Standing::NotReady(why)) = (device, &seat.lock().standing) {
+                problems.insert(device.raw.name.clone(), why.clone());
+            }
+        }
     }
 
     /// Each member offers by the set that its label names: by UID, else by name and layout.
@@ -198,6 +235,11 @@ impl Agent {
             }
             state.rule = rule.cloned();
         }
+        for member in self.pool.raw_members() {
+            let set = self.pool.journal().raw_claim(&member.id).map(|claim| claim.set);
+            let rule = set.and_then(|set| owner_among(&set, &Layout::RawDevice {}, &self.rules).cloned());
+            member.lock().rule = rule;
+        }
     }
 
     fn claim(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> (Vec<String>, Vec<Outcome>) {
@@ -205,8 +247,14 @@ impl Agent {
         for member in self.pool.members() {
             *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
         }
-        let released = self.pool.released();
-        let free = |device: &&Device| !released.contains(&device.id.text);
+        let raw_claims = self.pool.journal().raw_claims();
+        for (_, claim) in &raw_claims {
+            *counts.entry(claim.set.clone()).or_default() += 1;
+        }
+        let released = self.pool.journal().released();
+        let free = |device: &&Device| {
+            !released.contains(&device.id.text) && raw_claims.iter().all(|(id, _)| *id != device.id.text)
+        };
         let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let election = elect(&Ballot {
@@ -235,6 +283,9 @@ impl Agent {
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
         let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        if elected.layout == (Layout::RawDevice {}) {
+            return self.claim_raw(&now, exclusive, elected);
+        }
         let Owner { cluster, node } = self.pool.owner().clone();
         let hardware =
             Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
@@ -256,7 +307,31 @@ impl Agent {
         let id = id::labelled(disk.content().table.disk()).text;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a disk");
-        self.pool.join(Member::new(id, now.raw, disk, rule));
+        self.pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
+        Ok(())
+    }
+
+    /// A bare device carries no label: what nobody has a record of must at least look unused.
+    fn claim_raw(&self, now: &Device, exclusive: Arc<dyn Disk>, elected: &Elected) -> Result<(), String> {
+        if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
+            return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
+        }
+        let claim = RawClaim {
+            set: elected.set.clone(),
+            generation: 1,
+            size: exclusive.geometry().size,
+            clean: false,
+            volume: None,
+            erasing: None,
+        };
+        drop(exclusive);
+        self.pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
+        let journal = Arc::clone(self.pool.journal());
+        let member = RawMember::new(now.id.text.clone(), Arc::clone(&self.host), journal, now.raw.clone());
+        member.arrive(&now.raw);
+        member.lock().rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
+        tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a bare device");
+        self.pool.join(Seat::Raw(Arc::new(member)));
         Ok(())
     }
 
@@ -270,11 +345,20 @@ impl Agent {
                 let release = state.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
                 release && empty && content.label.used && state.is_usable()
             };
-            if wanted && let Err(error) = self.pool.release(&member) {
+            if wanted && let Err(error) = self.pool.release(&Seat::Labelled(Arc::clone(&member))) {
                 tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
             }
         }
     }
+}
+
+/// Who a device is by its hardware, whatever it carries.
+pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
+    let disk = match &device.raw.kind {
+        Kind::Partition(partition) => set.devices.iter().find(|d| d.raw.name == partition.disk).map(|d| &d.raw),
+        _ => None,
+    };
+    id::hardware(&device.raw, disk).text
 }
 
 /// Whether `device` is the disk `id` on the very device that `raw` was.
@@ -285,13 +369,14 @@ fn is_same_device(device: &Device, id: &str, raw: &crate::host::RawDisk) -> bool
 }
 
 fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
-    let by_uid = rules.iter().find(|rule| rule.set.uid == label.set.uid);
-    by_uid.or_else(|| {
-        rules.iter().find(|rule| {
-            (&rule.set.namespace, &rule.set.name) == (&label.set.namespace, &label.set.name)
-                && rule.layout == label.layout
-        })
-    })
+    owner_among(&label.set, &label.layout, rules)
+}
+
+/// The set that owns a disk: by UID, else one made anew with the same name and layout.
+fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
+    let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
+    let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
+    by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
 }
 
 /// Whether a rule's layout fits on a device.

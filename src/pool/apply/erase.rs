@@ -77,36 +77,37 @@ fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), 
         return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
     }
     if work.policy != ErasePolicy::None {
-        prove_erased(&**disk, work).map_err(|e| failed(disk, "verify the erasure", work.extent, e))?;
+        prove_erased(&**disk, work.extent, work.policy)
+            .map_err(|e| failed(disk, "verify the erasure", work.extent, e))?;
     }
     member.lock().disk()?.change(|content| erase_finished(content, work))
 }
 
 /// The discard is only a hint, and may even bring bytes back on a poor device: samples tell, and then the
 /// range is zeroed again and left undiscarded.
-fn prove_erased(disk: &dyn BlockDevice, work: &EraseWork) -> Result<(), IoError> {
-    if work.policy == ErasePolicy::Discard {
-        disk.discard(work.extent)?;
+pub fn prove_erased(disk: &dyn BlockDevice, extent: Extent, policy: ErasePolicy) -> Result<(), IoError> {
+    if policy == ErasePolicy::Discard {
+        disk.discard(extent)?;
     }
-    if !samples_are_zero(disk, work.extent)? {
-        zero(disk, work.extent)?;
-        if !samples_are_zero(disk, work.extent)? {
+    if !samples_are_zero(disk, extent)? {
+        zero(disk, extent)?;
+        if !samples_are_zero(disk, extent)? {
             let source = std::io::Error::other("the range does not read as zeros after it was zeroed");
-            return Err(IoError { what: "verify", disk: String::new(), range: work.extent, source });
+            return Err(IoError { what: "verify", disk: String::new(), range: extent, source });
         }
     }
     Ok(())
 }
 
-fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, IoError> {
-    let step = (extent.len() / SAMPLES / SAMPLE_BYTES).max(1) * SAMPLE_BYTES;
-    let mut buf = vec![0; usize::try_from(SAMPLE_BYTES.min(extent.len())).unwrap_or(0)];
+/// Looks at places spread evenly over the range, its first and its last bytes among them.
+pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, IoError> {
+    let len = SAMPLE_BYTES.min(extent.len());
+    let mut buf = vec![0; usize::try_from(len).unwrap_or(0)];
+    let room = extent.len() - len;
     for index in 0..SAMPLES {
-        let start = extent.start + index * step;
-        if start + buf.len() as u64 > extent.end {
-            break;
-        }
-        disk.read_at(start, &mut buf)?;
+        let skip = u128::from(room) * u128::from(index) / u128::from(SAMPLES - 1);
+        let skip = u64::try_from(skip).unwrap_or(room) / SAMPLE_BYTES * SAMPLE_BYTES;
+        disk.read_at(extent.start + skip, &mut buf)?;
         if buf.iter().any(|byte| *byte != 0) {
             return Ok(false);
         }

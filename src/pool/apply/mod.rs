@@ -2,6 +2,8 @@
 //!
 //! * `disk`: one open disk and what it holds; performs steps.
 //! * `member`: a disk of the pool over its life: joins, leaves, comes back, offers.
+//! * `raw`: a bare device of the pool; `seat`: what it and a labelled member have in common.
+//! * `journal`: what the state directory remembers.
 //! * `erase`: the background work: erasing what was deleted, cleaning what is dirty.
 //! * `agent`: passes over the whole machine: disks arrive, leave, are claimed and given back.
 //! * `keeper`: the thread that makes the passes: events, timers, requests.
@@ -12,6 +14,9 @@ pub mod admin;
 pub mod agent;
 pub mod disk;
 pub mod erase;
+pub mod journal;
 pub mod keeper;
 pub mod member;
 pub mod pool;
+pub mod raw;
+pub mod seat;

@@ -2,22 +2,24 @@
 //!
 //! A verb looks before it acts and may be repeated: what is there already is success.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use uuid::Uuid;
 
 use super::disk::ApplyError;
-use super::erase::{Progress, work};
+use super::erase::Progress;
+use super::journal::{JournalStore, StoreError};
 use super::member::{Member, Standing, VolumeView};
-use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
+use super::raw::{RawError, RawMember};
+use super::seat::{Seat, Taken};
+use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
-use crate::host::{FsKind, Host, HostError, chain};
-use crate::pool::choose::{Capacity, NoPlace, Wish, capacity, choose};
-use crate::pool::journal::{JOURNAL, Journal, JournalError};
-use crate::pool::plan::{NewVolume, PlanError, adopt_volume, delete, formatted, grown};
+use crate::host::{FsKind, Host, chain};
+use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
+use crate::pool::plan::NewVolume;
 
 /// Which disks a request may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,20 +84,19 @@ pub enum PoolError {
     NotDescribed { id: Uuid, disk: String },
     #[error("space next to the volume is being cleaned; try again")]
     Cleaning,
-    #[error("the state directory")]
-    Journal(#[source] HostError),
     #[error(transparent)]
-    BadJournal(#[from] JournalError),
+    Journal(#[from] StoreError),
+    #[error(transparent)]
+    Raw(#[from] RawError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 /// The pool of one node.
 pub struct Pool {
-    host: Arc<dyn Host>,
     owner: Owner,
-    members: RwLock<BTreeMap<String, Arc<Member>>>,
-    journal: Mutex<Journal>,
+    seats: RwLock<BTreeMap<String, Seat>>,
+    journal: Arc<JournalStore>,
     workers: Workers,
     stopping: Arc<AtomicBool>,
 }
@@ -120,76 +121,81 @@ pub struct Owner {
 impl Pool {
     /// Reads the journal; a damaged one stops the process, as going on would forget what it says.
     pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
-        let text = host.state().load(JOURNAL).map_err(PoolError::Journal)?;
-        let journal = Mutex::new(Journal::parse(text.as_deref())?);
-        Ok(Self { host, owner, members: RwLock::default(), journal, workers, stopping: Arc::default() })
+        let journal = Arc::new(JournalStore::open(host)?);
+        Ok(Self { owner, seats: RwLock::default(), journal, workers, stopping: Arc::default() })
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the journal, durably before it counts.
-    fn write_journal<T>(&self, change: impl FnOnce(&mut Journal) -> T) -> Result<T, PoolError> {
-        let mut journal = self.journal();
-        let mut next = journal.clone();
-        let result = change(&mut next);
-        if next != *journal {
-            self.host.state().store(JOURNAL, &next.to_text()).map_err(PoolError::Journal)?;
-            *journal = next;
-        }
-        Ok(result)
-    }
-
-    /// Blank disks that are not claimed again until somebody adopts them, by id.
-    pub fn released(&self) -> BTreeSet<String> {
-        self.journal().released.clone()
+    pub fn journal(&self) -> &Arc<JournalStore> {
+        &self.journal
     }
 
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
-    pub fn release(&self, member: &Member) -> Result<(), PoolError> {
-        let mut state = member.lock();
-        let hardware = state.content().label.hardware.id.clone();
-        let disk = state.disk()?;
-        disk.can_release()?;
-        self.write_journal(|journal| journal.released.insert(hardware))?;
-        disk.release()?;
-        drop(state);
-        self.part(&member.id);
+    pub fn release(&self, seat: &Seat) -> Result<(), PoolError> {
+        match seat {
+            Seat::Labelled(member) => {
+                let mut state = member.lock();
+                let hardware = state.content().label.hardware.id.clone();
+                let disk = state.disk()?;
+                disk.can_release()?;
+                self.journal.release(&hardware)?;
+                disk.release()?;
+            }
+            Seat::Raw(member) => member.release()?,
+        }
+        self.part(seat.id());
         Ok(())
-    }
-
-    /// A disk that was given back may be claimed again.
-    pub fn readmit(&self, hardware: &str) -> Result<Outcome, PoolError> {
-        let was = self.write_journal(|journal| journal.released.remove(hardware))?;
-        Ok(if was { Outcome::Done } else { Outcome::AlreadySo })
     }
 
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Members in the order of their ids.
+    /// All members, in the order of their ids.
+    pub fn seats(&self) -> Vec<Seat> {
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub fn seat(&self, id: &str) -> Option<Seat> {
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// The labelled members.
     pub fn members(&self) -> Vec<Arc<Member>> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let labelled = |seat| match seat {
+            Seat::Labelled(member) => Some(member),
+            Seat::Raw(_) => None,
+        };
+        self.seats().into_iter().filter_map(labelled).collect()
+    }
+
+    /// The bare devices.
+    pub fn raw_members(&self) -> Vec<Arc<RawMember>> {
+        let raw = |seat| match seat {
+            Seat::Labelled(_) => None,
+            Seat::Raw(member) => Some(member),
+        };
+        self.seats().into_iter().filter_map(raw).collect()
     }
 
     pub fn member(&self, id: &str) -> Option<Arc<Member>> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        match self.seat(id) {
+            Some(Seat::Labelled(member)) => Some(member),
+            Some(Seat::Raw(_)) | None => None,
+        }
     }
 
-    pub(super) fn join(&self, member: Member) {
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.insert(member.id.clone(), Arc::new(member));
+    pub(super) fn join(&self, seat: Seat) {
+        let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
+        seats.insert(seat.id().to_owned(), seat);
     }
 
     pub(super) fn part(&self, id: &str) {
-        self.members.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.seats.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// All volumes, by id.
     pub fn volumes(&self) -> Vec<VolumeView> {
-        let mut views: Vec<VolumeView> = self.members().iter().flat_map(|member| member.views()).collect();
+        let mut views: Vec<VolumeView> = self.seats().iter().flat_map(Seat::views).collect();
         views.sort_by_key(|view| view.id);
         views
     }
@@ -203,27 +209,26 @@ impl Pool {
         self.find_usable(id).map(|(_, view)| view)
     }
 
-    fn find(&self, id: Uuid) -> Result<(Arc<Member>, VolumeView), PoolError> {
-        let found = self.members().into_iter().find_map(|member| member.view(id).map(|view| (member, view)));
+    fn find(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        let found = self.seats().into_iter().find_map(|seat| seat.view(id).map(|view| (seat, view)));
         found.ok_or(PoolError::NoSuchVolume { id })
     }
 
-    fn find_usable(&self, id: Uuid) -> Result<(Arc<Member>, VolumeView), PoolError> {
-        let (member, view) = self.find(id)?;
+    fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        let (seat, view) = self.find(id)?;
         let disk = view.disk.clone();
         match (&view.record, &view.standing) {
             (None, _) => Err(PoolError::NotDescribed { id, disk }),
             (Some(record), _) if record.found => Err(PoolError::Found { id }),
             (_, Standing::Missing) => Err(PoolError::DiskAway { id, disk, why: "is missing".to_owned() }),
             (_, Standing::NotReady(why)) => Err(PoolError::DiskAway { id, disk, why: format!("is not ready: {why}") }),
-            (Some(_), Standing::Ready) => Ok((member, view)),
+            (Some(_), Standing::Ready) => Ok((seat, view)),
         }
     }
 
     /// The rules of the sets that `selector` means, oldest first.
     fn rules(&self, selector: &Selector) -> Vec<Arc<Rule>> {
-        let members = self.members();
-        let mut rules: Vec<Arc<Rule>> = members.iter().filter_map(|m| m.lock().rule.clone()).collect();
+        let mut rules: Vec<Arc<Rule>> = self.seats().iter().filter_map(Seat::rule).collect();
         rules.retain(|rule| selector.selects(rule));
         rules.sort_by(|a, b| (a.created, &a.set).cmp(&(b.created, &b.set)));
         rules.dedup_by(|a, b| a.set == b.set);
@@ -242,8 +247,8 @@ impl Pool {
 
     /// Makes a volume, or finds it made.
     pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Outcome), PoolError> {
-        if let Ok((member, view)) = self.find(request.id) {
-            return self.existing(&member, view, request).map(|view| (view, Outcome::AlreadySo));
+        if let Ok((seat, _)) = self.find(request.id) {
+            return self.existing(&seat, request).map(|view| (view, Outcome::AlreadySo));
         }
         self.check_selector(&request.selector)?;
         let usage = self.usage(request.usage, &request.selector);
@@ -262,24 +267,14 @@ impl Pool {
         let wish = Wish { usage, required: request.required, limit: request.limit };
         // Another caller may take a place between the look and the lock; each round somebody wins.
         loop {
-            let members = self.members();
-            let offers: Vec<_> = members
-                .iter()
-                .enumerate()
-                .filter_map(|(index, member)| {
-                    let state = member.lock();
-                    let selected = state.rule.as_ref().is_some_and(|rule| request.selector.selects(rule));
-                    selected.then(|| state.offer(index, usage)).flatten()
-                })
-                .collect();
+            let seats = self.seats();
+            let offers = offers(&seats, &request.selector, usage);
             if offers.is_empty() {
                 return Err(PoolError::NoSet(request.selector.clone()));
             }
             let (index, site) = choose(&offers, &wish)?;
-            match members[index].lock().create(site, &volume) {
-                Ok(()) => break,
-                Err(ApplyError::Plan { source: PlanError::Taken { .. } | PlanError::TableFull, .. }) => {}
-                Err(error) => return Err(error.into()),
+            if seats[index].create(site, &volume)? == Taken::ByUs {
+                break;
             }
         }
         Ok((self.volume(request.id)?, Outcome::Done))
@@ -300,12 +295,12 @@ impl Pool {
     }
 
     /// A volume of that name is there: it must be what is asked for, and mapped.
-    fn existing(&self, member: &Member, view: VolumeView, request: &CreateRequest) -> Result<VolumeView, PoolError> {
-        let (_, view) = self.find_usable(view.id)?;
+    fn existing(&self, seat: &Seat, request: &CreateRequest) -> Result<VolumeView, PoolError> {
+        let (_, view) = self.find_usable(request.id)?;
         if let Some(why) = difference(&view, request) {
             return Err(PoolError::Differs { name: request.name.clone(), why });
         }
-        member.lock().disk()?.recover_mappings()?;
+        seat.remap()?;
         Ok(view)
     }
 
@@ -314,56 +309,42 @@ impl Pool {
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
             return Ok(Outcome::AlreadySo);
         }
-        let (member, _) = self.find_usable(id)?;
-        let mut state = member.lock();
-        let policy = state.rule.as_ref().map_or(ErasePolicy::default(), |rule| rule.erase);
-        match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
-            Ok(()) => Ok(Outcome::Done),
-            Err(error) if error.is_busy() => Err(PoolError::InUse { id }),
-            Err(error) => Err(error.into()),
-        }
+        let (seat, _) = self.find_usable(id)?;
+        seat.delete(id)?;
+        Ok(Outcome::Done)
     }
 
     /// Grows a volume to at least `required` bytes.
     pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
-        let (member, view) = self.find_usable(id)?;
+        let (seat, view) = self.find_usable(id)?;
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
             let why = "the volume has already".to_owned();
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
         }
-        let grown = member.lock().expand(id, required);
-        match grown {
-            Ok(()) => self.volume(id),
-            Err(ApplyError::Plan { source: PlanError::CannotGrow { id, wanted, growable_to }, .. }) => {
-                Err(PoolError::CannotGrow { id, wanted, growable_to })
-            }
-            Err(ApplyError::Plan { source: PlanError::Taken { .. }, .. }) => Err(PoolError::Cleaning),
-            Err(error) => Err(error.into()),
-        }
+        seat.expand(&view, required)?;
+        self.volume(id)
     }
 
     /// Writes down that mkfs has ended and was synced.
     pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
-        let (member, _) = self.find_usable(id)?;
-        let mut state = member.lock();
-        Ok(state.disk()?.change(|content| formatted(content, id))?)
+        let (seat, view) = self.find_usable(id)?;
+        seat.mark_formatted(&view)
     }
 
     /// Writes down that the filesystem fills its volume of `size` bytes.
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
-        let (member, _) = self.find_usable(id)?;
-        let mut state = member.lock();
-        Ok(state.disk()?.change(|content| grown(content, id, size))?)
+        let (seat, _) = self.find_usable(id)?;
+        seat.mark_grown(id, size)
     }
 
     /// Makes a found volume usable.
     pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
-        let (member, view) = self.find(id)?;
+        let (seat, view) = self.find(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if !record.found => Ok(Outcome::AlreadySo),
             Some(_) => {
-                member.lock().disk()?.change(|content| adopt_volume(content, id))?;
+                seat.adopt_volume(id)?;
                 Ok(Outcome::Done)
             }
         }
@@ -372,17 +353,7 @@ impl Pool {
     /// What there is to give now.
     pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
         let usage = self.usage(wanted, selector);
-        let offers: Vec<_> = self
-            .members()
-            .iter()
-            .enumerate()
-            .filter_map(|(index, member)| {
-                let state = member.lock();
-                let selected = state.rule.as_ref().is_some_and(|rule| selector.selects(rule));
-                selected.then(|| state.offer(index, usage)).flatten()
-            })
-            .collect();
-        capacity(&offers, usage)
+        capacity(&offers(&self.seats(), selector, usage), usage)
     }
 
     /// Starts a worker on each disk that has erasing or cleaning to do and none at it.
@@ -390,11 +361,10 @@ impl Pool {
         if self.workers == Workers::Caller {
             return;
         }
-        for member in self.members() {
-            let idle = !std::mem::replace(&mut member.lock().worker, true);
-            if idle {
+        for seat in self.seats() {
+            if seat.take_worker() {
                 let stopping = Arc::clone(&self.stopping);
-                std::thread::spawn(move || run_worker(&member, &stopping));
+                std::thread::spawn(move || run_worker(&seat, &stopping));
             }
         }
     }
@@ -406,25 +376,32 @@ impl Pool {
 
     /// Does all background work here and now.
     pub fn work_until_idle(&self) -> Result<(), PoolError> {
-        for member in self.members() {
-            while work(&member)? == Progress::Worked {}
+        for seat in self.seats() {
+            while seat.work()? == Progress::Worked {}
         }
         Ok(())
     }
 }
 
-fn run_worker(member: &Member, stopping: &AtomicBool) {
+fn run_worker(seat: &Seat, stopping: &AtomicBool) {
     while !stopping.load(Ordering::Relaxed) {
-        match work(member) {
+        match seat.work() {
             Ok(Progress::Worked) => {}
             Ok(Progress::Idle) => return,
             Err(error) => {
-                tracing::error!(disk = %member.id, error = %chain(&error), "background work stopped");
+                tracing::error!(disk = seat.id(), error = %chain(&error), "background work stopped");
                 break;
             }
         }
     }
-    member.lock().worker = false;
+    seat.drop_worker();
+}
+
+/// What each member that the selector means has to give.
+fn offers(seats: &[Seat], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
+    let selected = |seat: &Seat| seat.rule().is_some_and(|rule| selector.selects(&rule));
+    let offer = |(index, seat): (usize, &Seat)| selected(seat).then(|| seat.offer(index, usage)).flatten();
+    seats.iter().enumerate().filter_map(offer).collect()
 }
 
 impl Selector {

@@ -1,0 +1,310 @@
+//! A bare device of the pool: the one layout whose claim is not on the disk but in the journal.
+//!
+//! What the journal says and what the device shows must agree; where they do not, the claim is *disputed*:
+//! nothing is read, written or given out there until a person decides (docs/adr/0003-raw-device-claims.md).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::disk::zero;
+use super::journal::{JournalStore, StoreError};
+use super::member::{Standing, VolumeView};
+use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
+use crate::device::rule::{Rule, VolumeMode};
+use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
+use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
+use crate::pool::choose::Offer;
+use crate::pool::extents::ExtentSet;
+use crate::pool::journal::{RawClaim, RawVolume};
+use crate::pool::plan::{ERASE_CHUNK, NewVolume, Site};
+
+/// A claimed bare device, here or not.
+pub struct RawMember {
+    /// The hardware's id, the key of its claim in the journal.
+    pub id: String,
+    host: Arc<dyn Host>,
+    journal: Arc<JournalStore>,
+    state: Mutex<RawState>,
+}
+
+/// What can be said of it now.
+pub struct RawState {
+    pub raw: RawDisk,
+    disk: Option<Arc<dyn Disk>>,
+    pub standing: Standing,
+    pub rule: Option<Arc<Rule>>,
+    pub worker: bool,
+    /// How far the cleaning of the free device has got; lost at a restart, as it only saves time.
+    cleaned: u64,
+}
+
+/// Why something was not done with a bare device.
+#[derive(Debug, thiserror::Error)]
+pub enum RawError {
+    #[error("the device {0} is not free any more")]
+    Taken(String),
+    #[error("the device {disk} {why}")]
+    Away { disk: String, why: String },
+    #[error("the device is in use")]
+    Busy(#[source] HostError),
+    #[error("the device could not be opened")]
+    Open(#[source] HostError),
+    #[error("the device did not do it")]
+    Io(#[from] IoError),
+    #[error("the claim was not written down")]
+    Journal(#[from] StoreError),
+}
+
+impl RawMember {
+    pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>, raw: RawDisk) -> Self {
+        let state = RawState { raw, disk: None, standing: Standing::Missing, rule: None, worker: false, cleaned: 0 };
+        Self { id, host, journal, state: Mutex::new(state) }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, RawState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claim(&self) -> Result<RawClaim, RawError> {
+        let gone = || RawError::Journal(StoreError::NoClaim(self.id.clone()));
+        self.journal.raw_claim(&self.id).ok_or_else(gone)
+    }
+
+    /// The device is here: opened, and held against what the journal says of it.
+    pub fn arrive(&self, raw: &RawDisk) {
+        let mut state = self.lock();
+        let same = (state.raw.devno, state.raw.diskseq) == (raw.devno, raw.diskseq);
+        if same && state.disk.is_some() {
+            return;
+        }
+        state.raw = raw.clone();
+        state.disk = None;
+        state.cleaned = 0;
+        state.standing = match self.open(raw) {
+            Ok(disk) => {
+                state.disk = Some(disk);
+                Standing::Ready
+            }
+            Err(words) => Standing::NotReady(words),
+        };
+    }
+
+    fn open(&self, raw: &RawDisk) -> Result<Arc<dyn Disk>, String> {
+        let words = |e: &dyn std::error::Error| crate::host::chain(e);
+        let claim = self.claim().map_err(|e| words(&e))?;
+        let disk = self.host.open(raw, Access::Own).map_err(|e| words(&e))?;
+        let size = disk.geometry().size;
+        if size < claim.size {
+            return Err(format!("claim disputed: the device has {size} bytes, and was claimed with {}", claim.size));
+        }
+        // A free device that was zero when it was claimed or erased and is not any more has another user.
+        if claim.volume.is_none()
+            && claim.erasing.is_none()
+            && !samples_are_zero(&*disk, whole(size)).map_err(|e| words(&e))?
+        {
+            let adopt = "`localpool disk adopt` erases it and offers it again";
+            return Err(format!("claim disputed: the device should be free, and holds data; {adopt}"));
+        }
+        Ok(disk)
+    }
+
+    pub fn leave(&self) {
+        let mut state = self.lock();
+        state.disk = None;
+        state.standing = Standing::Missing;
+    }
+
+    /// A disputed device is erased and offered again: a person said that it is ours.
+    pub fn settle(&self) -> Result<(), RawError> {
+        let mut state = self.lock();
+        let disk = self.host.open(&state.raw, Access::Claim).map_err(RawError::Busy)?;
+        let size = disk.geometry().size;
+        drop(disk);
+        self.journal.change_raw(&self.id, |claim| {
+            claim.size = size;
+            claim.clean = false;
+            claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+        })?;
+        state.disk = Some(self.host.open(&state.raw, Access::Own).map_err(RawError::Open)?);
+        state.standing = Standing::Ready;
+        Ok(())
+    }
+
+    pub fn offer<D>(&self, seat: D, usage: VolumeUsage) -> Option<Offer<D>> {
+        let claim = self.claim().ok()?;
+        let state = self.lock();
+        let allowed = match (state.rule.as_ref()?.volume_mode, usage) {
+            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
+            (Some(_), _) => false,
+        };
+        let geometry = state.disk.as_ref()?.geometry();
+        let free = claim.volume.is_none() && claim.erasing.is_none();
+        let clean = claim.clean || geometry.offloads_zeroes || usage != VolumeUsage::Block;
+        let places = match free && clean {
+            true => vec![(Site::Slot(0), whole(claim.size))],
+            false => Vec::new(),
+        };
+        let offer = Offer { disk: seat, places, room: ExtentSet::default(), volume_ends: Vec::new() };
+        (allowed && state.standing == Standing::Ready).then_some(offer)
+    }
+
+    fn disk(&self, state: &RawState) -> Result<Arc<dyn Disk>, RawError> {
+        let away = || RawError::Away {
+            disk: self.id.clone(),
+            why: match &state.standing {
+                Standing::NotReady(why) => format!("is not ready: {why}"),
+                Standing::Missing | Standing::Ready => "is missing".to_owned(),
+            },
+        };
+        state.disk.clone().filter(|_| state.standing == Standing::Ready).ok_or_else(away)
+    }
+
+    /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is
+    /// there, the kernel would refuse our own mounts.
+    fn prove_unused(&self, state: &RawState) -> Result<(), RawError> {
+        self.host.open(&state.raw, Access::Claim).map(drop).map_err(RawError::Busy)
+    }
+
+    pub fn create(&self, volume: &NewVolume) -> Result<(), RawError> {
+        let state = self.lock();
+        let disk = self.disk(&state)?;
+        let claim = self.claim()?;
+        if claim.volume.is_some() || claim.erasing.is_some() {
+            return Err(RawError::Taken(self.id.clone()));
+        }
+        self.prove_unused(&state)?;
+        if volume.record.usage == VolumeUsage::Block && !claim.clean {
+            zero(&*disk, whole(claim.size))?;
+        }
+        self.journal.change_raw(&self.id, |claim| {
+            claim.clean = false;
+            claim.volume = Some(RawVolume { id: volume.id, record: volume.record.clone(), formatted: false });
+        })?;
+        Ok(())
+    }
+
+    /// From the journal's write on the volume does not exist; the device is erased in the background.
+    pub fn delete(&self, policy: ErasePolicy) -> Result<(), RawError> {
+        let state = self.lock();
+        self.disk(&state)?;
+        self.prove_unused(&state)?;
+        self.journal.change_raw(&self.id, |claim| {
+            if let Some(volume) = claim.volume.take() {
+                // Without erasure a bare device could not be told from somebody else's afterwards.
+                let policy = if policy == ErasePolicy::None { ErasePolicy::Zero } else { policy };
+                claim.erasing = Some(EraseRecord { was: volume.id, policy, cursor: 0 });
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Changes the volume's own record.
+    pub fn change_volume(&self, change: impl FnOnce(&mut RawVolume)) -> Result<(), RawError> {
+        self.journal.change_raw(&self.id, |claim| claim.volume.as_mut().map(change))?;
+        Ok(())
+    }
+
+    /// Whether the claim could be ended: no volume, and nothing left to erase.
+    pub fn can_release(&self) -> Result<(), RawError> {
+        let claim = self.claim()?;
+        match (claim.volume, claim.erasing) {
+            (Some(volume), _) => Err(RawError::Taken(format!("{}: it holds volume {}", self.id, volume.id))),
+            (None, Some(_)) => Err(RawError::Taken(format!("{}: it is being erased", self.id))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Ends the claim.
+    pub fn release(&self) -> Result<(), RawError> {
+        let _state = self.lock();
+        self.can_release()?;
+        Ok(self.journal.release(&self.id)?)
+    }
+
+    pub fn view(&self) -> Option<VolumeView> {
+        let claim = self.claim().ok()?;
+        let volume = claim.volume?;
+        let state = self.lock();
+        Some(VolumeView {
+            id: volume.id,
+            record: Some(volume.record),
+            size: claim.size,
+            formatted: volume.formatted,
+            growable_to: claim.size,
+            set: claim.set,
+            disk: self.id.clone(),
+            standing: state.standing.clone(),
+            node: state.raw.path.clone(),
+        })
+    }
+
+    /// One chunk of erasing or cleaning.
+    pub fn work(&self) -> Result<Progress, RawError> {
+        let claim = self.claim()?;
+        let (disk, from) = {
+            let mut state = self.lock();
+            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.volume_mode != Some(VolumeMode::Filesystem));
+            let disk = self.disk(&state).ok();
+            let offloads = disk.as_ref().is_some_and(|disk| disk.geometry().offloads_zeroes);
+            let cleaning = claim.volume.is_none() && !claim.clean && wants_clean && !offloads;
+            let from = match &claim.erasing {
+                Some(erasing) => Some(erasing.cursor),
+                None => cleaning.then_some(state.cleaned),
+            };
+            match (disk, from) {
+                (Some(disk), Some(from)) => (disk, from),
+                _ => {
+                    state.worker = false;
+                    return Ok(Progress::Idle);
+                }
+            }
+        };
+        let chunk = Extent { start: from, end: claim.size.min(from.saturating_add(ERASE_CHUNK)) };
+        match &claim.erasing {
+            _ if !chunk.is_empty() && claim.erasing.is_none() => self.clean(&disk, chunk, claim.size)?,
+            Some(_) if !chunk.is_empty() => {
+                zero(&*disk, chunk)?;
+                self.journal.change_raw(&self.id, |claim| {
+                    if let Some(erasing) = claim.erasing.as_mut() {
+                        erasing.cursor = chunk.end;
+                    }
+                })?;
+            }
+            Some(erasing) => {
+                prove_erased(&*disk, whole(claim.size), erasing.policy)?;
+                self.journal.change_raw(&self.id, |claim| {
+                    claim.erasing = None;
+                    claim.clean = true;
+                })?;
+            }
+            None => {}
+        }
+        Ok(Progress::Worked)
+    }
+
+    /// Under the lock, as a volume may be made on the free device at any time.
+    fn clean(&self, disk: &Arc<dyn Disk>, chunk: Extent, size: u64) -> Result<(), RawError> {
+        let mut state = self.lock();
+        if self.claim()?.volume.is_some() {
+            return Ok(());
+        }
+        zero(&**disk, chunk)?;
+        state.cleaned = chunk.end;
+        if chunk.end == size {
+            self.journal.change_raw(&self.id, |claim| claim.clean = true)?;
+        }
+        Ok(())
+    }
+}
+
+pub fn whole(size: u64) -> Extent {
+    Extent { start: 0, end: size }
+}
+
+/// Whether a device that nobody has a record of looks as if nobody had used it: zeros wherever we look. A
+/// raw block volume may hold bytes that no probe knows, so a device without a label must be blank to the eye.
+pub fn reads_as_zeros(disk: &dyn BlockDevice) -> Result<bool, IoError> {
+    samples_are_zero(disk, whole(disk.geometry().size))
+}

@@ -1,0 +1,168 @@
+//! A place in the pool, labelled or bare: the verbs that both kinds know.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::disk::ApplyError;
+use super::erase::{Progress, work};
+use super::member::{Member, VolumeView};
+use super::pool::PoolError;
+use super::raw::{RawError, RawMember};
+use crate::device::label::{ErasePolicy, VolumeUsage};
+use crate::device::rule::Rule;
+use crate::pool::choose::Offer;
+use crate::pool::plan::{NewVolume, PlanError, Site, adopt_volume, delete, formatted, grown};
+
+/// A member of the pool.
+#[derive(Clone)]
+pub enum Seat {
+    Labelled(Arc<Member>),
+    Raw(Arc<RawMember>),
+}
+
+impl Seat {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Labelled(member) => &member.id,
+            Self::Raw(member) => &member.id,
+        }
+    }
+
+    pub fn rule(&self) -> Option<Arc<Rule>> {
+        match self {
+            Self::Labelled(member) => member.lock().rule.clone(),
+            Self::Raw(member) => member.lock().rule.clone(),
+        }
+    }
+
+    pub fn views(&self) -> Vec<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.views(),
+            Self::Raw(member) => member.view().into_iter().collect(),
+        }
+    }
+
+    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.view(id),
+            Self::Raw(member) => member.view().filter(|view| view.id == id),
+        }
+    }
+
+    pub fn offer(&self, seat: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+        match self {
+            Self::Labelled(member) => member.lock().offer(seat, usage),
+            Self::Raw(member) => member.offer(seat, usage),
+        }
+    }
+
+    /// Makes the volume, or says that somebody was faster.
+    pub fn create(&self, site: Site, volume: &NewVolume) -> Result<Taken, PoolError> {
+        let made = match self {
+            Self::Labelled(member) => member.lock().create(site, volume).map_err(PoolError::from),
+            Self::Raw(member) => member.create(volume).map_err(PoolError::from),
+        };
+        match made {
+            Ok(()) => Ok(Taken::ByUs),
+            Err(PoolError::Apply(ApplyError::Plan {
+                source: PlanError::Taken { .. } | PlanError::TableFull, ..
+            }))
+            | Err(PoolError::Raw(RawError::Taken(_))) => Ok(Taken::ByOther),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel has the volume mapped as the disk says.
+    pub fn remap(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.recover_mappings()?),
+            Self::Raw(_) => Ok(()),
+        }
+    }
+
+    pub fn delete(&self, id: Uuid) -> Result<(), PoolError> {
+        let policy = self.rule().map_or(ErasePolicy::default(), |rule| rule.erase);
+        match self {
+            Self::Labelled(member) => {
+                let mut state = member.lock();
+                match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
+                    Err(error) if error.is_busy() => Err(PoolError::InUse { id }),
+                    done => Ok(done?),
+                }
+            }
+            Self::Raw(member) => match member.delete(policy) {
+                Err(RawError::Busy(_)) => Err(PoolError::InUse { id }),
+                done => Ok(done?),
+            },
+        }
+    }
+
+    pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
+        let id = view.id;
+        match self {
+            Self::Labelled(member) => match member.lock().expand(id, required) {
+                Err(ApplyError::Plan { source: PlanError::CannotGrow { id, wanted, growable_to }, .. }) => {
+                    Err(PoolError::CannotGrow { id, wanted, growable_to })
+                }
+                Err(ApplyError::Plan { source: PlanError::Taken { .. }, .. }) => Err(PoolError::Cleaning),
+                done => Ok(done?),
+            },
+            Self::Raw(_) if required <= view.size => Ok(()),
+            Self::Raw(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
+        }
+    }
+
+    pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| formatted(content, view.id))?),
+            Self::Raw(member) => Ok(member.change_volume(|volume| {
+                volume.formatted = true;
+                volume.record.fs_size = view.size;
+            })?),
+        }
+    }
+
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| grown(content, id, size))?),
+            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.fs_size = size)?),
+        }
+    }
+
+    pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| adopt_volume(content, id))?),
+            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = false)?),
+        }
+    }
+
+    pub fn work(&self) -> Result<Progress, PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(work(member)?),
+            Self::Raw(member) => Ok(member.work()?),
+        }
+    }
+
+    /// Marks that a worker is on it; false: one was already.
+    pub fn take_worker(&self) -> bool {
+        !match self {
+            Self::Labelled(member) => std::mem::replace(&mut member.lock().worker, true),
+            Self::Raw(member) => std::mem::replace(&mut member.lock().worker, true),
+        }
+    }
+
+    pub fn drop_worker(&self) {
+        match self {
+            Self::Labelled(member) => member.lock().worker = false,
+            Self::Raw(member) => member.lock().worker = false,
+        }
+    }
+}
+
+/// Who got a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    ByUs,
+    ByOther,
+}
