@@ -1,6 +1,6 @@
 //! The command line: one subcommand per role. Wires, prints, and decides nothing.
 
-mod ask;
+pub mod ask;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::device::show::Format;
 use crate::standalone::{self, Settings};
+use ask::Local;
 
 /// Turns the local disks of a node into CSI volumes.
 #[derive(Debug, Parser)]
@@ -43,9 +44,6 @@ struct StandaloneArgs {
     /// YAML file of LocalVolumeSets (several documents): which disks may be used, and how
     #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS")]
     sets: PathBuf,
-    /// Name of this node; written on each disk that is claimed [default: the host name]
-    #[arg(long, env = "LOCALPOOL_NODE_NAME")]
-    node_name: Option<String>,
     /// How long a disk must be seen blank and left alone before it is claimed, such as 60s or 5m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     device_min_age: Duration,
@@ -59,6 +57,26 @@ struct StateArgs {
     /// Directory of the agent's lock, journal and socket
     #[arg(long, default_value = "/var/lib/localpool", env = "LOCALPOOL_STATE_DIR")]
     state_dir: PathBuf,
+    /// Name of this node, as it is written on its disks [default: the host name]
+    #[arg(long, env = "LOCALPOOL_NODE_NAME")]
+    node_name: Option<String>,
+}
+
+impl StateArgs {
+    fn node(&self) -> Result<String> {
+        let node = match &self.node_name {
+            Some(name) => name.clone(),
+            None => host_name()?,
+        };
+        if node.is_empty() || node.len() > 253 {
+            bail!("--node-name has {} bytes; it needs 1 to 253", node.len());
+        }
+        Ok(node)
+    }
+
+    fn local(&self) -> Result<Local> {
+        Ok(Local { state_dir: self.state_dir.clone(), node: self.node()? })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -114,13 +132,13 @@ impl Cli {
         match self.command {
             Command::Standalone(args) => args.run(),
             Command::Devices(DevicesArgs { output, state }) => {
-                print!("{}", ask::devices(&state.state_dir, output)?);
+                print!("{}", ask::devices(&state.local()?, output)?);
                 Ok(())
             }
             Command::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
             Command::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
             Command::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
-                print_lines(&ask::adopt_volume(&how.state.state_dir, &volume, how.dry_run)?);
+                print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?);
                 Ok(())
             }
         }
@@ -129,14 +147,8 @@ impl Cli {
 
 impl StandaloneArgs {
     fn run(self) -> Result<()> {
-        let Self { socket, state, sets, node_name, device_min_age, max_volumes_per_node } = self;
-        let node = match node_name {
-            Some(name) => name,
-            None => host_name()?,
-        };
-        if node.is_empty() || node.len() > 253 {
-            bail!("--node-name has {} bytes; it needs 1 to 253", node.len());
-        }
+        let Self { socket, state, sets, device_min_age, max_volumes_per_node } = self;
+        let node = state.node()?;
         standalone::run(Settings {
             socket,
             state_dir: state.state_dir,
@@ -149,9 +161,9 @@ impl StandaloneArgs {
 }
 
 impl DiskArgs {
-    fn print(self, ask: impl Fn(&std::path::Path, &str, bool) -> Result<Vec<String>>) -> Result<()> {
+    fn print(self, ask: impl Fn(&Local, &str, bool) -> Result<Vec<String>>) -> Result<()> {
         let Self { disk, how } = self;
-        print_lines(&ask(&how.state.state_dir, &disk, how.dry_run)?);
+        print_lines(&ask(&how.state.local()?, &disk, how.dry_run)?);
         Ok(())
     }
 }

@@ -2,23 +2,21 @@
 //! erase, create again, release. Whatever then becomes of what was not synced, a restart converges: no
 //! acknowledged volume lost, none given twice, nothing of a last tenant shown, nothing leaked.
 
+mod fake_node;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
-use localpool::device::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
+use fake_node::{MIB, Node, id, request, rule};
+use localpool::device::label::{ErasePolicy, Layout, VolumeRecord, VolumeUsage};
 use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
-use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::member::Standing;
-use localpool::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use localpool::pool::apply::pool::{Pool, WantedUsage};
 use localpool::pool::journal::RawVolume;
-use localpool::volume::VolumeId;
 use uuid::Uuid;
-
-const MIB: u64 = 1 << 20;
 
 /// How the process ends at the chosen effect.
 #[derive(Clone, Copy, Debug)]
@@ -102,11 +100,6 @@ struct Machine {
     disk: Arc<Platter>,
 }
 
-struct Running {
-    pool: Arc<Pool>,
-    agent: Agent,
-}
-
 fn machine(life: &Life) -> Machine {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", life.geometry);
@@ -118,56 +111,8 @@ fn machine(life: &Life) -> Machine {
     Machine { host, disk }
 }
 
-fn start(life: &Life, host: &Arc<FakeHost>) -> Result<Running, String> {
-    let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
-    let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
-    let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).map_err(|e| e.to_string())?);
-    let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, vec![rule(life)]);
-    Ok(Running { pool, agent })
-}
-
-fn rule(life: &Life) -> Rule {
-    Rule {
-        set: SetRef { namespace: "default".to_owned(), name: "set".to_owned(), uid: "1".to_owned() },
-        created: 0,
-        position: 0,
-        node: NodeMatch::Selected,
-        tolerations: Vec::new(),
-        class: "fast".to_owned(),
-        layout: life.layout.clone(),
-        filter: Filter {
-            types: vec![DeviceType::Disk],
-            rotational: Vec::new(),
-            min_size: 0,
-            max_size: None,
-            models: Vec::new(),
-            vendors: Vec::new(),
-            paths: Vec::new(),
-            exclude_names: Vec::new(),
-        },
-        min_devices: 0,
-        max_devices: None,
-        volume_mode: None,
-        fs: FsKind::Ext4,
-        erase: life.erase,
-        reclaim: Reclaim::Keep,
-    }
-}
-
-fn id(name: &str) -> Uuid {
-    VolumeId::of_name(name).uuid()
-}
-
-fn request(name: &str, usage: WantedUsage, required: u64) -> CreateRequest {
-    CreateRequest {
-        id: id(name),
-        name: name.to_owned(),
-        required,
-        limit: None,
-        usage,
-        parameters: BTreeMap::new(),
-        selector: Selector::default(),
-    }
+fn start(life: &Life, host: &Arc<FakeHost>) -> Result<Node, String> {
+    Node::start(host, vec![rule(&life.layout, life.erase)], Duration::ZERO)
 }
 
 fn extent_of(pool: &Pool, volume: Uuid) -> Option<Extent> {
@@ -191,16 +136,12 @@ fn assert_mapped(machine: &Machine, pool: &Pool, volume: Uuid, at: &str) {
     }
 }
 
-impl Running {
-    fn passes(&mut self) -> Result<(), String> {
-        // Two looks make a disk ripe; the third finds what the second claimed.
-        for _ in 0..3 {
-            self.agent.pass().map_err(|e| e.to_string())?;
-        }
-        Ok(())
-    }
-
+trait Living {
     /// Does one step, with every check that its caller would make.
+    fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String>;
+}
+
+impl Living for Node {
     fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String> {
         let words = |e: localpool::pool::apply::pool::PoolError| localpool::host::chain(&e);
         match step {

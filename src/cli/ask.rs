@@ -1,6 +1,6 @@
 //! Asking the agent of this machine; where none runs, being it for a moment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,12 @@ use crate::pool::apply::pool::{Owner, Pool, Workers};
 use crate::standalone::{AGENT_SOCKET, CLUSTER};
 use crate::volume::VolumeId;
 
+/// Where the agent of this machine is, and what it is called.
+pub struct Local {
+    pub state_dir: PathBuf,
+    pub node: String,
+}
+
 /// A gRPC channel over a Unix socket.
 pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
     let socket = socket.to_owned();
@@ -33,66 +39,65 @@ pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> 
     Endpoint::from_static("http://localhost").connect_with_connector(connector).await
 }
 
-pub fn devices(state_dir: &Path, output: Format) -> Result<String> {
-    if let Some(text) = ask(state_dir, async |mut agent| {
+pub fn devices(local: &Local, output: Format) -> Result<String> {
+    if let Some(text) = ask(local, async |mut agent| {
         let request = InventoryRequest { output: output.name().to_owned() };
         Ok(agent.inventory(request).await?.into_inner().text)
     })? {
         return Ok(text);
     }
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
-    let (mut agent, pool) = agent_of(state_dir)?;
+    let (mut agent, pool) = agent_of(local)?;
     let set = agent.look().context("looking at the disks of this machine")?;
     let pass = crate::pool::apply::agent::Pass::of_look(set);
     Ok(render(&inventory(&pool, &pass), output)?)
 }
 
-pub fn release_disk(state_dir: &Path, disk: &str, dry_run: bool) -> Result<Vec<String>> {
+pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
-    let asked = ask(state_dir, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| be_agent(state_dir, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }), Ok)
+    let asked = ask(local, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| be_agent(local, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }), Ok)
 }
 
-pub fn adopt_disk(state_dir: &Path, disk: &str, dry_run: bool) -> Result<Vec<String>> {
+pub fn adopt_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
-    let asked = ask(state_dir, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| be_agent(state_dir, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }), Ok)
+    let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| be_agent(local, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }), Ok)
 }
 
-pub fn adopt_volume(state_dir: &Path, volume: &str, dry_run: bool) -> Result<Vec<String>> {
+pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<String>> {
     let _: VolumeId = volume.parse()?;
     let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
-    let asked = ask(state_dir, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
-    asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", state_dir.display()))
+    let asked = ask(local, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
+    asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", local.state_dir.display()))
 }
 
 /// Asks the running agent; `None` where none runs.
 fn ask<T>(
-    state_dir: &Path,
+    local: &Local,
     question: impl AsyncFnOnce(AgentClient<Channel>) -> Result<T, tonic::Status>,
 ) -> Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Ok(channel) = connect(&state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
+        let Ok(channel) = connect(&local.state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
         question(AgentClient::new(channel)).await.map(Some).map_err(|status| anyhow!("{}", status.message()))
     })
 }
 
 /// Does a verb as the agent of this machine, under its lock.
-fn be_agent(state_dir: &Path, verb: &Verb) -> Result<Vec<String>> {
-    let state = StateDir::open(state_dir)?;
+fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
+    let state = StateDir::open(&local.state_dir)?;
     let lock = state.try_lock()?;
-    let _lock =
-        lock.ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", state_dir.display()))?;
-    let (mut agent, _) = agent_of(state_dir)?;
+    let _lock = lock
+        .ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", local.state_dir.display()))?;
+    let (mut agent, _) = agent_of(local)?;
     agent.pass().context("looking at the disks of this machine")?;
     Ok(agent.verb(verb)?)
 }
 
-fn agent_of(state_dir: &Path) -> Result<(Agent, Arc<Pool>)> {
-    let node = super::host_name()?;
-    let owner = Owner { cluster: CLUSTER.to_owned(), node };
-    let state = StateDir::at(state_dir);
+fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
+    let owner = Owner { cluster: CLUSTER.to_owned(), node: local.node.clone() };
+    let state = StateDir::at(&local.state_dir);
     let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
     Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))

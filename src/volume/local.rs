@@ -29,9 +29,12 @@ impl LocalVolumes {
         let guard = self.locks.hold(id)?;
         let pool = Arc::clone(&self.pool);
         blocking(move || {
-            let result = work(&pool).map_err(Error::from);
+            let result = work(&pool);
             drop(guard);
-            result
+            if let Err(PoolError::Apply(_) | PoolError::Raw(_)) = &result {
+                pool.nudge();
+            }
+            result.map_err(Error::from)
         })
         .await
     }

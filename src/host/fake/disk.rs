@@ -189,49 +189,52 @@ impl Effect {
     }
 }
 
-/// A handle to a platter, as an open file descriptor is.
-pub struct FakeDisk(pub Arc<Platter>);
+/// A handle to a platter under the name that it has now, as an open file descriptor is.
+pub struct FakeDisk {
+    pub platter: Arc<Platter>,
+    pub name: String,
+}
 
 impl BlockDevice for FakeDisk {
     fn geometry(&self) -> Geometry {
-        self.0.geometry
+        self.platter.geometry
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         let range = Extent { start: offset, end: offset + buf.len() as u64 };
-        self.0.begin("read", range)?.now.read(offset, buf);
+        self.platter.begin("read", range)?.now.read(offset, buf);
         Ok(())
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let range = Extent { start: offset, end: offset + data.len() as u64 };
-        let sector = u64::from(self.0.geometry.sector);
+        let sector = u64::from(self.platter.geometry.sector);
         assert!(
             range.start.is_multiple_of(sector) && range.end.is_multiple_of(sector),
             "a misaligned O_DIRECT write of {range}"
         );
-        self.0.perform("write", range, Effect::Write(offset, data.to_vec()))
+        self.platter.perform("write", range, Effect::Write(offset, data.to_vec()))
     }
 
     fn zero(&self, range: Extent) -> Result<(), IoError> {
-        self.0.perform("zero", range, Effect::Zero(range))
+        self.platter.perform("zero", range, Effect::Zero(range))
     }
 
     fn discard(&self, range: Extent) -> Result<(), IoError> {
-        self.0.begin("discard", range).map(drop)
+        self.platter.begin("discard", range).map(drop)
     }
 
     fn sync(&self) -> Result<(), IoError> {
         let nothing = Extent { start: 0, end: 0 };
         // The power may go before the flush reaches the medium: it counts first.
-        self.0.begin("sync", nothing).map(drop)?;
-        self.0.power.spend().map_err(|source| IoError {
+        self.platter.begin("sync", nothing).map(drop)?;
+        self.platter.power.spend().map_err(|source| IoError {
             what: "sync",
-            disk: self.0.name.clone(),
+            disk: self.name.clone(),
             range: nothing,
             source,
         })?;
-        let mut state = self.0.state();
+        let mut state = self.platter.state();
         state.writes += 1;
         state.synced = state.now.clone();
         state.pending.clear();
@@ -241,67 +244,73 @@ impl BlockDevice for FakeDisk {
 
 impl PartitionMap for FakeDisk {
     fn mapped(&self) -> Result<Vec<Mapping>, HostError> {
-        self.0.power.check().map_err(|e| self.host_error("list partitions of", e))?;
-        Ok(self.0.state().mapped.iter().map(|(number, extent)| Mapping { number: *number, extent: *extent }).collect())
+        self.platter.power.check().map_err(|e| self.host_error("list partitions of", e))?;
+        Ok(self
+            .platter
+            .state()
+            .mapped
+            .iter()
+            .map(|(number, extent)| Mapping { number: *number, extent: *extent })
+            .collect())
     }
 
     fn map(&self, number: u32, extent: Extent) -> Result<(), HostError> {
-        self.0.power.check().map_err(|e| self.host_error("map a partition of", e))?;
-        let mut state = self.0.state();
+        self.platter.power.check().map_err(|e| self.host_error("map a partition of", e))?;
+        let mut state = self.platter.state();
         let clash =
             state.mapped.iter().any(|(n, e)| (*n == number && *e != extent) || (*n != number && e.overlaps(&extent)));
         if clash {
-            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+            return Err(HostError::Busy { object: format!("{}p{number}", self.name) });
         }
         state.mapped.insert(number, extent);
         Ok(())
     }
 
     fn unmap(&self, number: u32) -> Result<(), HostError> {
-        self.0.power.check().map_err(|e| self.host_error("unmap a partition of", e))?;
-        let mut state = self.0.state();
+        self.platter.power.check().map_err(|e| self.host_error("unmap a partition of", e))?;
+        let mut state = self.platter.state();
         if state.in_use.contains(&number) {
-            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+            return Err(HostError::Busy { object: format!("{}p{number}", self.name) });
         }
         state.mapped.remove(&number);
         Ok(())
     }
 
     fn resize(&self, number: u32, extent: Extent) -> Result<(), HostError> {
-        self.0.power.check().map_err(|e| self.host_error("resize a partition of", e))?;
-        let mut state = self.0.state();
+        self.platter.power.check().map_err(|e| self.host_error("resize a partition of", e))?;
+        let mut state = self.platter.state();
         if state.mapped.iter().any(|(n, e)| *n != number && e.overlaps(&extent)) {
-            return Err(HostError::Busy { object: format!("{}p{number}", self.0.name) });
+            return Err(HostError::Busy { object: format!("{}p{number}", self.name) });
         }
         state.mapped.insert(number, extent);
         Ok(())
     }
 
     fn prove_unused(&self, number: u32) -> Result<(), HostError> {
-        match self.0.is_in_use(number) {
-            true => Err(HostError::Busy { object: format!("{}p{number}", self.0.name) }),
+        match self.platter.is_in_use(number) {
+            true => Err(HostError::Busy { object: format!("{}p{number}", self.name) }),
             false => Ok(()),
         }
     }
 
     fn node(&self, number: u32) -> PathBuf {
-        PathBuf::from(format!("/dev/{}p{number}", self.0.name))
+        PathBuf::from(format!("/dev/{}p{number}", self.name))
     }
 }
 
 impl Disk for FakeDisk {
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
-        self.0.power.check().map_err(|e| self.host_error("lock", e))?;
+        self.platter.power.check().map_err(|e| self.host_error("lock", e))?;
         Ok(Box::new(()))
     }
 
     fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/{}", self.0.name))
+        PathBuf::from(format!("/dev/{}", self.name))
     }
 }
 
 impl FakeDisk {
     fn host_error(&self, what: &'static str, source: std::io::Error) -> HostError {
-        HostError::Io { what, object: self.0.name.clone(), source }
+        HostError::Io { what, object: self.name.clone(), source }
     }
 }

@@ -178,7 +178,7 @@ impl Host for FakeHost {
         if access == Access::Claim && platter.is_in_use(0) {
             return Err(HostError::Busy { object: disk.path.display().to_string() });
         }
-        Ok(Arc::new(FakeDisk(Arc::clone(platter))))
+        Ok(Arc::new(FakeDisk { platter: Arc::clone(platter), name: disk.name.clone() }))
     }
 
     fn filesystems(&self) -> &dyn Filesystems {

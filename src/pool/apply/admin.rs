@@ -82,7 +82,7 @@ impl Agent {
             }
         };
         if !dry_run {
-            self.pool().release(&seat)?;
+            self.give_up(&seat)?;
         }
         Ok(vec![
             format!("{does} {what} of {path} ({})", device.id),
@@ -187,7 +187,7 @@ fn member_note(member: &Member) -> String {
     let content = state.content();
     let volumes = content.volumes().count();
     let plural = if volumes == 1 { "" } else { "s" };
-    let mut words = match &state.standing {
+    let mut words = match state.standing() {
         Standing::Ready => format!("in pool, {} free, {volumes} volume{plural}", Size(content.free().total())),
         Standing::NotReady(why) => format!("in pool, but not ready: {why}"),
         Standing::Missing => "in pool, but missing".to_owned(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::{Member, Standing};
-use super::pool::{Owner, Pool};
+use super::pool::{Owner, Pool, PoolError};
 use super::raw::{RawMember, reads_as_zeros};
 use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
@@ -150,7 +150,7 @@ impl Agent {
         for member in self.pool.members() {
             let mut state = member.lock();
             let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
-            if !here && state.standing != Standing::Missing {
+            if !here && state.standing() != Standing::Missing {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
                 state.leave(Standing::Missing);
             }
@@ -171,7 +171,8 @@ impl Agent {
         }
         if let Some(member) = &known {
             let state = member.lock();
-            if state.is_usable() && is_same_device(device, &member.id, &state.raw) {
+            let same_size = state.content().geometry.size == device.raw.size;
+            if state.is_usable() && same_size && is_same_device(device, &member.id, &state.raw) {
                 return Ok(());
             }
         }
@@ -335,8 +336,19 @@ impl Agent {
         Ok(())
     }
 
+    /// Releases a disk; the next look reads it anew.
+    pub fn give_up(&mut self, seat: &Seat) -> Result<(), PoolError> {
+        let name = match seat {
+            Seat::Labelled(member) => member.lock().raw.name.clone(),
+            Seat::Raw(member) => member.lock().raw.name.clone(),
+        };
+        let released = self.pool.release(seat);
+        self.discovery.changed(&name);
+        released
+    }
+
     /// Sets that reclaim by release give a disk back when its last volume is gone and erased.
-    fn give_back(&self) {
+    fn give_back(&mut self) {
         for member in self.pool.members() {
             let wanted = {
                 let state = member.lock();
@@ -345,7 +357,7 @@ impl Agent {
                 let release = state.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
                 release && empty && content.label.used && state.is_usable()
             };
-            if wanted && let Err(error) = self.pool.release(&Seat::Labelled(Arc::clone(&member))) {
+            if wanted && let Err(error) = self.give_up(&Seat::Labelled(Arc::clone(&member))) {
                 tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
             }
         }

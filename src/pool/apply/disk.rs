@@ -23,7 +23,7 @@ pub struct PoolDisk {
     content: Content,
     /// Which label copy is the newest; the next one goes over the other.
     place: Option<Place>,
-    /// A write failed and the disk could not be read back: nothing is written before it is opened again.
+    /// A write failed: nothing more is written before the disk is opened again.
     lost: Option<String>,
 }
 
@@ -100,8 +100,21 @@ impl PoolDisk {
         }
         let content = Content { geometry: disk.geometry(), table: choice.table, label };
         let mut this = Self { disk, content, place: Some(place), lost: None };
+        this.follow_growth()?;
         this.recover_mappings()?;
         Ok(Opened::Ours(this))
+    }
+
+    /// A disk that has grown gets its backup table where it belongs: at the end. Carved volumes may use the room;
+    /// slots stay as they are.
+    fn follow_growth(&mut self) -> Result<(), ApplyError> {
+        let grown = self.content.table.grown(self.content.geometry.size);
+        let grown = grown.map_err(|e| plan_error(&*self.disk, e.into()))?;
+        if grown.size() == self.content.table.size() {
+            return Ok(());
+        }
+        tracing::info!(disk = %self.disk.path().display(), from = self.content.table.size(), to = grown.size(), "the disk has grown");
+        self.perform(&Plan(vec![Step::Table(Box::new(grown))]))
     }
 
     /// Claims a blank disk. Every check that it is blank has been made by the caller.
@@ -156,7 +169,7 @@ impl PoolDisk {
             if let Err(source) = self.step(step) {
                 let error = step_error(&*self.disk, step.to_string(), source);
                 if changes_record(step) {
-                    self.look_again();
+                    self.look_again(step);
                 }
                 return Err(error);
             }
@@ -191,8 +204,10 @@ impl PoolDisk {
         Ok(())
     }
 
-    /// After a failed write nobody knows what is there: the disk says.
-    fn look_again(&mut self) {
+    /// After a failed write nobody knows what is there: the disk says. It is not worked on before it was opened
+    /// again, which mends what is torn: no disk of ours runs on one copy of its table.
+    fn look_again(&mut self, failed: &Step) {
+        self.lost = Some(format!("it failed to {failed}"));
         match record::read_record(&*self.disk) {
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
                 self.content.table = own.choice.table;

@@ -24,6 +24,8 @@ const LISTEN: Duration = Duration::from_secs(1);
 /// What the thread is asked to do.
 enum Request {
     Event(Hint),
+    /// Something changed that no event tells of.
+    Look,
     Inventory(Sender<Vec<Shown>>),
     Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
     Stop,
@@ -63,6 +65,10 @@ impl Keeper {
             let outbox = requests.clone();
             std::thread::spawn(move || listen(&socket, &outbox));
         }
+        let outbox = requests.clone();
+        pool.on_nudge(move || {
+            let _ = outbox.send(Request::Look);
+        });
         let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, first));
         (Self { requests }, KeeperThread(thread))
     }
@@ -158,6 +164,7 @@ fn serve(
     while let Some(request) = next {
         match request {
             Request::Stop => return true,
+            Request::Look => look = true,
             Request::Event(hint) => {
                 look |= match hint {
                     Hint::Changed { name } => agent.event(&name),

@@ -27,7 +27,7 @@ pub struct State {
     /// As the kernel has, or last had, it.
     pub raw: RawDisk,
     holding: Holding,
-    pub standing: Standing,
+    standing: Standing,
     /// The set that owns the disk, where it exists; without one the disk offers nothing.
     pub rule: Option<Arc<Rule>>,
     /// Free space that is being zeroed right now.
@@ -105,6 +105,15 @@ impl State {
         }
     }
 
+    pub fn standing(&self) -> Standing {
+        match &self.holding {
+            Holding::Open(disk) if self.standing == Standing::Ready => {
+                disk.lost().map_or(Standing::Ready, |why| Standing::NotReady(why.to_owned()))
+            }
+            Holding::Open(_) | Holding::Closed(_) => self.standing.clone(),
+        }
+    }
+
     /// The open disk, or why there is none to work on.
     pub fn disk(&mut self) -> Result<&mut PoolDisk, ApplyError> {
         let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs {
@@ -144,8 +153,7 @@ impl State {
 
     /// Here, ready, and not lost by a failed write.
     pub fn is_usable(&self) -> bool {
-        let open = matches!(&self.holding, Holding::Open(disk) if disk.lost().is_none());
-        open && self.standing == Standing::Ready
+        matches!(self.holding, Holding::Open(_)) && self.standing() == Standing::Ready
     }
 
     /// What it has to give for `usage`, where its set exists and allows that.
@@ -204,7 +212,7 @@ impl State {
             growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
             set: content.label.set.clone(),
             disk: member.to_owned(),
-            standing: self.standing.clone(),
+            standing: self.standing(),
             node,
         }
     }

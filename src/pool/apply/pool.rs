@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use uuid::Uuid;
 
@@ -99,6 +99,8 @@ pub struct Pool {
     journal: Arc<JournalStore>,
     workers: Workers,
     stopping: Arc<AtomicBool>,
+    /// Tells whoever keeps the pool that a pass is due.
+    nudge: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>,
 }
 
 /// Who erases and cleans.
@@ -122,11 +124,23 @@ impl Pool {
     /// Reads the journal; a damaged one stops the process, as going on would forget what it says.
     pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
         let journal = Arc::new(JournalStore::open(host)?);
-        Ok(Self { owner, seats: RwLock::default(), journal, workers, stopping: Arc::default() })
+        Ok(Self { owner, seats: RwLock::default(), journal, workers, stopping: Arc::default(), nudge: Arc::default() })
     }
 
     pub fn journal(&self) -> &Arc<JournalStore> {
         &self.journal
+    }
+
+    /// Who keeps the pool wants to know when background work has ended or a disk has failed.
+    pub fn on_nudge(&self, nudge: impl Fn() + Send + Sync + 'static) {
+        let _ = self.nudge.set(Box::new(nudge));
+    }
+
+    /// A pass is due: something changed that no device event tells of.
+    pub fn nudge(&self) {
+        if let Some(nudge) = self.nudge.get() {
+            nudge();
+        }
     }
 
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
@@ -363,8 +377,14 @@ impl Pool {
         }
         for seat in self.seats() {
             if seat.take_worker() {
-                let stopping = Arc::clone(&self.stopping);
-                std::thread::spawn(move || run_worker(&seat, &stopping));
+                let (stopping, nudge) = (Arc::clone(&self.stopping), Arc::clone(&self.nudge));
+                std::thread::spawn(move || {
+                    if run_worker(&seat, &stopping) == Progress::Worked
+                        && let Some(nudge) = nudge.get()
+                    {
+                        nudge();
+                    }
+                });
             }
         }
     }
@@ -383,11 +403,13 @@ impl Pool {
     }
 }
 
-fn run_worker(seat: &Seat, stopping: &AtomicBool) {
+/// Works until there is nothing to do; gives whether anything was done.
+fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
+    let mut progress = Progress::Idle;
     while !stopping.load(Ordering::Relaxed) {
         match seat.work() {
-            Ok(Progress::Worked) => {}
-            Ok(Progress::Idle) => return,
+            Ok(Progress::Worked) => progress = Progress::Worked,
+            Ok(Progress::Idle) => return progress,
             Err(error) => {
                 tracing::error!(disk = seat.id(), error = %chain(&error), "background work stopped");
                 break;
@@ -395,6 +417,7 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) {
         }
     }
     seat.drop_worker();
+    progress
 }
 
 /// What each member that the selector means has to give.

@@ -1,0 +1,86 @@
+//! A node on a fake machine: one set, its pool and its agent, driven by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::device::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
+use localpool::host::fake::FakeHost;
+use localpool::host::{FsKind, Host};
+use localpool::pool::apply::agent::{Agent, Pass};
+use localpool::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use localpool::volume::VolumeId;
+use uuid::Uuid;
+
+pub const MIB: u64 = 1 << 20;
+
+pub struct Node {
+    pub pool: Arc<Pool>,
+    pub agent: Agent,
+}
+
+impl Node {
+    /// Starts the agent's part of a process; it has not looked yet.
+    pub fn start(host: &Arc<FakeHost>, rules: Vec<Rule>, min_age: Duration) -> Result<Self, String> {
+        let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
+        let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
+        let pool = Pool::open(Arc::clone(&machine), owner, Workers::Caller).map_err(|e| e.to_string())?;
+        let pool = Arc::new(pool);
+        let agent = Agent::new(machine, Arc::clone(&pool), min_age, rules);
+        Ok(Self { pool, agent })
+    }
+
+    /// Two looks make a disk ripe; the third finds what the second claimed. Gives the last.
+    pub fn passes(&mut self) -> Result<Pass, String> {
+        let mut last = self.agent.pass().map_err(|e| e.to_string())?;
+        for _ in 0..2 {
+            last = self.agent.pass().map_err(|e| e.to_string())?;
+        }
+        Ok(last)
+    }
+}
+
+pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
+    Rule {
+        set: SetRef { namespace: "default".to_owned(), name: "set".to_owned(), uid: "1".to_owned() },
+        created: 0,
+        position: 0,
+        node: NodeMatch::Selected,
+        tolerations: Vec::new(),
+        class: "fast".to_owned(),
+        layout: layout.clone(),
+        filter: Filter {
+            types: vec![DeviceType::Disk],
+            rotational: Vec::new(),
+            min_size: 0,
+            max_size: None,
+            models: Vec::new(),
+            vendors: Vec::new(),
+            paths: Vec::new(),
+            exclude_names: Vec::new(),
+        },
+        min_devices: 0,
+        max_devices: None,
+        volume_mode: None,
+        fs: FsKind::Ext4,
+        erase,
+        reclaim: Reclaim::Keep,
+    }
+}
+
+pub fn id(name: &str) -> Uuid {
+    VolumeId::of_name(name).uuid()
+}
+
+pub fn request(name: &str, usage: WantedUsage, required: u64) -> CreateRequest {
+    CreateRequest {
+        id: id(name),
+        name: name.to_owned(),
+        required,
+        limit: None,
+        usage,
+        parameters: BTreeMap::new(),
+        selector: Selector::default(),
+    }
+}

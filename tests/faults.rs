@@ -1,0 +1,262 @@
+//! Disks that fail, leave, come back, grow and are copied, on a fake machine that does it on purpose.
+
+mod fake_node;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_node::{MIB, Node, id, request, rule};
+use localpool::device::label::{ErasePolicy, Layout};
+use localpool::device::rule::Reclaim;
+use localpool::host::fake::{FakeHost, Fault, Platter};
+use localpool::host::{Extent, FsKind, Geometry, Host};
+use localpool::pool::apply::keeper::Verb;
+use localpool::pool::apply::member::Standing;
+use localpool::pool::apply::pool::{PoolError, WantedUsage};
+
+const BLOCK: WantedUsage = WantedUsage::Block;
+
+fn geometry() -> Geometry {
+    Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
+}
+
+fn carved() -> (Arc<FakeHost>, Arc<Platter>, Node) {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    (host, disk, node)
+}
+
+fn start(host: &Arc<FakeHost>) -> Node {
+    Node::start(host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts")
+}
+
+fn standing(node: &Node) -> Standing {
+    node.pool.members()[0].lock().standing()
+}
+
+#[test]
+fn a_table_copy_that_cannot_be_written_makes_the_disk_not_ready_until_it_can_and_nothing_is_acknowledged() {
+    let primary = Extent { start: 512, end: 34 * 512 };
+    let backup = Extent { start: 64 * MIB - 33 * 512, end: 64 * MIB };
+    let label = Extent { start: MIB, end: 2 * MIB };
+    for range in [primary, backup, label] {
+        let (_host, disk, mut node) = carved();
+        node.pool.create(&request("kept", BLOCK, MIB)).expect("a healthy disk");
+        disk.inject(Fault { what: "write", range, times: u32::MAX });
+        let error = node.pool.create(&request("new", BLOCK, MIB)).expect_err("it cannot be written");
+        assert!(matches!(error, PoolError::Apply(_)), "{error:?}");
+        assert!(matches!(standing(&node), Standing::NotReady(_)), "{range}: {:?}", standing(&node));
+        assert!(
+            matches!(node.pool.create(&request("other", BLOCK, MIB)), Err(PoolError::NoSet(_))),
+            "it offers nothing"
+        );
+        assert_eq!(node.pool.volumes().len(), 1, "{range}: what was not acknowledged is not there");
+
+        disk.clear_faults();
+        node.passes().expect("looks");
+        assert_eq!(standing(&node), Standing::Ready, "{range}");
+        node.pool.create(&request("new", BLOCK, MIB)).expect("a retry");
+        assert_eq!(node.pool.volumes().len(), 2);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_to_sync_acknowledges_nothing() {
+    let (_host, disk, node) = carved();
+    disk.inject(Fault { what: "sync", range: Extent { start: 0, end: u64::MAX }, times: 1 });
+    assert!(node.pool.create(&request("new", BLOCK, MIB)).is_err());
+    assert!(node.pool.volumes().is_empty());
+}
+
+#[test]
+fn space_that_cannot_be_zeroed_is_never_given_to_a_raw_volume() {
+    let (_host, disk, node) = carved();
+    disk.inject(Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX });
+    assert!(node.pool.create(&request("raw", BLOCK, MIB)).is_err());
+    assert!(node.pool.volumes().is_empty());
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    node.pool.create(&request("fs", ext4, 16 * MIB)).expect("a filesystem shows nothing of it");
+}
+
+#[test]
+fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
+    let (_host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, 8 * MIB)).expect("made");
+    node.pool.delete(id("a")).expect("deleted");
+    disk.inject(Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX });
+    assert!(node.pool.work_until_idle().is_err());
+    let free = |node: &Node| node.pool.members()[0].lock().content().free().total();
+    assert_eq!(free(&node), 53 * MIB, "what is not erased is not free");
+    disk.clear_faults();
+    node.passes().expect("looks");
+    node.pool.work_until_idle().expect("erased");
+    assert_eq!(free(&node), 61 * MIB);
+}
+
+#[test]
+fn a_disk_that_leaves_and_comes_back_under_another_name_has_the_same_volumes_and_others_go_on() {
+    let (host, _, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    host.add_disk("fake1", "SERIAL-2", geometry());
+    node.passes().expect("claims the second");
+
+    let platter = host.unplug("fake0").expect("it was there");
+    node.passes().expect("looks");
+    let gone = node.pool.volume(id("a")).expect("it is remembered");
+    assert_eq!(gone.standing, Standing::Missing);
+    assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
+    node.pool.create(&request("b", BLOCK, MIB)).expect("the other disk goes on");
+
+    host.plug("fake7", "SERIAL-1", platter);
+    node.passes().expect("looks");
+    let back = node.pool.usable(id("a")).expect("it is back");
+    assert!(back.node.starts_with("/dev/fake7p2"), "{:?}", back.node);
+    node.pool.delete(id("a")).expect("and can be deleted");
+}
+
+#[test]
+fn a_copy_of_a_pool_disk_is_not_used_and_the_original_stays_ready() {
+    let (host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let copy = host.add_disk("fake1", "SERIAL-9", geometry());
+    copy.put_content(disk.content());
+    let before = copy.content();
+    let pass = node.passes().expect("looks");
+    assert_eq!(standing(&node), Standing::Ready);
+    assert_eq!(node.pool.members().len(), 1);
+    assert!(pass.problems.contains_key("fake1"), "{:?}", pass.problems);
+    node.pool.create(&request("b", BLOCK, MIB)).expect("the original goes on");
+    assert!(copy.content() == before, "the copy is untouched");
+
+    // Both copies on hardware that no label knows: neither is used.
+    host.unplug("fake0");
+    let another = host.add_disk("fake2", "SERIAL-8", geometry());
+    another.put_content(copy.content());
+    let mut fresh = start(&host);
+    fresh.passes().expect("looks");
+    assert!(fresh.pool.members().is_empty(), "nobody can tell which one is right");
+}
+
+#[test]
+fn a_disk_that_has_grown_keeps_its_volumes_and_gives_the_new_room_to_carved_ones_only() {
+    for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+        let rules = || vec![rule(&layout, ErasePolicy::Discard)];
+        let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
+        node.passes().expect("claims");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        let places = |node: &Node| node.pool.members()[0].lock().content().free().total();
+        let before = places(&node);
+
+        host.unplug("fake0");
+        let larger = Geometry { size: 128 * MIB, ..geometry() };
+        let grown = host.add_disk("fake0", "SERIAL-1", larger);
+        grown.put_content(disk.content());
+        node.passes().expect("looks");
+        assert!(node.pool.usable(id("a")).is_ok());
+        let gained = places(&node) - before;
+        match layout {
+            Layout::Carved {} => assert_eq!(gained, 64 * MIB),
+            _ => assert_eq!(gained, 0, "a grown device gets no new slots"),
+        }
+        let mut tail = [0; 8];
+        grown.peek(128 * MIB - 512, &mut tail);
+        assert_eq!(&tail, b"EFI PART", "the backup is at the end again");
+    }
+}
+
+#[test]
+fn a_disk_that_is_formatted_30_seconds_after_it_appears_is_never_claimed_by_default() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+    let mut node = Node::start(&host, rules, Duration::from_secs(60)).expect("starts");
+    node.agent.pass().expect("looks");
+    host.advance(Duration::from_secs(30));
+    host.filesystems().make(FsKind::Ext4, std::path::Path::new("/dev/fake0"), id("theirs")).expect("formatted");
+    let before = disk.content();
+    for _ in 0..10 {
+        host.advance(Duration::from_secs(30));
+        node.agent.pass().expect("looks");
+    }
+    assert!(node.pool.seats().is_empty());
+    assert!(disk.content() == before, "and it was not written to");
+
+    let blank = host.add_disk("fake1", "SERIAL-2", geometry());
+    node.agent.pass().expect("looks");
+    host.advance(Duration::from_secs(59));
+    assert!(node.agent.pass().expect("looks").claimed.is_empty(), "too young");
+    assert_eq!(blank.write_count(), 0);
+    host.advance(Duration::from_secs(1));
+    assert_eq!(node.agent.pass().expect("looks").claimed, ["fake1"]);
+}
+
+#[test]
+fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
+    let (_host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let release = |dry_run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run };
+    assert!(node.agent.verb(&release(false)).is_err(), "it holds a volume");
+    node.pool.delete(id("a")).expect("deleted");
+    assert!(node.agent.verb(&release(false)).is_err(), "it is being erased");
+    node.pool.work_until_idle().expect("erased");
+    let before = disk.content();
+    node.agent.verb(&release(true)).expect("a dry run");
+    assert!(disk.content() == before);
+    node.agent.verb(&release(false)).expect("released");
+    assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
+    node.passes().expect("looks");
+    assert!(node.pool.seats().is_empty(), "not claimed again");
+    node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false }).expect("adopted");
+    node.passes().expect("looks");
+    assert_eq!(node.pool.members().len(), 1);
+}
+
+#[test]
+fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_not_before_its_first() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut set = rule(&Layout::Carved {}, ErasePolicy::Discard);
+    set.reclaim = Reclaim::Release;
+    let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
+    node.passes().expect("claims");
+    assert_eq!(node.pool.members().len(), 1, "an unused disk is kept");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    node.pool.delete(id("a")).expect("deleted");
+    node.passes().expect("looks");
+    assert_eq!(node.pool.members().len(), 1, "it is not erased yet");
+    node.pool.work_until_idle().expect("erased");
+    node.passes().expect("looks");
+    assert!(node.pool.seats().is_empty());
+    assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
+}
+
+#[test]
+fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_the_disk_over() {
+    let (host, _, node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    drop(node);
+    let mut orphaned = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
+    orphaned.passes().expect("looks");
+    assert!(orphaned.pool.usable(id("a")).is_ok(), "the volume stays");
+    assert!(matches!(orphaned.pool.create(&request("b", BLOCK, MIB)), Err(PoolError::NoSet(_))));
+
+    let remade = |uid: &str, layout: Layout| {
+        let mut set = rule(&layout, ErasePolicy::Discard);
+        set.set.uid = uid.to_owned();
+        set
+    };
+    let other = vec![remade("2", Layout::Whole {})];
+    let mut other = Node::start(&host, other, Duration::ZERO).expect("starts");
+    other.passes().expect("looks");
+    assert!(other.pool.create(&request("b", BLOCK, MIB)).is_err(), "another layout is another set");
+
+    let mut node = Node::start(&host, vec![remade("2", Layout::Carved {})], Duration::ZERO).expect("starts");
+    node.passes().expect("looks");
+    node.pool.create(&request("b", BLOCK, MIB)).expect("it offers again");
+    assert_eq!(node.pool.members()[0].lock().content().label.set.uid, "2", "and the label says so");
+}
