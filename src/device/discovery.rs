@@ -200,10 +200,10 @@ impl Reach<'_> {
     }
 }
 
-/// Content that keeps a device out of every claim.
+/// Content that keeps a device out of every claim. Not that it was busy: that is over when its user is, of
+/// which nobody tells.
 fn denies(probe: &Probe) -> bool {
-    let blank = Contents::default();
-    matches!(probe, Probe::Looked(contents) if *contents != blank)
+    matches!(probe, Probe::Looked(Contents { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
 }
 
 fn record_of(host: &dyn Host, read: ReadRecord<'_>, raw: &RawDisk) -> Record {

@@ -8,7 +8,7 @@ use super::*;
 use crate::host::raw::Signature;
 use crate::host::{Disk, Extent, Filesystems, Geometry, IoError, Mapping, Mounts, PartitionMap};
 
-/// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead` or the name of a signature.
+/// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy` or the name of a signature.
 #[derive(Default)]
 struct Desk {
     now: Mutex<Duration>,
@@ -57,6 +57,9 @@ impl Host for Desk {
         let word = self.word(&disk.name);
         if word == "dead" {
             return Probe::Failed("dead".into());
+        }
+        if word == "busy" {
+            return Probe::Looked(Contents { busy: true, ..Contents::default() });
         }
         let signature = |kind| Signature { kind, usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
         let signatures = [word].into_iter().filter(|word| !word.is_empty()).map(signature).collect();
@@ -233,6 +236,16 @@ fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
     desk.wait(30);
     discovery.look(&*desk, &read).unwrap();
     assert_eq!(desk.touched(), ("sda sdb sdc".into(), "sda sdc".into()), "nothing is believed for ever");
+}
+
+#[test]
+fn that_a_disk_was_busy_is_believed_at_that_look_only() {
+    let desk = Desk::with(&[("sda", "busy")]);
+    let mut discovery = discovery();
+    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "theirs")]);
+    let raw = desk.disks.lock().unwrap()["sda"].0.clone();
+    desk.put(raw, "");
+    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "unclaimed")]);
 }
 
 #[test]

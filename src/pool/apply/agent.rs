@@ -21,14 +21,18 @@ use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
 use crate::device::{self, Device, Verdict, id};
-use crate::host::raw::Kind;
-use crate::host::{Access, BlockDevice, Disk, Geometry, Host, chain};
+use crate::host::raw::{Contents, Kind};
+use crate::host::{Access, BlockDevice, Disk, Geometry, Host, Probe, chain};
 use crate::pool::journal::RawClaim;
 use crate::pool::layout::{data_area, places};
 use crate::pool::plan::{Claim, relabel};
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
+/// How soon to look again at a blank disk that somebody had open, or that could not be claimed: no event tells
+/// when that is over. Each look in vain doubles it.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Keeps the pool in step with the machine.
 pub struct Agent {
@@ -37,6 +41,7 @@ pub struct Agent {
     discovery: Discovery,
     watch: Watchlist,
     rules: Vec<Arc<Rule>>,
+    again: Duration,
 }
 
 /// What one pass saw and did.
@@ -69,6 +74,7 @@ impl Agent {
             discovery: Discovery::new(Home { cluster, node }, KEEP),
             watch: Watchlist::new(min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
+            again: AGAIN,
         }
     }
 
@@ -111,14 +117,22 @@ impl Agent {
         }
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
+        let before = problems.len();
         let (claimed, outcomes) = self.claim(&set, &mut problems);
+        let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
         self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
-        Ok(Pass { ripe_in: ripe_in.min(), set, problems, outcomes, claimed })
+        Ok(Pass { ripe_in: ripe_in.chain(again).min(), set, problems, outcomes, claimed })
+    }
+
+    fn again(&mut self, wanted: bool) -> Option<Duration> {
+        let now = self.again;
+        self.again = if wanted { (now * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+        wanted.then_some(now)
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -373,6 +387,12 @@ pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
     id::hardware(&device.raw, disk).text
 }
 
+/// Nothing but another program's exclusive hold keeps it out of a claim.
+fn is_only_busy(device: &Device) -> bool {
+    let busy = Contents { busy: true, ..Contents::default() };
+    device.probe == Probe::Looked(busy)
+}
+
 /// Whether `device` is the disk `id` on the very device that `raw` was.
 fn is_same_device(device: &Device, id: &str, raw: &crate::host::RawDisk) -> bool {
     device.id.text == id
@@ -410,5 +430,36 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
         Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Box::new(own.label)),
         Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => ownership::Record::Valid(label),
         found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sample;
+    use crate::host::fake::FakeHost;
+    use crate::pool::apply::pool::Workers;
+
+    #[test]
+    fn a_blank_disk_that_another_program_holds_for_a_moment_is_claimed_soon_after_without_an_event() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry);
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        let mut wait = || {
+            let pass = agent.pass().expect("a look");
+            (pass.ripe_in, pass.claimed)
+        };
+
+        disk.set_in_use(0, true);
+        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+            assert_eq!(wait(), (Some(pause), vec![]));
+        }
+        disk.set_in_use(0, false);
+        assert_eq!(wait(), (Some(Duration::ZERO), vec![]), "seen free once");
+        assert_eq!(wait().1, ["fake0"]);
+        assert_eq!(wait(), (None, vec![]), "nothing to look for any more");
     }
 }

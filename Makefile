@@ -1,0 +1,66 @@
+# localpool. Each target is enough on a fresh Debian 12 with Rust and Go, as root, from a fresh clone.
+# `make demo` shows the driver at work, `make test` proves it; CONTRIBUTING.md has the rest.
+
+SHELL := /bin/bash
+# Where rustup and Go's own archive put themselves, for a root shell that has not heard of them.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
+
+CARGO := cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help deps build demo test test-unit test-loop sanity lint bench bench-build clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make deps       install what is missing on this machine (Debian packages, as root)'
+	@echo 'make build      the release binary, $(TARGET)/release/localpool'
+	@echo 'make demo       a whole driver at work on three loop disks of its own (root)'
+	@echo 'make test       every tier: unit, property and crash; loop devices; csi-sanity (the last two: root)'
+	@echo 'make test-unit  make test-loop  make sanity    one tier'
+	@echo 'make lint       formatting, clippy, licences, vet'
+	@echo 'make bench      measurements beside sgdisk, lsblk and the bare device (root)'
+	@echo 'make clean      remove what was built'
+
+deps:
+	@scripts/deps
+
+build:
+	@scripts/deps build
+	$(CARGO) build --locked --release
+
+demo:
+	@scripts/deps build run
+	$(CARGO) build --locked --release
+	@$(TARGET)/release/localpool demo
+
+test:
+	@scripts/deps build run test
+	@scripts/test
+
+test-unit:
+	@scripts/deps build test
+	@scripts/test unit
+
+test-loop:
+	@scripts/deps build run test
+	@scripts/test loop
+
+sanity:
+	@scripts/deps build run test
+	@scripts/test sanity
+
+lint:
+	@scripts/deps build lint
+	@scripts/lint
+
+bench:
+	@scripts/deps build run bench
+	$(CARGO) bench --locked --bench peers
+
+bench-build:
+	@scripts/deps build
+	$(CARGO) bench --locked --bench peers --no-run
+
+clean:
+	$(CARGO) clean
+	rm -rf sanity/bin
