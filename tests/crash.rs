@@ -193,7 +193,11 @@ impl Living for Node {
                 Ok(())
             }
             Step::Delete(name) => {
+                let there = self.pool.volume(id(name)).is_ok() && !self.pool.members().is_empty();
+                let was = there.then(|| number(&self.pool, id(name)));
                 self.pool.delete(id(name)).map_err(words)?;
+                let mapped = was.and_then(|number| machine.disk.mapping(number));
+                assert_eq!(mapped, None, "a deleted volume has no device any more");
                 told.volumes.remove(name);
                 Ok(())
             }
