@@ -12,6 +12,12 @@
 //! * `volume`: what a claim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
+//!
+//! `api` stands left of `pool`: it makes `device`'s rules. `standalone` and `cli` wire the parts, and import all.
+//! tests/layering holds this; docs/architecture.md says more.
+
+// Effects belong to `host` (clippy.toml names them); tests may do what they like.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod api;
 pub mod cli;

@@ -65,6 +65,7 @@ fn log_to_stderr() {
 }
 
 /// A bad document stops only itself; a file that cannot be read stops the start.
+#[allow(clippy::disallowed_methods, reason = "wiring: the file that a person named, read once")]
 fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the file of sets {} cannot be read (--sets)", path.display()))?;

@@ -236,6 +236,44 @@ fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_no
 }
 
 #[test]
+fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
+    let host = Arc::new(FakeHost::default());
+    let platter = host.add_disk("fake0", "serial-0", geometry());
+    let start = || Node::start(&host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO);
+    let adopt = |node: &mut Node| {
+        let verb = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        let lines = node.agent.verb(&verb).expect("adopted");
+        node.pool.work_until_idle().expect("works");
+        lines.join("\n")
+    };
+    let mut node = start().expect("starts");
+    node.passes().expect("claims");
+    node.pool.create(&request("a", WantedUsage::Block, MIB)).expect("made");
+    platter.poke(MIB, &[0x77; 4096]);
+    // The device was exchanged for a smaller one, as far as the journal can tell.
+    let device = node.pool.raw_members()[0].id.clone();
+    node.pool.journal().change_raw(&device, |claim| claim.size += MIB).expect("written");
+    let mut disputed = start().expect("starts");
+    let pass = disputed.agent.pass().expect("looks");
+    assert!(pass.problems["fake0"].contains("claim disputed"), "{:?}", pass.problems);
+    assert!(disputed.pool.usable(id("a")).is_err());
+    let lines = adopt(&mut disputed);
+    assert!(lines.contains("as it is") && !lines.contains("erase"), "{lines}");
+    let mut data = [0; 4096];
+    platter.peek(MIB, &mut data);
+    assert!(data == [0x77; 4096], "the volume's data is there");
+    assert_eq!(disputed.pool.usable(id("a")).expect("usable").size, geometry().size);
+
+    disputed.pool.delete(id("a")).expect("deleted");
+    disputed.pool.work_until_idle().expect("erased");
+    platter.poke(0, &[0x77; 4096]);
+    let mut free = start().expect("starts");
+    free.agent.pass().expect("looks");
+    assert!(adopt(&mut free).contains("erase"));
+    assert!(platter.is_zero(Extent { start: 0, end: geometry().size }));
+}
+
+#[test]
 fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_the_disk_over() {
     let (host, _, node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");

@@ -5,14 +5,14 @@
 pub use generated::*;
 
 /// The Container Storage Interface.
-#[allow(clippy::all, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
     include!(concat!(env!("OUT_DIR"), "/csi.v1.debug.rs"));
 }
 
 /// The node agent's own service.
-#[allow(clippy::all, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
 pub mod agent {
     include!(concat!(env!("OUT_DIR"), "/localpool.agent.v1.rs"));
 }

@@ -1,6 +1,8 @@
 //! Sockets: bound aside and renamed into place, 0600, and left there at the end (kubelet takes a vanished
 //! socket for a vanished driver). A stop lets the calls that are under way end.
 
+#![allow(clippy::disallowed_methods, reason = "a socket is a file: this is the one effect outside of `host`")]
+
 use std::fs::{self, Permissions};
 use std::future::Future;
 use std::io;

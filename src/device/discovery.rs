@@ -11,7 +11,7 @@ use super::age::is_or_is_on;
 use super::ownership::{Home, Machine, Record};
 use super::{Device, Standing, Verdict, duplicate, id};
 use crate::host::raw::{Contents, DevNo, Kind};
-use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk};
+use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
 pub type ReadRecord<'r> = &'r dyn Fn(&dyn BlockDevice) -> Record;
@@ -209,14 +209,8 @@ fn denies(probe: &Probe) -> bool {
 fn record_of(host: &dyn Host, read: ReadRecord<'_>, raw: &RawDisk) -> Record {
     match host.open(raw, Access::Look) {
         Ok(disk) => read(&*disk),
-        Err(error) => Record::Failed(in_full(&error)),
+        Err(error) => Record::Failed(chain(&error)),
     }
-}
-
-/// An error with its causes, for a sentence in a table.
-fn in_full(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |error| error.source())
-        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn device(

@@ -5,6 +5,8 @@
 //! [`Host`] is the seam: `real::RealHost` talks to Linux, `fake::FakeHost` is a machine in memory
 //! that loses unsynced writes and fails on purpose.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
+
 pub mod block;
 pub mod command;
 pub mod disk;

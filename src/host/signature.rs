@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::command::close_for_good;
 use super::disk::{Mode, open_verified};
 use super::raw::{Contents, Dm, Kind, Signature};
-use super::{FsIdentity, HostError, Probe, RawDisk, ioctl};
+use super::{FsIdentity, HostError, Probe, RawDisk, chain, ioctl};
 
 /// More results than any real device has; beyond it libblkid runs in a circle.
 const MOST_RESULTS: usize = 256;
@@ -222,17 +222,6 @@ impl Headers {
         };
         Some(name.to_owned())
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    words
 }
 
 #[cfg(test)]

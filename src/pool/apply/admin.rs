@@ -102,10 +102,14 @@ impl Agent {
             let Standing::NotReady(why) = member.lock().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
+            let what = match member.view() {
+                Some(view) => format!("{does} take {path} as it is, with volume {}", view.id),
+                None => format!("{does} erase {path} and offer it again"),
+            };
             if !dry_run {
                 member.settle().map_err(PoolError::from)?;
             }
-            return Ok(vec![format!("{path}: {why}"), format!("{does} erase {path} and offer it again")]);
+            return Ok(vec![format!("{path}: {why}"), what]);
         }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {

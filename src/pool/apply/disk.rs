@@ -35,7 +35,7 @@ pub enum ApplyError {
         step: String,
         disk: String,
         #[source]
-        source: StepError,
+        source: Box<StepError>,
     },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
@@ -63,11 +63,13 @@ pub enum StepError {
 impl ApplyError {
     /// Somebody has the partition open: nothing has changed, and the caller may come back.
     pub fn is_busy(&self) -> bool {
-        matches!(self, ApplyError::Step { source: StepError::Host(HostError::Busy { .. }), .. })
+        let Self::Step { source, .. } = self else { return false };
+        matches!(**source, StepError::Host(HostError::Busy { .. }))
     }
 }
 
 /// What an opening found.
+#[expect(clippy::large_enum_variant, reason = "made once at an opening, and taken apart at once")]
 pub enum Opened {
     /// A disk of ours, mended and mapped.
     Ours(PoolDisk),
@@ -242,7 +244,7 @@ fn wipe(disk: &dyn Disk, table: &Table) -> Result<(), StepError> {
 }
 
 fn step_error(disk: &dyn Disk, step: String, source: StepError) -> ApplyError {
-    ApplyError::Step { step, disk: disk.path().display().to_string(), source }
+    ApplyError::Step { step, disk: disk.path().display().to_string(), source: Box::new(source) }
 }
 
 fn changes_record(step: &Step) -> bool {

@@ -130,6 +130,6 @@ fn clean(member: &Member, disk: &Arc<dyn Disk>, extent: Extent) -> Result<(), Ap
 }
 
 fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, source: IoError) -> ApplyError {
-    let source = StepError::Io(source);
+    let source = Box::new(StepError::Io(source));
     ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), source }
 }

@@ -36,6 +36,7 @@ pub struct State {
     pub worker: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one for each disk of the machine")]
 enum Holding {
     Open(PoolDisk),
     /// What it held when it was last seen.

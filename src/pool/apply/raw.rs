@@ -115,7 +115,8 @@ impl RawMember {
         state.standing = Standing::Missing;
     }
 
-    /// A disputed device is erased and offered again: a person said that it is ours.
+    /// Ends a dispute, as a person said that the device is ours: a free one is erased and offered again, one
+    /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), RawError> {
         let mut state = self.lock();
         let disk = self.host.open(&state.raw, Access::Claim).map_err(RawError::Busy)?;
@@ -123,8 +124,10 @@ impl RawMember {
         drop(disk);
         self.journal.change_raw(&self.id, |claim| {
             claim.size = size;
-            claim.clean = false;
-            claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+            if claim.volume.is_none() {
+                claim.clean = false;
+                claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+            }
         })?;
         state.disk = Some(self.host.open(&state.raw, Access::Own).map_err(RawError::Open)?);
         state.standing = Standing::Ready;

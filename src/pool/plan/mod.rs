@@ -22,8 +22,8 @@ pub use recover::{expected_mappings, recover_mappings};
 pub use release::release;
 
 use crate::device::label::Label;
+use crate::host::Extent;
 use crate::host::table::Table;
-use crate::host::{Extent, IoError};
 
 use super::layout::LayoutError;
 
@@ -98,6 +98,4 @@ pub enum PlanError {
     Foreign { count: usize },
     #[error("the partition table would become invalid")]
     Table(#[from] crate::host::table::TableError),
-    #[error("the disk cannot be read")]
-    Io(#[from] IoError),
 }

@@ -1,0 +1,310 @@
+//! The import rule and the places of effects (src/lib.rs, docs/architecture.md), held on the text of src/.
+//!
+//! Reads every file of `src/` as tokens, without comments and strings, and compares what it names with the tables
+//! below. It knows no types: an effect behind a macro or a re-export under another name passes. A new module needs a
+//! row in `MODULES`; a new exception needs a reason.
+
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use names::{Named, Names};
+
+/// Each module of the crate, and what of the crate it may import beside itself.
+const MODULES: [(&str, &[&str]); 12] = [
+    ("host", &[]),
+    ("device", &["host"]),
+    // Turns what users write into `device`'s rules, and knows nothing of pools and volumes.
+    ("api", &["host", "device"]),
+    ("pool", &["host", "device"]),
+    ("volume", &["host", "device", "pool"]),
+    // The edges. They meet in the wiring, never in each other.
+    ("csi", &["host", "device", "pool", "volume"]),
+    ("health", &["host", "device", "pool", "volume"]),
+    ("operator", &["host", "device", "api", "pool", "volume"]),
+    // The wiring: each role joins the parts, and the command line starts the roles.
+    ("standalone", &["host", "device", "api", "pool", "volume", "csi", "health"]),
+    ("demo", &["host", "device", "api", "pool", "volume", "csi", "health", "standalone"]),
+    ("cli", &["host", "device", "api", "pool", "volume", "csi", "health", "operator", "standalone", "demo"]),
+    ("main", &["cli"]),
+];
+
+/// A name that only some files may use. A place is a path below `src/` without `.rs`, and all that is below it.
+struct Seam {
+    what: &'static str,
+    /// As tokens: `dyn Disk` matches the two words, `std::fs` the path.
+    names: &'static [&'static str],
+    /// Where it is at home, and the exceptions, each with its reason.
+    places: &'static [(&'static str, &'static str)],
+    /// Whether code under `#[cfg(test)]` may name it anywhere.
+    tests: Tests,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Tests {
+    Too,
+    Exempt,
+}
+
+const SHELLS: &[(&str, &str)] = &[
+    ("host", "declares and implements it"),
+    ("device/discovery", "looks at the machine"),
+    ("pool/apply", "performs plans"),
+    ("volume/node", "mounts volumes"),
+    ("volume/local", "the port `Volumes` on this node's pool"),
+    ("standalone", "wiring: makes the real host"),
+    ("demo", "wiring"),
+    ("cli", "wiring: makes the real host"),
+];
+
+const SEAMS: [Seam; 8] = [
+    Seam { what: "the machine", names: &["Host", "RealHost", "FakeHost"], places: SHELLS, tests: Tests::Exempt },
+    Seam {
+        what: "an open disk",
+        names: &["dyn Disk", "PartitionMap", "dyn Mounts", "dyn Filesystems", "dyn StateStore"],
+        places: SHELLS,
+        tests: Tests::Exempt,
+    },
+    Seam {
+        what: "the bytes of a disk",
+        names: &["BlockDevice"],
+        places: &[
+            ("host", "declares and implements it"),
+            ("device/discovery", "hands a disk to the reader of its record"),
+            ("device/record", "the codec of labels: bytes in, bytes out"),
+            ("pool/apply", "performs plans"),
+        ],
+        tests: Tests::Exempt,
+    },
+    Seam {
+        what: "files, processes and mounts",
+        names: &["std::fs", "std::process::Command", "nix::mount", "tokio::fs", "tokio::process"],
+        places: &[
+            ("host", "the only effects"),
+            ("csi/server", "a socket is a file: bound aside, renamed into its place"),
+            ("standalone", "reads the file of sets that a person named"),
+            ("demo", "makes and removes the image files of its own disks"),
+        ],
+        tests: Tests::Exempt,
+    },
+    Seam {
+        what: "gRPC",
+        names: &["tonic", "prost", "prost_types", "hyper_util", "tower"],
+        places: &[
+            ("csi", "the gRPC edge"),
+            ("standalone", "wiring: joins the services to their sockets"),
+            ("cli", "wiring: a client of the agent's socket"),
+            ("demo", "a client of the CSI socket"),
+        ],
+        tests: Tests::Too,
+    },
+    Seam {
+        what: "gRPC codes",
+        names: &["tonic::Code", "tonic::Status"],
+        places: &[
+            ("csi", "the one table of codes"),
+            ("cli/ask", "a client: prints the words of the status that it got"),
+            ("demo", "a client: shows the status that it got"),
+        ],
+        tests: Tests::Too,
+    },
+    Seam {
+        what: "the async runtime",
+        names: &["tokio", "tokio_stream", "async"],
+        places: &[
+            ("volume/mod", "the port is async: one implementation waits for objects of a cluster"),
+            ("volume/local", "moves work to blocking threads"),
+            ("volume/node", "moves work to blocking threads"),
+            ("csi", "the async edge"),
+            ("standalone", "wiring"),
+            ("demo", "wiring"),
+            ("cli", "wiring"),
+        ],
+        tests: Tests::Too,
+    },
+    Seam {
+        what: "unsafe code",
+        names: &["unsafe", "unsafe_code"],
+        places: &[("host/ioctl", "the ioctls that neither std nor nix wraps")],
+        tests: Tests::Too,
+    },
+];
+
+/// Plans and choices are values; only these of `pool` may know the shell that performs them.
+const PURE_OF: (&str, &str) = ("pool", "pool/apply");
+
+// === What is wrong with one file
+
+fn violations(place: &str, text: &str, test_file: bool) -> Vec<String> {
+    let found = Names::of(place, text);
+    let module = place.split('/').next().unwrap_or_default();
+    let Some((_, allowed)) = MODULES.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("src/{place}: module `{module}` has no row in MODULES of tests/layering")];
+    };
+    let mut wrong = Vec::new();
+    for Named { path, line, .. } in found.ours.iter() {
+        let target = path[0].as_str();
+        let known = MODULES.iter().any(|(name, _)| *name == target);
+        if known && target != module && !allowed.contains(&target) {
+            wrong
+                .push(format!("src/{place}.rs:{line}: `{module}` must not import `{target}` (in {})", path.join("::")));
+        }
+        let (pure, shell) = PURE_OF;
+        if module == pure && place != "pool/mod" && !is_at(place, shell) && path.join("/").starts_with(shell) {
+            wrong.push(format!("src/{place}.rs:{line}: a pure part of `{pure}` must not know its shell `{shell}`"));
+        }
+    }
+    for Seam { what, names, places, tests } in &SEAMS {
+        if places.iter().any(|(home, _)| is_at(place, home)) {
+            continue;
+        }
+        let exempt = *tests == Tests::Exempt;
+        for name in found.all.iter().filter(|name| !(exempt && (test_file || name.in_test))) {
+            if let Some(said) = names.iter().find(|said| name.says(said)) {
+                wrong.push(format!("src/{place}.rs:{}: {what} (`{said}`) has no place here", name.line));
+            }
+        }
+    }
+    wrong
+}
+
+fn is_at(place: &str, home: &str) -> bool {
+    place == home || place.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'))
+}
+
+// === The tests
+
+/// Every file of `src/`: its place, its text, and whether it is compiled for tests only.
+static SOURCES: LazyLock<Vec<(String, String, bool)>> = LazyLock::new(sources);
+
+fn sources() -> Vec<(String, String, bool)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders: Vec<PathBuf> = vec![root.clone()];
+    let mut files = BTreeMap::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("src is readable") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let place = path.strip_prefix(&root).expect("below src").with_extension("");
+                let place = place.to_str().expect("names are UTF-8").to_owned();
+                files.insert(place, std::fs::read_to_string(&path).expect("a source file"));
+            }
+        }
+    }
+    let mut for_tests = BTreeSet::new();
+    for (place, text) in &files {
+        let folder = place.strip_suffix("/mod").unwrap_or(place);
+        let modules = Names::of(place, text).test_modules;
+        for_tests.extend(
+            modules.iter().map(|module| if place == "lib" { module.clone() } else { format!("{folder}/{module}") }),
+        );
+    }
+    let is_test = |place: &str| for_tests.iter().any(|module| is_at(place, module));
+    files.into_iter().map(|(place, text)| (place.clone(), text, is_test(&place))).collect()
+}
+
+#[test]
+fn a_module_imports_only_from_its_left_and_effects_stay_in_their_places() {
+    assert!(SOURCES.len() > 50, "only {} files were found", SOURCES.len());
+    let wrong: Vec<String> = SOURCES
+        .iter()
+        .filter(|(place, ..)| place != "lib")
+        .flat_map(|(place, text, test_file)| violations(place, text, *test_file))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_has_no_cycle_and_the_edges_do_not_import_each_other() {
+    for (index, (module, imports)) in MODULES.iter().enumerate() {
+        for import in *imports {
+            let left = MODULES.iter().position(|(name, _)| name == import).expect("an import is a module");
+            assert!(left < index, "{module} imports {import}, which is not left of it");
+        }
+    }
+    let edges = ["csi", "operator", "health"];
+    for (module, imports) in MODULES.iter().filter(|(module, _)| edges.contains(module)) {
+        assert!(!imports.iter().any(|import| edges.contains(import)), "{module} imports another edge");
+    }
+}
+
+#[test]
+fn a_place_that_is_allowed_something_still_exists() {
+    for (place, _) in SEAMS.iter().flat_map(|seam| seam.places) {
+        let planned = *place == "demo";
+        assert!(planned || SOURCES.iter().any(|(file, ..)| is_at(file, place)), "nothing is at src/{place}");
+    }
+}
+
+#[test]
+fn files_for_tests_are_told_from_others() {
+    let of = |wanted: &str| SOURCES.iter().find(|(place, ..)| place == wanted).map(|(_, _, test)| *test);
+    assert_eq!(of("device/sample"), Some(true));
+    assert_eq!(of("host/table/tests/hostile"), Some(true));
+    assert_eq!(of("host/table/write"), Some(false));
+}
+
+/// The rule can fail: one bad line in a file that is fine otherwise.
+#[test]
+fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
+    let bad = [
+        ("device/id", "use crate::pool::choose::Wish;", "must not import `pool`"),
+        ("host/disk", "fn f() { crate::device::id::identify() }", "must not import `device`"),
+        ("pool/choose", "use crate::{\n    host::Extent,\n    volume::{VolumeId, Error},\n};", "rs:3: `pool`"),
+        ("pool/plan/create", "use super::super::super::csi::server;", "must not import `csi`"),
+        ("csi/node", "use crate::operator::decide;", "must not import `operator`"),
+        ("operator/decide", "type T = crate::csi::NodeService;", "must not import `csi`"),
+        ("health/probe", "mod inner { use super::super::super::csi::server; }", "must not import `csi`"),
+        ("api/strict", "use crate::pool::layout;", "must not import `pool`"),
+        ("standalone", "use crate::cli::Cli;", "must not import `cli`"),
+        ("main", "use localpool::pool::apply;", "must not import `pool`"),
+        ("pool/choose", "use super::apply::member::Member;", "must not know its shell"),
+        ("pool/plan/mod", "use crate::pool::{content::Content, apply::disk};", "must not know its shell"),
+        ("pool/choose", "fn f(host: &dyn Host) {}", "the machine"),
+        ("device/filter", "use crate::host::{RawDisk, Host};", "the machine"),
+        ("pool/plan/erase", "fn f(disk: &dyn crate::host::Disk) {}", "an open disk"),
+        ("pool/content", "use crate::host::BlockDevice;", "the bytes of a disk"),
+        ("pool/journal", "fn f() { std::fs::read(\"x\"); }", "files, processes"),
+        ("csi/node", "use std::{fs, io};", "files, processes"),
+        ("volume/node", "use std::process::{self, Command};", "files, processes"),
+        ("volume/node", "use nix::mount::umount;", "files, processes"),
+        ("volume/mod", "fn f() -> tonic::Status {}", "gRPC codes"),
+        ("cli", "use tonic::{Request, Code};", "gRPC codes"),
+        ("volume/local", "use prost::Message;", "gRPC (`prost`)"),
+        ("pool/apply/pool", "async fn f() {}", "the async runtime"),
+        ("host/command", "use tokio::process::Command;", "the async runtime"),
+        ("host/disk", "fn f() { unsafe { g() } }", "unsafe code"),
+        ("host/disk", "#![allow(unsafe_code)]", "unsafe code"),
+        ("shiny/new", "", "no row in MODULES"),
+    ];
+    for (place, line, words) in bad {
+        let wrong = violations(place, line, false);
+        assert!(wrong.iter().any(|w| w.contains(words)), "{place}: {line:?} gave {wrong:?}, not {words:?}");
+    }
+    let good = [
+        ("pool/choose", "use crate::host::{Extent, FsKind};\nuse crate::device::label::Layout;"),
+        ("pool/choose", "// use crate::csi::server;\n/* std::fs::read /* nested */ unsafe */"),
+        ("pool/choose", "const S: &str = \"crate::csi \\\" unsafe\"; const R: &str = r#\"std::fs \" tonic\"#;"),
+        ("pool/choose", "fn f<'a>(c: &'a str) -> char { let _ = '\"'; let _ = '\\''; 'u' }"),
+        (
+            "pool/journal",
+            "#[cfg(test)]\nmod tests { use crate::host::fake::FakeHost; fn f() { std::fs::read(\"x\"); } }",
+        ),
+        ("device/record/frame", "fn f(device: &dyn BlockDevice) {}"),
+        ("pool/apply/disk", "use crate::host::{BlockDevice, Disk, Host};"),
+        ("standalone", "use crate::csi::server; use std::fs;"),
+        ("main", "use std::process::ExitCode; fn main() { localpool::cli::Cli::parse(); }"),
+        ("volume/publish", "use super::Error; fn f(host: u8, disk: u8) {}"),
+        ("csi/server", "use std::fs; use tonic::{Code, Status}; async fn f() {}"),
+    ];
+    for (place, lines) in good {
+        assert_eq!(violations(place, lines, false), Vec::<String>::new(), "{place}: {lines:?}");
+    }
+    let effect = "fn f() { std::fs::read(\"x\"); }";
+    assert_eq!(violations("pool/journal", &format!("#[cfg(test)]\nmod t {{}}\n{effect}"), false).len(), 1);
+    assert_eq!(violations("pool/tests", effect, true), Vec::<String>::new());
+}
