@@ -11,3 +11,4 @@ pub mod journal;
 pub mod layout;
 pub mod placement;
 pub mod plan;
+pub mod request;

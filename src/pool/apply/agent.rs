@@ -3,29 +3,29 @@
 //!
 //! `Agent` is used by one thread; the pool that it keeps is shared.
 
+mod arrive;
+mod claim;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
-use super::member::{Member, Standing};
+use super::member::Member;
 use super::pool::{Owner, Pool, PoolError};
-use super::raw::{RawMember, reads_as_zeros};
 use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
-use crate::device::election::{Ballot, Claim as Elected, Outcome, elect};
-use crate::device::label::{Hardware, Label, Layout, SetRef};
+use crate::device::election::Outcome;
+use crate::device::label::{Label, Layout, SetRef};
 use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
-use crate::device::{self, Device, Verdict, id};
+use crate::device::{Device, Verdict, id};
 use crate::host::raw::{Contents, Kind};
-use crate::host::{Access, BlockDevice, Disk, Geometry, Host, Probe, chain};
-use crate::pool::journal::RawClaim;
-use crate::pool::layout::{data_area, places};
-use crate::pool::plan::{Claim, relabel};
+use crate::host::{Access, BlockDevice, Disk, Host, Probe, chain};
+use crate::pool::plan::relabel;
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
@@ -159,82 +159,6 @@ impl Agent {
         Ok(())
     }
 
-    /// Members whose disk is not there any more let go of it; what they held is remembered.
-    fn depart(&self, set: &DeviceSet) {
-        for member in self.pool.members() {
-            let mut state = member.lock();
-            let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
-            if !here && state.standing() != Standing::Missing {
-                tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
-                state.leave(Standing::Missing);
-            }
-        }
-    }
-
-    /// A disk with our label joins, or comes back, perhaps under another name.
-    fn arrive(&self, device: &Device) -> Result<(), String> {
-        let known = self.pool.member(&device.id.text);
-        if let device::Standing::NotReady(why) = &device.standing {
-            if let Some(member) = known {
-                let mut state = member.lock();
-                if is_same_device(device, &member.id, &state.raw) {
-                    state.leave(Standing::NotReady(why.clone()));
-                }
-            }
-            return Err(why.clone());
-        }
-        if let Some(member) = &known {
-            let state = member.lock();
-            let same_size = state.content().geometry.size == device.raw.size;
-            if state.is_usable() && same_size && is_same_device(device, &member.id, &state.raw) {
-                return Ok(());
-            }
-        }
-        let disk = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e))?;
-        let opened = match PoolDisk::open(disk).map_err(|e| chain(&e))? {
-            Opened::Ours(opened) => opened,
-            Opened::Blank => {
-                tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
-                return Ok(());
-            }
-        };
-        match known {
-            Some(member) => member.lock().arrive(device.raw.clone(), opened),
-            None => {
-                let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
-                self.pool.join(Seat::Labelled(Arc::new(member)));
-            }
-        }
-        tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
-        Ok(())
-    }
-
-    /// Bare devices of the journal that are here, and those that are not.
-    fn arrive_raw(&self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
-        for (id, _) in self.pool.journal().raw_claims() {
-            let mut here = set.devices.iter().filter(|device| hardware_id(set, device) == id);
-            let (device, twin) = (here.next(), here.next());
-            let seat = match (self.pool.seat(&id), device) {
-                (Some(Seat::Raw(member)), _) => member,
-                (_, Some(device)) => {
-                    let journal = Arc::clone(self.pool.journal());
-                    let member = RawMember::new(id.clone(), Arc::clone(&self.host), journal, device.raw.clone());
-                    let member = Arc::new(member);
-                    self.pool.join(Seat::Raw(Arc::clone(&member)));
-                    member
-                }
-                (_, None) => continue,
-            };
-            match (device, twin) {
-                (Some(device), None) => seat.arrive(&device.raw),
-                (Some(_), Some(_)) | (None, _) => seat.leave(),
-            }
-            if let (Some(device), Standing::NotReady(why)) = (device, &seat.lock().standing) {
-                problems.insert(device.raw.name.clone(), why.clone());
-            }
-        }
-    }
-
     /// Each member offers by the set that its label names: by UID, else by name and layout.
     fn attach_rules(&self, problems: &mut BTreeMap<String, String>) {
         for member in self.pool.members() {
@@ -255,99 +179,6 @@ impl Agent {
             let rule = set.and_then(|set| owner_among(&set, &Layout::RawDevice {}, &self.rules).cloned());
             member.lock().rule = rule;
         }
-    }
-
-    fn claim(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> (Vec<String>, Vec<Outcome>) {
-        let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
-        for member in self.pool.members() {
-            *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
-        }
-        let raw_claims = self.pool.journal().raw_claims();
-        for (_, claim) in &raw_claims {
-            *counts.entry(claim.set.clone()).or_default() += 1;
-        }
-        let released = self.pool.journal().released();
-        let free = |device: &&Device| {
-            !released.contains(&device.id.text) && raw_claims.iter().all(|(id, _)| *id != device.id.text)
-        };
-        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
-        let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        let election = elect(&Ballot {
-            rules: &rules,
-            devices: &devices,
-            claimed: &counts,
-            ripeness: &|device| self.watch.ripeness(device),
-            fits: &fits,
-        });
-        let mut claimed = Vec::new();
-        for elected in &election.claims {
-            match self.claim_one(&devices, elected) {
-                Ok(()) => claimed.push(elected.name.clone()),
-                Err(problem) => {
-                    tracing::warn!(disk = elected.name, problem, "a disk was not claimed");
-                    problems.insert(elected.name.clone(), problem);
-                }
-            }
-        }
-        (claimed, election.outcomes)
-    }
-
-    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
-    fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
-        let was = devices.iter().find(|device| device.raw.name == elected.name);
-        let was = was.ok_or_else(|| "it is gone".to_owned())?;
-        let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
-        let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
-        if elected.layout == (Layout::RawDevice {}) {
-            return self.claim_raw(&now, exclusive, elected);
-        }
-        let Owner { cluster, node } = self.pool.owner().clone();
-        let hardware =
-            Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
-        let claim = Claim {
-            geometry: exclusive.geometry(),
-            cluster,
-            node,
-            hardware,
-            set: elected.set.clone(),
-            layout: elected.layout.clone(),
-        };
-        PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
-        self.discovery.changed(&now.raw.name);
-        let own = self.host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
-        drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own).map_err(|e| chain(&e))? else {
-            return Err("it is blank again after it was claimed".to_owned());
-        };
-        let id = id::labelled(disk.content().table.disk()).text;
-        let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
-        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a disk");
-        self.pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
-        Ok(())
-    }
-
-    /// A bare device carries no label: what nobody has a record of must at least look unused.
-    fn claim_raw(&self, now: &Device, exclusive: Arc<dyn Disk>, elected: &Elected) -> Result<(), String> {
-        if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
-            return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
-        }
-        let claim = RawClaim {
-            set: elected.set.clone(),
-            generation: 1,
-            size: exclusive.geometry().size,
-            clean: false,
-            volume: None,
-            erasing: None,
-        };
-        drop(exclusive);
-        self.pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
-        let journal = Arc::clone(self.pool.journal());
-        let member = RawMember::new(now.id.text.clone(), Arc::clone(&self.host), journal, now.raw.clone());
-        member.arrive(&now.raw);
-        member.lock().rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
-        tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a bare device");
-        self.pool.join(Seat::Raw(Arc::new(member)));
-        Ok(())
     }
 
     /// Releases a disk; the next look reads it anew.
@@ -409,16 +240,6 @@ fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Opt
     let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
     let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
     by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
-}
-
-/// Whether a rule's layout fits on a device.
-fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
-    let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
-    match rule.layout {
-        Layout::Carved {} => data_area(&geometry).map(drop),
-        _ => places(&geometry, &rule.layout).map(drop),
-    }
-    .map_err(|e| e.to_string())
 }
 
 /// The record of a disk, as far as the judgement of its owner needs it.

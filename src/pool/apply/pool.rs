@@ -3,7 +3,6 @@
 //! A verb looks before it acts and may be repeated: what is there already is success.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -20,42 +19,8 @@ use crate::device::rule::Rule;
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use crate::pool::plan::NewVolume;
-
-/// Which disks a request may use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector {
-    /// The StorageClass that a set offers its disks to.
-    pub class: Option<String>,
-    /// `namespace/name` of one set.
-    pub set: Option<String>,
-}
-
-/// What a volume is to be used as; a filesystem may be left to the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantedUsage {
-    Block,
-    Mount(Option<FsKind>),
-}
-
-/// A volume that is asked for.
-#[derive(Clone, Debug)]
-pub struct CreateRequest {
-    pub id: Uuid,
-    /// The full CSI name.
-    pub name: String,
-    pub required: u64,
-    pub limit: Option<u64>,
-    pub usage: WantedUsage,
-    pub parameters: BTreeMap<String, String>,
-    pub selector: Selector,
-}
-
-/// Whether a verb changed something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Done,
-    AlreadySo,
-}
+use crate::pool::request::difference;
+pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -311,7 +276,8 @@ impl Pool {
     /// A volume of that name is there: it must be what is asked for, and mapped.
     fn existing(&self, seat: &Seat, request: &CreateRequest) -> Result<VolumeView, PoolError> {
         let (_, view) = self.find_usable(request.id)?;
-        if let Some(why) = difference(&view, request) {
+        let record = view.record.as_ref();
+        if let Some(why) = record.and_then(|record| difference(record, view.size, request)) {
             return Err(PoolError::Differs { name: request.name.clone(), why });
         }
         seat.remap()?;
@@ -425,51 +391,4 @@ fn offers(seats: &[Seat], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<
     let selected = |seat: &Seat| seat.rule().is_some_and(|rule| selector.selects(&rule));
     let offer = |(index, seat): (usize, &Seat)| selected(seat).then(|| seat.offer(index, usage)).flatten();
     seats.iter().enumerate().filter_map(offer).collect()
-}
-
-impl Selector {
-    pub fn selects(&self, rule: &Rule) -> bool {
-        let class = self.class.as_ref().is_none_or(|class| *class == rule.class);
-        let set = self.set.as_ref().is_none_or(|set| *set == format!("{}/{}", rule.set.namespace, rule.set.name));
-        class && set
-    }
-}
-
-impl fmt::Display for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.class, &self.set) {
-            (None, None) => f.write_str("anybody"),
-            (Some(class), None) => write!(f, "class {class}"),
-            (None, Some(set)) => write!(f, "set {set}"),
-            (Some(class), Some(set)) => write!(f, "class {class} by set {set}"),
-        }
-    }
-}
-
-/// What keeps an existing volume from being the one that is asked for.
-fn difference(view: &VolumeView, request: &CreateRequest) -> Option<String> {
-    let record = view.record.as_ref()?;
-    let size = view.size;
-    if size < request.required {
-        return Some(format!("it has {size} bytes, and {} are asked for", request.required));
-    }
-    if let Some(limit) = request.limit.filter(|limit| *limit < size) {
-        return Some(format!("it has {size} bytes, and the limit is {limit}"));
-    }
-    let same_usage = match (record.usage, request.usage) {
-        (VolumeUsage::Block, WantedUsage::Block) | (VolumeUsage::Mount(_), WantedUsage::Mount(None)) => true,
-        (VolumeUsage::Mount(a), WantedUsage::Mount(Some(b))) => a == b,
-        _ => false,
-    };
-    if !same_usage {
-        return Some(format!("it was made as {}", usage_words(record.usage)));
-    }
-    (record.parameters != request.parameters).then(|| "it was made with other parameters".to_owned())
-}
-
-pub fn usage_words(usage: VolumeUsage) -> String {
-    match usage {
-        VolumeUsage::Block => "a raw block volume".to_owned(),
-        VolumeUsage::Mount(kind) => format!("a mount volume with {}", kind.name()),
-    }
 }

@@ -1,0 +1,91 @@
+//! Disks of the pool that are here, or not any more: with a label, or bare with a claim in the journal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Agent, hardware_id, is_same_device};
+use crate::device::discovery::DeviceSet;
+use crate::device::{self, Device};
+use crate::host::{Access, chain};
+use crate::pool::apply::disk::{Opened, PoolDisk};
+use crate::pool::apply::member::{Member, Standing};
+use crate::pool::apply::raw::RawMember;
+use crate::pool::apply::seat::Seat;
+
+impl Agent {
+    /// Members whose disk is not there any more let go of it; what they held is remembered.
+    pub(super) fn depart(&self, set: &DeviceSet) {
+        for member in self.pool.members() {
+            let mut state = member.lock();
+            let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
+            if !here && state.standing() != Standing::Missing {
+                tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
+                state.leave(Standing::Missing);
+            }
+        }
+    }
+
+    /// A disk with our label joins, or comes back, perhaps under another name.
+    pub(super) fn arrive(&self, device: &Device) -> Result<(), String> {
+        let known = self.pool.member(&device.id.text);
+        if let device::Standing::NotReady(why) = &device.standing {
+            if let Some(member) = known {
+                let mut state = member.lock();
+                if is_same_device(device, &member.id, &state.raw) {
+                    state.leave(Standing::NotReady(why.clone()));
+                }
+            }
+            return Err(why.clone());
+        }
+        if let Some(member) = &known {
+            let state = member.lock();
+            let same_size = state.content().geometry.size == device.raw.size;
+            if state.is_usable() && same_size && is_same_device(device, &member.id, &state.raw) {
+                return Ok(());
+            }
+        }
+        let disk = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e))?;
+        let opened = match PoolDisk::open(disk).map_err(|e| chain(&e))? {
+            Opened::Ours(opened) => opened,
+            Opened::Blank => {
+                tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
+                return Ok(());
+            }
+        };
+        match known {
+            Some(member) => member.lock().arrive(device.raw.clone(), opened),
+            None => {
+                let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
+                self.pool.join(Seat::Labelled(Arc::new(member)));
+            }
+        }
+        tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
+        Ok(())
+    }
+
+    /// Bare devices of the journal that are here, and those that are not.
+    pub(super) fn arrive_raw(&self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
+        for (id, _) in self.pool.journal().raw_claims() {
+            let mut here = set.devices.iter().filter(|device| hardware_id(set, device) == id);
+            let (device, twin) = (here.next(), here.next());
+            let seat = match (self.pool.seat(&id), device) {
+                (Some(Seat::Raw(member)), _) => member,
+                (_, Some(device)) => {
+                    let journal = Arc::clone(self.pool.journal());
+                    let member = RawMember::new(id.clone(), Arc::clone(&self.host), journal, device.raw.clone());
+                    let member = Arc::new(member);
+                    self.pool.join(Seat::Raw(Arc::clone(&member)));
+                    member
+                }
+                (_, None) => continue,
+            };
+            match (device, twin) {
+                (Some(device), None) => seat.arrive(&device.raw),
+                (Some(_), Some(_)) | (None, _) => seat.leave(),
+            }
+            if let (Some(device), Standing::NotReady(why)) = (device, &seat.lock().standing) {
+                problems.insert(device.raw.name.clone(), why.clone());
+            }
+        }
+    }
+}
