@@ -24,7 +24,7 @@ use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::{Contents, Kind};
-use crate::host::{Access, BlockDevice, Disk, Host, Probe, chain};
+use crate::host::{Access, BlockDevice, Host, Probe, chain};
 use crate::pool::plan::relabel;
 
 /// How long a look believes what denied a disk, before it reads the content again.
@@ -258,6 +258,7 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
 mod tests {
     use super::*;
     use crate::device::sample;
+    use crate::host::Geometry;
     use crate::host::fake::FakeHost;
     use crate::pool::apply::pool::Workers;
 
