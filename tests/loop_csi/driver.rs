@@ -130,6 +130,35 @@ impl Driver {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Waits until the driver has started a tool with such a name; gives its process.
+    pub async fn await_tool(&self, name: &str) -> Pid {
+        let until = Instant::now() + SOON;
+        loop {
+            if let Some(tool) = self.tool(name) {
+                return tool;
+            }
+            assert!(Instant::now() < until, "no {name} was started: {}", self.start.log());
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+    }
+
+    /// Catches such a tool and stops it where it is, until `resume`.
+    pub async fn hold_tool(&self, name: &str) -> Held {
+        let tool = self.await_tool(name).await;
+        kill(tool, Signal::SIGSTOP).unwrap();
+        Held(tool)
+    }
+
+    fn tool(&self, name: &str) -> Option<Pid> {
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (comm, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+            let parent = rest.split(' ').nth(1)?;
+            (comm.starts_with(name) && parent == self.child.id().to_string()).then(|| Pid::from_raw(pid))
+        })
+    }
+
     /// A verb of the command line, on this driver's state directory.
     pub fn cli(&self, words: &[&str]) -> Output {
         cli(&self.start.state, words)
@@ -164,6 +193,24 @@ impl Driver {
         });
         assert!(came, "{} is {last:?}, not {verdict} with {words:?}: {}", node.display(), self.start.log());
         last.1
+    }
+}
+
+/// A stopped tool; it goes on when this goes.
+pub struct Held(Pid);
+
+impl Held {
+    pub fn resume(self) {}
+
+    /// Ends the tool by a signal, as the OOM killer would.
+    pub fn kill(self) {
+        kill(self.0, Signal::SIGKILL).unwrap();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::driver::{CARVED, Driver, Start, WHOLE, set};
 use crate::lab::{Disk, Lab, MIB, first_dirty, mount_table, pattern, run, text, write_synced};
 
 const USES: [Option<&str>; 4] = [None, Some("ext4"), Some("xfs"), Some("btrfs")];
-const WRITTEN: usize = 8 << 20;
+const WRITTEN: usize = 1 << 20;
 /// More than xfs needs at least.
 const ASKED: u64 = 310 * MIB;
 const MORE: u64 = 64 * MIB;

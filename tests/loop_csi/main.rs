@@ -11,3 +11,6 @@ mod client;
 mod driver;
 mod lab;
 mod life;
+mod making;
+mod mounting;
+mod repeated;
