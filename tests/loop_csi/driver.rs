@@ -202,6 +202,12 @@ pub struct Held(Pid);
 impl Held {
     pub fn resume(self) {}
 
+    pub fn is_gone(&self) -> bool {
+        // A zombie has nothing open any more.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    }
+
     /// Ends the tool by a signal, as the OOM killer would.
     pub fn kill(self) {
         kill(self.0, Signal::SIGKILL).unwrap();

@@ -176,9 +176,8 @@ impl Life<'_> {
         };
         let device = fs::metadata(node).unwrap().rdev();
         let sysfs = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let bytes = |name: &str| {
-            fs::read_to_string(format!("{sysfs}/{name}")).unwrap().trim().parse::<u64>().unwrap() * 512
-        };
+        let bytes =
+            |name: &str| fs::read_to_string(format!("{sysfs}/{name}")).unwrap().trim().parse::<u64>().unwrap() * 512;
         (bytes("start"), bytes("start") + bytes("size"))
     }
 

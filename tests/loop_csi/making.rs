@@ -6,9 +6,8 @@ use std::time::Duration;
 use tonic::Code;
 
 use crate::client::{assert_refused, create, mount};
-use crate::driver::{Start, WHOLE, set};
-use crate::lab::{GIB, run};
-use crate::repeated::retry;
+use crate::driver::{SOON, Start, WHOLE, set};
+use crate::lab::{GIB, eventually, run};
 
 #[tokio::test]
 async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem() {
@@ -22,14 +21,15 @@ async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem
         tokio::spawn(async move { client.stage(&id, &staging, &mount("xfs")).await })
     };
     driver.hold_tool("mkfs").await.kill();
-    assert_refused(call.await.unwrap(), Code::Internal, &["make the filesystem", "mkfs.xfs", "9"]);
+    assert_refused(call.await.unwrap(), Code::Internal, &["make the filesystem", "mkfs.xfs", "SIGKILL"]);
     assert!(client.is_ready().await);
     client.stage(&made.id, &staging, &mount("xfs")).await.unwrap();
     fs::write(staging.join("file"), "data").unwrap();
 }
 
+/// Left behind, it would open the device later: when there is data on it, or another tenant's.
 #[tokio::test]
-async fn loop_an_mkfs_that_outlives_its_driver_spoils_nothing() {
+async fn loop_an_mkfs_ends_with_its_driver_and_the_next_driver_makes_the_filesystem() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 8 * GIB);
     let start = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE));
@@ -43,18 +43,9 @@ async fn loop_an_mkfs_that_outlives_its_driver_spoils_nothing() {
     let mkfs = driver.hold_tool("mkfs").await;
     driver.kill();
     assert!(call.await.unwrap().is_err());
+    assert!(eventually(SOON, || mkfs.is_gone()), "mkfs goes on without its driver");
     let (_driver, mut client) = start.ready().await;
-    // The old one still has the device: a second one beside it would write a torn filesystem.
-    let refused = client.stage(&made.id, &staging, &mount("ext4")).await;
-    assert!(refused.is_err(), "two mkfs wrote to one device");
-    assert!(client.delete(&made.id).await.is_err(), "a device that is written was given away");
-    mkfs.resume();
-    let staged = async || {
-        let staged = client.clone().stage(&made.id, &staging, &mount("ext4")).await;
-        // As long as the old one writes, any refusal is right.
-        staged.map_err(|status| tonic::Status::aborted(status.to_string()))
-    };
-    retry(staged).await;
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
     client.publish(&made.id, &staging, &target, &mount("ext4")).await.unwrap();
     fs::write(target.join("file"), "data").unwrap();
     client.unpublish(&made.id, &target).await.unwrap();

@@ -63,7 +63,8 @@ async fn loop_sixteen_creates_at_once_make_sixteen_volumes_that_share_no_byte() 
     let disks = [lab.disk("pool-1", 200 * MIB), lab.disk("pool-2", 200 * MIB)];
     let (driver, client) = Start::new(&lab, &set(&lab, "fast", "pool-*.img", CARVED)).ready().await;
     let calls = (0..16).map(|n| {
-        let (mut client, wanted) = (client.clone(), create(&lab.named(&format!("pvc-{n}")), "fast", 20 * MIB, &block()));
+        let (mut client, wanted) =
+            (client.clone(), create(&lab.named(&format!("pvc-{n}")), "fast", 20 * MIB, &block()));
         tokio::spawn(async move { client.try_create(wanted).await })
     });
     let mut ids = BTreeSet::new();
