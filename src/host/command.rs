@@ -39,6 +39,14 @@ pub struct Command {
     stdin: Input,
     limit: Duration,
     search_path: OsString,
+    after_us: AfterUs,
+}
+
+/// What becomes of a program whose starter is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterUs {
+    GoesOn,
+    Ends,
 }
 
 /// What a program reads from its stdin. Never printed.
@@ -64,7 +72,13 @@ impl Command {
             stdin: Input::Nothing,
             limit,
             search_path: SEARCH_PATH.into(),
+            after_us: AfterUs::GoesOn,
         }
+    }
+
+    /// The program must not outlive this process: what it writes to may be somebody else's by then.
+    pub fn ends_with_us(self) -> Self {
+        Self { after_us: AfterUs::Ends, ..self }
     }
 
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {

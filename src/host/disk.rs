@@ -11,6 +11,7 @@ mod aligned;
 mod lock;
 mod partitions;
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -24,6 +25,7 @@ use nix::libc;
 use self::aligned::AlignedBuffer;
 use self::lock::NodeLock;
 use super::command::close_for_good;
+use super::mount::bound_at;
 use super::raw::{DevNo, Kind};
 use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, RawDisk, ioctl};
 
@@ -65,7 +67,11 @@ impl RealDisk {
         // close of a writable descriptor makes udev probe the disk.
         let claim = match access {
             Access::Look | Access::Own => None,
-            Access::Claim => Some(open_verified(disk, Mode::Read, libc::O_EXCL)?),
+            Access::Claim => {
+                let hold = open_verified(disk, Mode::Read, libc::O_EXCL)?;
+                prove_unbound(disk.devno, &disk.path.display())?;
+                Some(hold)
+            }
         };
         let mode = if access == Access::Look { Mode::Read } else { Mode::Write };
         let file = open_verified(disk, mode, libc::O_DIRECT)?;
@@ -251,6 +257,14 @@ pub(super) fn open_verified(disk: &RawDisk, mode: Mode, flags: i32) -> Result<Fi
         return Err(changed(format!("another disk has taken its number (sequence {now}, not {scanned})")));
     }
     Ok(file)
+}
+
+/// Beside an exclusive open: a bind-mounted node is in use, though nobody may have it open now.
+fn prove_unbound(device: DevNo, what: &dyn Display) -> Result<(), HostError> {
+    match bound_at(device)? {
+        None => Ok(()),
+        Some(target) => Err(HostError::Busy { object: format!("{what}, bind-mounted at {},", target.display()) }),
+    }
 }
 
 /// Splits the kernel's `dev_t`.

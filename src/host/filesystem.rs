@@ -131,7 +131,8 @@ impl Filesystems for RealFilesystems {
             }
             FsKind::Btrfs => ("mkfs.btrfs", vec!["-f".into(), "-q".into(), "-K".into(), "-U".into(), uuid]),
         };
-        self.command(program, self.limits.make).args(&args).args([device]).run()?;
+        // An mkfs that was left behind could open the device later, when there is data on it, or another tenant's.
+        self.command(program, self.limits.make).ends_with_us().args(&args).args([device]).run()?;
         witness.sync_all().map_err(|source| failed("sync", device, source))
     }
 

@@ -1,4 +1,5 @@
-//! The block ioctls that neither std nor nix wraps, as safe functions. The only unsafe code of the crate.
+//! The block ioctls that neither std nor nix wraps, and a child that ends with its parent, as safe functions. The only
+//! unsafe code of the crate.
 //!
 //! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
 //! are those of linux/fs.h and linux/blkpg.h.
@@ -7,9 +8,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::libc::{c_char, c_int, c_void};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{getpid, getppid};
 use nix::{ioctl_read_bad, ioctl_write_ptr_bad, request_code_none, request_code_read};
 
 use super::Extent;
@@ -145,4 +151,17 @@ fn change_partition(disk: impl AsFd, op: BlkpgOp, number: u32, extent: Extent) -
     // stack frame and have the layout that the kernel copies in. It writes to neither.
     unsafe { blkpg(disk.as_fd().as_raw_fd(), &raw const arg) }?;
     Ok(())
+}
+
+/// Has the kernel kill the program when the thread that starts it ends, however that comes.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let bind = move || {
+        set_pdeathsig(Signal::SIGKILL)?;
+        // The parent may have gone before that.
+        if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+    };
+    // SAFETY: between fork and exec this makes two system calls and nothing else: it takes no lock, allocates
+    // nothing, and shares no memory with other threads.
+    unsafe { command.pre_exec(bind) };
 }

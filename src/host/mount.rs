@@ -21,6 +21,7 @@ use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 
+pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::local::blocking;
-use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, published};
+use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, may_be_a_volume, mount_words, published};
 use super::{Condition, Error, VolumeId, VolumeLocks};
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
@@ -82,7 +82,7 @@ impl NodeVolumes {
 
     pub async fn unstage(&self, id: VolumeId, staging: &str) -> Result<(), Error> {
         let staging = checked_path("staging_target_path", staging)?;
-        self.locked(id, move |work| work.take_down("staging_target_path", &staging, false)).await
+        self.locked(id, move |work| work.take_down(id, "staging_target_path", &staging, false)).await
     }
 
     pub async fn publish(&self, request: PublishRequest) -> Result<(), Error> {
@@ -93,7 +93,7 @@ impl NodeVolumes {
 
     pub async fn unpublish(&self, id: VolumeId, target: &str) -> Result<(), Error> {
         let target = checked_path("target_path", target)?;
-        self.locked(id, move |work| work.take_down("target_path", &target, true)).await
+        self.locked(id, move |work| work.take_down(id, "target_path", &target, true)).await
     }
 
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
@@ -254,16 +254,29 @@ impl Work {
     }
 
     /// Unmounts everything at `path`, and removes the target where it is ours to remove.
-    fn take_down(&self, field: &str, path: &Path, remove: bool) -> Result<(), Error> {
+    fn take_down(&self, id: VolumeId, field: &str, path: &Path, remove: bool) -> Result<(), Error> {
         let mounts = self.host.mounts();
-        let stacked = self.mount_table()?.iter().filter(|mount| mount.target == path).count();
-        for _ in 0..stacked {
+        let table = self.mount_table()?;
+        let stacked: Vec<&Mount> = table.iter().filter(|mount| mount.target == path).collect();
+        if let Some(other) = self.foreign(id, &stacked) {
+            return Err(occupied(field, path, &mount_words(other)));
+        }
+        for _ in &stacked {
             mounts.unmount(path).map_err(|e| bad_target(field, e))?;
         }
         match remove {
             true => mounts.remove_target(path).map_err(|e| bad_target(field, e)),
             false => Ok(()),
         }
+    }
+
+    /// A mount that cannot be this volume's. What is left of a disk that is gone shows nothing of whose it was, and
+    /// counts as the volume's, as it must come down.
+    fn foreign<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
+        let volumes = self.pool.volumes();
+        let others = || volumes.iter().filter(|view| view.id != id.uuid());
+        let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_of(mount, &view.node));
+        stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
     }
 
     fn stats(&self, id: VolumeId, path: &Path) -> Result<Stats, Error> {
@@ -319,9 +332,14 @@ fn failed(what: &str, error: HostError) -> Error {
     }
 }
 
-/// mount(8) says EINVAL for options that it does not know: the request is at fault, not the machine.
+/// EINVAL is said of options that the filesystem does not know: the request is at fault, not the machine.
 fn mount_failed(flags: &[String], error: HostError) -> Error {
-    let invalid = matches!(&error, HostError::Io { source, .. } if source.raw_os_error() == Some(nix::libc::EINVAL));
+    let invalid = match &error {
+        HostError::Io { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
+        // Words that are not even tried, such as `bind`.
+        HostError::Unsupported { .. } => true,
+        _ => false,
+    };
     match invalid && !flags.is_empty() {
         true => Error::Invalid(format!("mount_flags {} were refused: {}", flags.join(","), chain(&error))),
         false => failed("mount the filesystem", error),

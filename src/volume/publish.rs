@@ -69,8 +69,20 @@ pub fn at_target(table: &[Mount], ours: &[&Mount], target: &Path) -> AtTarget {
     match table.iter().rev().find(|mount| mount.target == target) {
         None => AtTarget::Nothing,
         Some(top) if ours.contains(&top) => AtTarget::This { read_only: is_read_only(top) },
-        Some(top) => AtTarget::Other(format!("{} ({})", top.source, top.fs_type)),
+        Some(top) => AtTarget::Other(mount_words(top)),
     }
+}
+
+pub fn mount_words(mount: &Mount) -> String {
+    format!("{} ({})", mount.source, mount.fs_type)
+}
+
+/// Whether a mount is of a sort that volumes are: a filesystem that we make, or a node bound out of a directory
+/// of devices.
+pub fn may_be_a_volume(mount: &Mount) -> bool {
+    let made = FsKind::ALL.iter().any(|kind| kind.name() == mount.fs_type);
+    let node = matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root != Path::new("/");
+    made || node
 }
 
 pub fn is_read_only(mount: &Mount) -> bool {
@@ -114,6 +126,20 @@ mod tests {
         assert_eq!(at_target(&table, &[&table[0]], Path::new("/t")), AtTarget::Other("/dev/sda1 (ext4)".to_owned()));
         assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This { read_only: true });
         assert_eq!(at_target(&table, &[], Path::new("/none")), AtTarget::Nothing);
+    }
+
+    #[test]
+    fn what_is_no_filesystem_of_ours_and_no_bound_node_is_no_volume() {
+        let of = |fs_type: &str, root: &str| Mount {
+            fs_type: fs_type.to_owned(),
+            root: PathBuf::from(root),
+            ..mount("/t", &[])
+        };
+        assert!(may_be_a_volume(&of("xfs", "/")) && may_be_a_volume(&of("devtmpfs", "/loop1p2")));
+        assert!(may_be_a_volume(&of("tmpfs", "/sda1")), "/dev may be a tmpfs");
+        for (fs_type, root) in [("tmpfs", "/"), ("devtmpfs", "/"), ("overlay", "/"), ("proc", "/"), ("nfs4", "/")] {
+            assert!(!may_be_a_volume(&of(fs_type, root)), "{fs_type}");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::{Command, Input};
+use super::{AfterUs, Command, Input};
+use crate::host::ioctl;
 
 /// How much of each output stream is kept: the end, where the reason stands.
 pub(super) const TAIL: usize = 64 << 10;
@@ -229,5 +230,8 @@ fn process(command: &Command) -> std::process::Command {
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if command.after_us == AfterUs::Ends {
+        ioctl::end_with_parent(&mut process);
+    }
     process
 }

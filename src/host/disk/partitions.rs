@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
-use super::{Partitions, RealDisk, device_number};
+use super::{Partitions, RealDisk, device_number, prove_unbound};
 use crate::host::command::close_for_good;
 use crate::host::raw::DevNo;
 use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, ioctl};
@@ -108,7 +108,7 @@ impl PartitionMap for RealDisk {
             let why = format!("it is device {found}, the partition is {expected}");
             return Err(HostError::Changed { path: node, why });
         }
-        Ok(())
+        prove_unbound(found, &self.partition_text(number))
     }
 
     fn node(&self, number: u32) -> PathBuf {

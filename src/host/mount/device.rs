@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{major, minor};
 
 use crate::host::raw::DevNo;
-use crate::host::{HostError, Mount, ioctl};
+use crate::host::{HostError, Mount, ioctl, mountinfo};
 
 /// Whether `mount` shows the filesystem on `node`, or is a bind of the node itself.
 pub fn is_of(mount: &Mount, node: &Path) -> bool {
@@ -19,6 +19,16 @@ pub fn is_of(mount: &Mount, node: &Path) -> bool {
     }
     // btrfs shows a number of its own; what it was mounted from is its source.
     mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
+}
+
+/// Where a node of the device is bind-mounted. Such a mount holds nothing open, so no exclusive open fails on it; yet
+/// whoever has it can open the device at any time, and whatever device has its number then.
+pub fn bound_at(device: DevNo) -> Result<Option<PathBuf>, HostError> {
+    let table = mountinfo::own(Path::new("/proc"))?;
+    let mut nodes = table
+        .into_iter()
+        .filter(|mount| matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root != Path::new("/"));
+    Ok(nodes.find(|mount| device_number(&mount.target) == Some(device)).map(|mount| mount.target))
 }
 
 fn device_number(path: &Path) -> Option<DevNo> {

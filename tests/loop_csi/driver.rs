@@ -1,0 +1,269 @@
+//! The real binary as a process of a test: started with its own socket and state directory, killed at the end.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::lab::{Lab, eventually, text};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_localpool");
+/// For everything that has to come about by itself; what takes longer has gone wrong.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// What a driver is started with.
+#[derive(Clone)]
+pub struct Start {
+    pub socket: PathBuf,
+    pub state: PathBuf,
+    pub sets: PathBuf,
+    pub node: String,
+    pub min_age: String,
+    log: PathBuf,
+}
+
+pub struct Driver {
+    pub start: Start,
+    child: Child,
+}
+
+impl Start {
+    /// Writes the sets down; starts nothing.
+    pub fn new(lab: &Lab, sets: &str) -> Self {
+        Self::named(lab, "driver", sets)
+    }
+
+    /// For a test with more than one driver.
+    pub fn named(lab: &Lab, name: &str, sets: &str) -> Self {
+        let file = lab.path(&format!("{name}.yaml"));
+        fs::write(&file, sets).unwrap();
+        Self {
+            socket: lab.path(&format!("{name}.sock")),
+            state: lab.path(&format!("{name}.state")),
+            sets: file,
+            node: lab.node(),
+            min_age: "0s".to_owned(),
+            log: lab.path(&format!("{name}.log")),
+        }
+    }
+
+    pub fn spawn(&self) -> Driver {
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        let child = Command::new(BINARY)
+            .args(["standalone", "--socket", text(&self.socket), "--state-dir", text(&self.state)])
+            .args(["--sets", text(&self.sets), "--node-name", &self.node, "--device-min-age", &self.min_age])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Driver { start: self.clone(), child }
+    }
+
+    /// Starts it, and waits until it answers that it is ready.
+    pub async fn ready(&self) -> (Driver, Client) {
+        let mut driver = self.spawn();
+        let client = driver.client().await;
+        (driver, client)
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Driver {
+    pub async fn client(&mut self) -> Client {
+        let until = Instant::now() + SOON;
+        loop {
+            if let Ok(mut client) = Client::connect(&self.start.socket).await
+                && client.is_ready().await
+            {
+                return client;
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < until, "{ended:?}: {}", self.start.log());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+
+    /// SIGKILL: no handler runs, nothing is tidied up.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "it ended before it was killed: {}", self.start.log());
+    }
+
+    pub fn terminate(&self) {
+        kill(self.pid(), Signal::SIGTERM).unwrap();
+    }
+
+    /// SIGTERM; it must end, in good order.
+    pub fn stop(mut self) {
+        self.terminate();
+        let status = self.end();
+        assert_eq!(status.code(), Some(0), "{}", self.start.log());
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        let ended = eventually(SOON, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(ended, "it runs on: {}", self.start.log());
+        status.unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until the driver has started a tool with such a name; gives its process.
+    pub async fn await_tool(&self, name: &str) -> Pid {
+        let until = Instant::now() + SOON;
+        loop {
+            if let Some(tool) = self.tool(name) {
+                return tool;
+            }
+            assert!(Instant::now() < until, "no {name} was started: {}", self.start.log());
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+    }
+
+    /// Catches such a tool and stops it where it is, until `resume`.
+    pub async fn hold_tool(&self, name: &str) -> Held {
+        let tool = self.await_tool(name).await;
+        kill(tool, Signal::SIGSTOP).unwrap();
+        Held(tool)
+    }
+
+    fn tool(&self, name: &str) -> Option<Pid> {
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (comm, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+            let parent = rest.split(' ').nth(1)?;
+            (comm.starts_with(name) && parent == self.child.id().to_string()).then(|| Pid::from_raw(pid))
+        })
+    }
+
+    /// A verb of the command line, on this driver's state directory.
+    pub fn cli(&self, words: &[&str]) -> Output {
+        cli(&self.start.state, words)
+    }
+
+    /// What a verb prints that must succeed.
+    pub fn cli_ok(&self, words: &[&str]) -> String {
+        let out = self.cli(words);
+        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// What a verb says that must be refused.
+    pub fn cli_refused(&self, words: &[&str]) -> String {
+        let out = self.cli(words);
+        assert!(!out.status.success(), "{words:?} was done: {}", String::from_utf8_lossy(&out.stdout));
+        String::from_utf8(out.stderr).unwrap()
+    }
+
+    /// Verdict and reason of a device, as the running agent says them.
+    pub fn verdict(&self, node: &Path) -> (String, String) {
+        let list = self.cli_ok(&["devices", "-o", "json"]);
+        verdict_in(&list, node)
+    }
+
+    /// Waits until a device has this verdict, and these words in its reason.
+    pub fn await_verdict(&self, node: &Path, verdict: &str, words: &str) -> String {
+        let mut last = (String::new(), String::new());
+        let came = eventually(SOON, || {
+            last = self.verdict(node);
+            last.0 == verdict && last.1.contains(words)
+        });
+        assert!(came, "{} is {last:?}, not {verdict} with {words:?}: {}", node.display(), self.start.log());
+        last.1
+    }
+}
+
+/// A stopped tool; it goes on when this goes.
+pub struct Held(Pid);
+
+impl Held {
+    pub fn resume(self) {}
+
+    pub fn is_gone(&self) -> bool {
+        // A zombie has nothing open any more.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    }
+
+    /// Ends the tool by a signal, as the OOM killer would.
+    pub fn kill(self) {
+        kill(self.0, Signal::SIGKILL).unwrap();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.start.log();
+            let tail: Vec<&str> = log.lines().rev().take(30).collect();
+            eprintln!("the driver's last lines:\n  {}", tail.into_iter().rev().collect::<Vec<_>>().join("\n  "));
+        }
+    }
+}
+
+pub fn cli(state: &Path, words: &[&str]) -> Output {
+    Command::new(BINARY).args(words).args(["--state-dir", text(state)]).output().unwrap()
+}
+
+pub fn verdict_in(list: &str, node: &Path) -> (String, String) {
+    let list: Value = serde_json::from_str(list).unwrap();
+    let devices = list["devices"].as_array().unwrap();
+    let device = devices.iter().find(|device| device["path"] == text(node));
+    let device = device.unwrap_or_else(|| panic!("{} is not listed: {list}", node.display()));
+    let word = |key: &str| device[key].as_str().unwrap().to_owned();
+    (word("verdict"), word("reason"))
+}
+
+/// A LocalVolumeSet of that name and class over the images of a lab that the glob matches.
+pub fn set(lab: &Lab, name: &str, images: &str, layout: &str) -> String {
+    let glob = lab.path(images);
+    format!(
+        "---
+apiVersion: local.storage.openshift.io/v1alpha1
+kind: LocalVolumeSet
+metadata: {{name: {name}}}
+spec:
+  storageClassName: {name}
+  {layout}
+  deviceInclusionSpec:
+    deviceTypes: [loop]
+    minSize: '0'
+    paths: ['{}']
+",
+        text(&glob)
+    )
+}
+
+pub const WHOLE: &str = "layout: Whole";
+pub const CARVED: &str = "partitioningSpec: {mode: Dynamic}";

@@ -1,0 +1,318 @@
+//! A directory of a test's own and all that hangs on it: image files, loop devices, mounts. Gone at the end, also of a
+//! test that panics. What belongs to it is found by looking at the machine, never by a list.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Whence, lseek64};
+
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+const DIRECTORY: &str = "localpool-csi-";
+
+pub struct Lab {
+    pub dir: PathBuf,
+}
+
+/// A loop device on an image file of a lab.
+#[derive(Clone)]
+pub struct Disk {
+    pub node: PathBuf,
+    pub image: PathBuf,
+}
+
+/// Takes a lab for a test, or ends one that needs root where there is none.
+#[macro_export]
+macro_rules! lab {
+    () => {
+        match $crate::lab::Lab::new() {
+            Some(lab) => lab,
+            None => return,
+        }
+    };
+}
+
+impl Lab {
+    /// `None` without root, which it says.
+    pub fn new() -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            let thread = std::thread::current();
+            let line = format!("skipped: {} needs root and loop devices\n", thread.name().unwrap_or("a loop_ test"));
+            eprint!("{line}");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix(DIRECTORY).tempdir().unwrap().keep();
+        Some(Self { dir: fs::canonicalize(dir).unwrap() })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A node of this lab alone: a driver takes every disk that carries its node's name, whoever attached it.
+    pub fn node(&self) -> String {
+        let dir = self.dir.file_name().unwrap().to_str().unwrap();
+        dir.replace(DIRECTORY, "node-").to_lowercase()
+    }
+
+    /// A volume name of this lab alone: the filesystem's UUID follows from it, and no kernel mounts two with one UUID.
+    pub fn named(&self, name: &str) -> String {
+        format!("{name}-{}", self.node())
+    }
+
+    pub fn disk(&self, name: &str, size: u64) -> Disk {
+        self.disk_of(name, size, 512)
+    }
+
+    pub fn disk_of(&self, name: &str, size: u64, sector: u32) -> Disk {
+        let image = self.image(name, size);
+        self.attach(&image, sector)
+    }
+
+    /// A sparse file, not attached.
+    pub fn image(&self, name: &str, size: u64) -> PathBuf {
+        let image = self.path(&format!("{name}.img"));
+        File::create(&image).unwrap().set_len(size).unwrap();
+        image
+    }
+
+    pub fn attach(&self, image: &Path, sector: u32) -> Disk {
+        let sector = sector.to_string();
+        let node = run("losetup", &["--find", "--show", "--sector-size", &sector, text(image)]);
+        let disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned() };
+        // Partitions from BLKPG outlive the binding of a loop device.
+        disk.unmap();
+        disk
+    }
+
+    fn sweep(&self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for target in self.mounts().into_iter().rev() {
+            if nix::mount::umount(&target).is_err() {
+                let detached = nix::mount::umount2(&target, nix::mount::MntFlags::MNT_DETACH);
+                problems.push(format!("{} was busy; detached: {detached:?}", target.display()));
+            }
+        }
+        for disk in self.attached() {
+            disk.unmap();
+            let _ = Command::new("losetup").arg("--detach").arg(&disk.node).output();
+        }
+        if !eventually(Duration::from_secs(10), || self.attached().is_empty()) {
+            let left: Vec<_> = self.attached().into_iter().map(|disk| disk.node).collect();
+            problems.push(format!("still attached: {left:?}"));
+        }
+        let removed = fs::remove_dir_all(&self.dir);
+        problems.extend(removed.err().map(|error| format!("{} stays: {error}", self.dir.display())));
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+
+    /// Mount points below the directory, outer ones first.
+    pub fn mounts(&self) -> Vec<PathBuf> {
+        mount_table().into_iter().map(|mount| mount.target).filter(|target| target.starts_with(&self.dir)).collect()
+    }
+
+    fn attached(&self) -> Vec<Disk> {
+        let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
+        devices
+            .filter_map(|name| {
+                let name = name.to_str()?;
+                let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+                let image = PathBuf::from(image.trim_end_matches('\n').trim_end_matches(" (deleted)"));
+                image.starts_with(&self.dir).then(|| Disk { node: Path::new("/dev").join(name), image })
+            })
+            .collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        match self.sweep() {
+            Ok(()) => {}
+            Err(problems) if std::thread::panicking() => eprintln!("the lab is not clean: {problems}"),
+            Err(problems) => panic!("the lab is not clean: {problems}"),
+        }
+    }
+}
+
+impl Disk {
+    pub fn name(&self) -> &str {
+        self.node.file_name().unwrap().to_str().unwrap()
+    }
+
+    pub fn path(&self) -> &str {
+        text(&self.node)
+    }
+
+    /// The kernel names of the partitions that are mapped, in no order.
+    pub fn mapped(&self) -> Vec<String> {
+        let entries = fs::read_dir(format!("/sys/block/{}", self.name())).into_iter().flatten().flatten();
+        let partitions = entries.filter(|entry| entry.path().join("partition").exists());
+        partitions.map(|entry| entry.file_name().to_str().unwrap().to_owned()).collect()
+    }
+
+    pub fn unmap(&self) {
+        let unmapped = eventually(Duration::from_secs(5), || {
+            self.mapped().is_empty() || {
+                let _ = Command::new("partx").args(["--delete", self.path()]).output();
+                self.mapped().is_empty()
+            }
+        });
+        if !unmapped && !std::thread::panicking() {
+            panic!("partitions of {} stay: {:?}", self.path(), self.mapped());
+        }
+    }
+
+    /// Takes the device away from under the image.
+    pub fn detach(&self) {
+        self.unmap();
+        run("losetup", &["--detach", self.path()]);
+        let gone = || !Path::new(&format!("/sys/block/{}/loop/backing_file", self.name())).exists();
+        assert!(eventually(Duration::from_secs(5), gone), "somebody keeps {} open", self.path());
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        let file = OpenOptions::new().write(true).open(&self.image).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    pub fn read(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        File::open(&self.image).unwrap().read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    }
+
+    /// Write requests, and discards and flushes with them, that the kernel has sent to the device.
+    pub fn writes(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
+        let fields: Vec<u64> = stat.split_whitespace().map(|field| field.parse().unwrap()).collect();
+        fields[4] + fields[11] + fields[15]
+    }
+
+    pub fn fingerprint(&self) -> u64 {
+        fingerprint(&self.image)
+    }
+
+    pub fn size(&self) -> u64 {
+        fs::metadata(&self.image).unwrap().size()
+    }
+
+    /// What sgdisk says of the partition tables; it must find nothing wrong.
+    pub fn assert_tables_verify(&self) {
+        let said = run("sgdisk", &["--verify", self.path()]);
+        assert!(said.contains("No problems found"), "sgdisk on {}: {said}", self.path());
+    }
+
+    /// Whether libblkid finds anything at all.
+    pub fn is_blank(&self) -> bool {
+        let probed = Command::new("blkid").args(["--probe", self.path()]).output().unwrap();
+        probed.status.code() == Some(2) && probed.stdout.is_empty()
+    }
+}
+
+/// What a file holds: a hash of each block that is not all zeros, with its place.
+pub fn fingerprint(image: &Path) -> u64 {
+    let mut hash = DefaultHasher::new();
+    each_block(image, 0, fs::metadata(image).unwrap().size(), |at, block| {
+        if block.iter().any(|byte| *byte != 0) {
+            (at, block).hash(&mut hash);
+        }
+    });
+    hash.finish()
+}
+
+/// The first byte of a range that is not zero.
+pub fn first_dirty(image: &Path, from: u64, to: u64) -> Option<u64> {
+    let zeros = vec![0; BLOCK as usize];
+    let mut found = None;
+    each_block(image, from, to, |at, block| {
+        if found.is_none() && block != &zeros[..block.len()] {
+            found = Some(at + block.iter().position(|byte| *byte != 0).unwrap() as u64);
+        }
+    });
+    found
+}
+
+const BLOCK: u64 = 64 << 10;
+
+/// The blocks of a range that are not holes of the file.
+fn each_block(image: &Path, from: u64, to: u64, mut each: impl FnMut(u64, &[u8])) {
+    let file = File::open(image).unwrap();
+    let mut at = from;
+    while at < to {
+        let Ok(data) = lseek64(&file, i64::try_from(at).unwrap(), Whence::SeekData) else { return };
+        let data = u64::try_from(data).unwrap().max(at);
+        if data >= to {
+            return;
+        }
+        // Blocks lie the same way whatever the file's holes are.
+        let start = (data / BLOCK * BLOCK).max(at);
+        let end = to.min(start / BLOCK * BLOCK + BLOCK);
+        let mut block = vec![0; usize::try_from(end - start).unwrap()];
+        file.read_exact_at(&mut block, start).unwrap();
+        each(start, &block);
+        at = end;
+    }
+}
+
+/// One line of mountinfo.
+pub struct Mounted {
+    pub target: PathBuf,
+    pub options: String,
+    pub source: PathBuf,
+}
+
+/// The paths here have no character that the kernel would escape.
+pub fn mount_table() -> Vec<Mounted> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let dash = fields.iter().position(|field| *field == "-").unwrap();
+        let options = format!("{},{}", fields[5], fields[dash + 3]);
+        Mounted { target: PathBuf::from(fields[4]), options, source: PathBuf::from(fields[dash + 2]) }
+    };
+    table.lines().map(line).collect()
+}
+
+/// Runs a tool of the test's own; its failure is the test's.
+pub fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{program} {args:?}: {said}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Waits for what must come, and not longer than it may take.
+pub fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + within;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Bytes that no other place has: each word says where it is.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let words = (0..len as u64 / 8).flat_map(|n| (n ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
+    words.collect()
+}
+
+pub fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

@@ -1,0 +1,16 @@
+//! The promises of the driver, end to end: the real binary as `localpool standalone` on real loop devices, asked through
+//! its CSI socket and its command line. Needs root; each test has a directory, disks and a driver of its own, and leaves
+//! nothing behind.
+//!
+//! Without root each test says so and passes; the summary of `make test` counts those lines.
+
+// clippy sees tests only in functions that are marked as such, not in what they share.
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod driver;
+mod lab;
+mod life;
+mod making;
+mod mounting;
+mod repeated;

@@ -1,0 +1,76 @@
+//! mkfs that hangs, fails, or outlives its driver: the bit on the disk says whether it ever ended.
+
+use std::fs;
+use std::time::Duration;
+
+use tonic::Code;
+
+use crate::client::{assert_refused, create, mount};
+use crate::driver::{SOON, Start, WHOLE, set};
+use crate::lab::{GIB, eventually, run};
+
+#[tokio::test]
+async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem() {
+    let lab = crate::lab!();
+    let _disk = lab.disk("pool", 8 * GIB);
+    let (driver, mut client) = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE)).ready().await;
+    let staging = lab.path("staging");
+    let made = client.create(create(&lab.named("pvc-1"), "fast", GIB, &mount("xfs"))).await;
+    let call = {
+        let (mut client, id, staging) = (client.clone(), made.id.clone(), staging.clone());
+        tokio::spawn(async move { client.stage(&id, &staging, &mount("xfs")).await })
+    };
+    driver.hold_tool("mkfs").await.kill();
+    assert_refused(call.await.unwrap(), Code::Internal, &["make the filesystem", "mkfs.xfs", "SIGKILL"]);
+    assert!(client.is_ready().await);
+    client.stage(&made.id, &staging, &mount("xfs")).await.unwrap();
+    fs::write(staging.join("file"), "data").unwrap();
+}
+
+/// Left behind, it would open the device later: when there is data on it, or another tenant's.
+#[tokio::test]
+async fn loop_an_mkfs_ends_with_its_driver_and_the_next_driver_makes_the_filesystem() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 8 * GIB);
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE));
+    let (driver, mut client) = start.ready().await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    let made = client.create(create(&lab.named("pvc-1"), "fast", GIB, &mount("ext4"))).await;
+    let call = {
+        let (mut client, id, staging) = (client.clone(), made.id.clone(), staging.clone());
+        tokio::spawn(async move { client.stage(&id, &staging, &mount("ext4")).await })
+    };
+    let mkfs = driver.hold_tool("mkfs").await;
+    driver.kill();
+    assert!(call.await.unwrap().is_err());
+    assert!(eventually(SOON, || mkfs.is_gone()), "mkfs goes on without its driver");
+    let (_driver, mut client) = start.ready().await;
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    client.publish(&made.id, &staging, &target, &mount("ext4")).await.unwrap();
+    fs::write(target.join("file"), "data").unwrap();
+    client.unpublish(&made.id, &target).await.unwrap();
+    client.unstage(&made.id, &staging).await.unwrap();
+    run("e2fsck", &["-f", "-n", &format!("{}p2", disk.path())]);
+}
+
+#[tokio::test]
+async fn loop_a_stop_waits_for_the_call_that_is_under_way() {
+    let lab = crate::lab!();
+    let _disk = lab.disk("pool", 8 * GIB);
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE));
+    let (mut driver, mut client) = start.ready().await;
+    let staging = lab.path("staging");
+    let made = client.create(create(&lab.named("pvc-1"), "fast", GIB, &mount("ext4"))).await;
+    let call = {
+        let (mut client, id, staging) = (client.clone(), made.id.clone(), staging.clone());
+        tokio::spawn(async move { client.stage(&id, &staging, &mount("ext4")).await })
+    };
+    let mkfs = driver.hold_tool("mkfs").await;
+    driver.terminate();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(driver.is_running() && !call.is_finished());
+    mkfs.resume();
+    call.await.unwrap().unwrap();
+    assert_eq!(driver.end().code(), Some(0), "{}", start.log());
+    fs::write(staging.join("file"), "data").unwrap();
+}
