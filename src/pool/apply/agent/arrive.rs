@@ -38,14 +38,17 @@ impl Agent {
             return Err(why.clone());
         }
         if let Some(member) = &known {
-            let state = member.lock();
+            let mut state = member.lock();
             let same_size = state.content().geometry.size == device.raw.size;
             if state.is_usable() && same_size && is_same_device(device, &member.id, &state.raw) {
                 return Ok(());
             }
+            // The old handle's flock would keep the new one from mending the tables.
+            state.leave(Standing::NotReady("it is being opened again".to_owned()));
         }
-        let disk = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e))?;
-        let opened = match PoolDisk::open(disk).map_err(|e| chain(&e))? {
+        let opened = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e));
+        let opened = opened.and_then(|disk| PoolDisk::open(disk).map_err(|e| chain(&e)));
+        let opened = match opened.inspect_err(|why| not_ready(known.as_deref(), why))? {
             Opened::Ours(opened) => opened,
             Opened::Blank => {
                 tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
@@ -87,5 +90,12 @@ impl Agent {
                 problems.insert(device.raw.name.clone(), why.clone());
             }
         }
+    }
+}
+
+/// A member whose disk is here but could not be opened says why.
+fn not_ready(member: Option<&Member>, why: &str) {
+    if let Some(member) = member {
+        member.lock().leave(Standing::NotReady(why.to_owned()));
     }
 }
