@@ -17,6 +17,7 @@ use crate::device::size::Size;
 use crate::device::{Device, Verdict};
 use crate::host::HostError;
 use crate::pool::content::Content;
+use crate::pool::journal::RawClaim;
 
 /// Why a verb was not done.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +171,7 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
             // Its verdict came from its content; whose it is, the journal says.
             Some(Seat::Raw(member)) => {
                 device.verdict = Verdict::Ours;
-                note(&device).or_else(|| Some(raw_note(&member)))
+                note(&device).or_else(|| Some(raw_note(pool, &member)))
             }
             _ => note(&device),
         };
@@ -179,11 +180,14 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
     pass.set.devices.iter().map(shown).collect()
 }
 
-fn raw_note(member: &RawMember) -> String {
-    match member.view() {
-        Some(view) => format!("in pool as a bare device, holds volume {}", view.id),
-        None => "in pool as a bare device, free or being erased".to_owned(),
-    }
+fn raw_note(pool: &Pool, member: &RawMember) -> String {
+    let words = match pool.journal().raw_claim(&member.id) {
+        Some(RawClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
+        Some(RawClaim { erasing: Some(_), .. }) => "being erased".to_owned(),
+        Some(RawClaim { size, .. }) => format!("{} free", Size(size)),
+        None => "its claim has just ended".to_owned(),
+    };
+    format!("in pool as a bare device, {words}")
 }
 
 fn member_note(member: &Member) -> String {
