@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use hyper_util::rt::TokioIo;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
+use crate::csi::client::connect;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, VolumeRequest};
 use crate::device::show::{Format, render};
@@ -22,16 +22,6 @@ use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
 use crate::standalone::{AGENT_SOCKET, CLUSTER};
 use crate::volume::VolumeId;
-
-/// A gRPC channel over a Unix socket.
-pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
-    let socket = socket.to_owned();
-    let connector = tower::service_fn(move |_| {
-        let socket = socket.clone();
-        async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
-    });
-    Endpoint::from_static("http://localhost").connect_with_connector(connector).await
-}
 
 pub fn devices(state_dir: &Path, output: Format) -> Result<String> {
     if let Some(text) = ask(state_dir, async |mut agent| {
