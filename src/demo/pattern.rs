@@ -50,10 +50,11 @@ impl Pattern {
             let found = &mut found[..bytes.len()];
             file.read_exact_at(found, at)?;
             crc.update(found);
-            match found.iter().zip(bytes).position(|(found, wanted)| found != wanted) {
-                None => Ok(()),
-                Some(index) => Err(PatternError::Differs { at: at + index as u64 }),
+            if found == bytes {
+                return Ok(());
             }
+            let same = found.iter().zip(bytes).take_while(|(found, wanted)| found == wanted).count();
+            Err(PatternError::Differs { at: at + same as u64 })
         })?;
         Ok(crc.finalize())
     }
