@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 
+use crate::demo;
 use crate::device::show::Format;
 use crate::standalone::{self, Settings};
 use ask::Local;
@@ -32,6 +33,8 @@ enum Command {
     /// Make a volume usable that was found on a disk which was taken over
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
+    Demo,
 }
 
 #[derive(Debug, Args)]
@@ -141,6 +144,7 @@ impl Cli {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?);
                 Ok(())
             }
+            Command::Demo => Ok(demo::run()?),
         }
     }
 }

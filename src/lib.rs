@@ -22,6 +22,7 @@
 pub mod api;
 pub mod cli;
 pub mod csi;
+pub mod demo;
 pub mod device;
 pub mod host;
 pub mod pool;

@@ -1,13 +1,13 @@
 //! Asking the agent of this machine; where none runs, being it for a moment.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use hyper_util::rt::TokioIo;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
+use crate::csi::client::connect;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, VolumeRequest};
 use crate::device::show::{Format, render};
@@ -27,16 +27,6 @@ use crate::volume::VolumeId;
 pub struct Local {
     pub state_dir: PathBuf,
     pub node: String,
-}
-
-/// A gRPC channel over a Unix socket.
-pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
-    let socket = socket.to_owned();
-    let connector = tower::service_fn(move |_| {
-        let socket = socket.clone();
-        async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
-    });
-    Endpoint::from_static("http://localhost").connect_with_connector(connector).await
 }
 
 pub fn devices(local: &Local, output: Format) -> Result<String> {

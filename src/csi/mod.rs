@@ -5,6 +5,7 @@
 
 mod agent;
 mod capability;
+pub mod client;
 mod controller;
 mod identity;
 mod node;

@@ -177,6 +177,7 @@ fn debian_package(program: &str) -> Option<&'static str> {
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "mkfs.xfs" | "xfs_growfs" => "xfsprogs",
         "mkfs.btrfs" | "btrfs" => "btrfs-progs",
+        "losetup" => "mount",
         "cryptsetup" => "cryptsetup-bin",
         "mdadm" => "mdadm",
         "smartctl" => "smartmontools",

@@ -1,0 +1,155 @@
+//! `localpool standalone` as a process of its own, and clients of its socket.
+//!
+//! Takes in a lab whose disks it may use, and nothing else; is killed, started again and asked to stop. It never
+//! outlives its handle.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use super::Error;
+use super::lab::Lab;
+use crate::csi::client::connect;
+use crate::csi::proto::ProbeRequest;
+use crate::csi::proto::controller_client::ControllerClient;
+use crate::csi::proto::identity_client::IdentityClient;
+use crate::csi::proto::node_client::NodeClient;
+
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const STOPS_WITHIN: Duration = Duration::from_secs(15);
+/// How long one call may take; mkfs is the longest.
+const CALL_MAY_TAKE: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// The running process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Driver {
+    child: Child,
+}
+
+/// A client of each of its services.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    pub controller: ControllerClient<Channel>,
+    pub node: NodeClient<Channel>,
+}
+
+impl Driver {
+    /// This very binary, on the lab's socket, state directory and sets. Gives clients once it says that it is ready.
+    pub async fn start(lab: &Lab) -> Result<(Self, Clients), Error> {
+        let log = OpenOptions::new().create(true).append(true).open(lab.log());
+        let log = log.map_err(Error::io("open", lab.log().display()))?;
+        let errors = log.try_clone().map_err(Error::io("open", lab.log().display()))?;
+        let socket = lab.path("csi.sock");
+        let mut command = Command::new(binary()?);
+        command.arg("standalone").args(["--node-name", "demo", "--device-min-age", "0s"]);
+        command.arg("--socket").arg(&socket).arg("--state-dir").arg(state_dir(lab)).arg("--sets").arg(sets(lab));
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        // Ctrl-C goes to the demo alone, which then takes things down in order.
+        command.process_group(0);
+        let child = command.spawn().map_err(Error::io("start", "the driver"))?;
+        let mut driver = Self { child };
+        let clients = driver.ready(&socket).await?;
+        Ok((driver, clients))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    async fn ready(&mut self, socket: &std::path::Path) -> Result<Clients, Error> {
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Err(Error::Driver(format!("ended before it was ready: {status}")));
+            }
+            // The socket of a driver that was killed stays, and nobody answers on it.
+            if let Ok(channel) = connect(socket).await
+                && let Ok(answer) = IdentityClient::new(channel.clone()).probe(ProbeRequest {}).await
+                && answer.into_inner().ready == Some(true)
+            {
+                let controller = ControllerClient::new(channel.clone());
+                return Ok(Clients { controller, node: NodeClient::new(channel) });
+            }
+            if Instant::now() >= until {
+                return Err(Error::Driver(format!("was not ready within {} s", READY_WITHIN.as_secs())));
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.child.try_wait().map_err(Error::io("wait for", "the driver"))
+    }
+
+    /// SIGKILL: no chance to tidy up or to write anything.
+    pub fn kill(mut self) -> Result<(), Error> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(Error::io("kill", "the driver"))
+    }
+
+    /// SIGTERM, as an orchestrator does.
+    pub async fn stop(mut self) -> Result<(), Error> {
+        let pid = i32::try_from(self.child.id()).map_err(|_| Error::Driver("has no process id".to_owned()))?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|errno| Error::io("stop", "the driver")(errno.into()))?;
+        let until = Instant::now() + STOPS_WITHIN;
+        loop {
+            match self.ended()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(Error::Driver(format!("was asked to stop, and ended with {status}"))),
+                None if Instant::now() >= until => {
+                    return Err(Error::Driver(format!(
+                        "was asked to stop, and ran on for {} s",
+                        STOPS_WITHIN.as_secs()
+                    )));
+                }
+                None => tokio::time::sleep(GLANCE).await,
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Ended already: nothing to kill, and its number is not another's before it is waited for.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What runs as the driver, and as any other command of the demo: the binary that this process runs.
+pub fn binary() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(Error::io("find", "this binary"))
+}
+
+pub fn state_dir(lab: &Lab) -> PathBuf {
+    lab.path("state")
+}
+
+pub fn sets(lab: &Lab) -> PathBuf {
+    lab.path("sets.yaml")
+}
+
+/// One call, with the words of the driver where it refuses.
+pub async fn call<T>(
+    call: &'static str,
+    object: &str,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(CALL_MAY_TAKE, answer).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => {
+            let (object, words) = (object.to_owned(), status.message().to_owned());
+            Err(Error::Refused { call, object, code: status.code(), words })
+        }
+        Err(_) => Err(Error::wrong(object, format!("{call} was not answered within {} s", CALL_MAY_TAKE.as_secs()))),
+    }
+}

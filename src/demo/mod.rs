@@ -1,0 +1,135 @@
+//! The role `demo`: a whole driver at work, watched by a real CSI client, on three loop disks of its own.
+//!
+//! Takes in nothing; gives out progress, a table of what happened and how long it took, and the disks before and
+//! after. However it ends, the driver, the mounts, the loop devices and the files are gone afterwards, and no disk
+//! but its own three was opened for writing.
+
+mod disks;
+mod driver;
+mod lab;
+mod pattern;
+mod report;
+mod steps;
+mod volumes;
+
+use std::io;
+use std::time::Instant;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::lab::Lab;
+use self::report::{Report, say};
+use crate::host::HostError;
+
+/// Lines of the driver's log that a failure shows.
+const LOG_LINES: usize = 20;
+
+/// Why the demo did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the demo makes loop devices and mounts filesystems, for which it needs root: run it as root")]
+    NotRoot,
+    #[error("{0}")]
+    Place(String),
+    #[error("could not {what} {object}")]
+    Io {
+        what: &'static str,
+        object: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not {what}")]
+    Host {
+        what: String,
+        #[source]
+        source: HostError,
+    },
+    #[error("the driver {0}")]
+    Driver(String),
+    /// The words of the status that the driver answered with.
+    #[error("{call} of {object} failed: {code}: {words}")]
+    Refused { call: &'static str, object: String, code: tonic::Code, words: String },
+    /// The driver said that all was well, and it is not.
+    #[error("{object}: {what}")]
+    Wrong { object: String, what: String },
+    #[error("stopped by {0}")]
+    Stopped(&'static str),
+    #[error("something is left behind: {}", .0.join("; "))]
+    LeftBehind(Vec<String>),
+}
+
+impl Error {
+    fn io(what: &'static str, object: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        let object = object.to_string();
+        move |source| Self::Io { what, object, source }
+    }
+
+    fn host(what: impl Into<String>) -> impl FnOnce(HostError) -> Self {
+        let what = what.into();
+        move |source| Self::Host { what, source }
+    }
+
+    fn wrong(object: &str, what: impl Into<String>) -> Self {
+        Self::Wrong { object: object.to_owned(), what: what.into() }
+    }
+}
+
+/// Shows everything once, and tidies up.
+pub fn run() -> Result<(), Error> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Error::io("start", "the runtime"))?;
+    runtime.block_on(demonstrate())
+}
+
+async fn demonstrate() -> Result<(), Error> {
+    // Before the first thing that would have to be tidied up.
+    let stop = stop()?;
+    let mut lab = Lab::new()?;
+    let mut report = Report::begin(lab.dir());
+    let outcome = tokio::select! {
+        outcome = steps::run(&mut lab, &mut report) => outcome,
+        name = stop => Err(Error::Stopped(name)),
+    };
+    if let Err(error) = &outcome
+        && !matches!(error, Error::Stopped(_))
+    {
+        say(&lab.log_tail(LOG_LINES));
+    }
+    let begun = Instant::now();
+    let swept = lab.sweep();
+    // What failed first is the error; that something stays behind is said in any case.
+    match (outcome, swept) {
+        (Ok(()), Ok(what)) => {
+            report.done("tidy up", None, &what, "nothing is left behind", begun.elapsed());
+            report.finish();
+            Ok(())
+        }
+        (Err(error), Ok(what)) => {
+            say(&format!("tidied up: {what}"));
+            Err(error)
+        }
+        (Err(error), Err(left)) => {
+            say(&left.to_string());
+            Err(error)
+        }
+        (Ok(()), Err(left)) => Err(left),
+    }
+}
+
+/// Ends with the name of the first signal that asks this process to stop.
+fn stop() -> Result<impl Future<Output = &'static str>, Error> {
+    let listen = |kind| signal(kind).map_err(Error::io("listen for", "signals"));
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+            _ = hangup.recv() => "SIGHUP",
+        }
+    })
+}

@@ -1,0 +1,79 @@
+//! What a pod would do: write, read back, and be measured.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::time::Instant;
+
+use super::{DemoVolume, Done, MIB, bytes, text};
+use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
+use crate::demo::Error;
+use crate::demo::driver::{Clients, call};
+use crate::demo::lab::Lab;
+use crate::device::size::Size;
+use crate::host::{Extent, chain};
+
+/// What is written on each volume.
+pub const WRITTEN: u64 = 8 * MIB;
+
+impl DemoVolume {
+    /// Bytes at the start, in the middle and at the end of a raw volume, or as a file.
+    pub fn write(&mut self, lab: &Lab) -> Result<Done, Error> {
+        let data = self.data(&self.target(lab));
+        let failed = |source| Error::io("write", data.display())(source);
+        self.places = match self.wish.fs {
+            Some(_) => vec![Extent { start: 0, end: WRITTEN }],
+            None => {
+                let third = WRITTEN / 4;
+                let at = |start| Extent { start, end: start + third };
+                vec![at(0), at(self.size / 2), at(self.size - third)]
+            }
+        };
+        let begun = Instant::now();
+        let file = OpenOptions::new().write(true).create(self.wish.fs.is_some()).truncate(false).open(&data);
+        let crc = self.pattern.write(&file.map_err(failed)?, &self.places).map_err(failed)?;
+        let written: u64 = self.places.iter().map(Extent::len).sum();
+        let what = if self.wish.fs.is_some() { "file of" } else { "pattern of" };
+        Ok(Done::new(begun, "random bytes, synced", format!("{what} {}, CRC-32 {crc:08x}", Size(written))))
+    }
+
+    pub fn read_back(&self, lab: &Lab) -> Result<Done, Error> {
+        let begun = Instant::now();
+        let crc = self.verify(&self.data(&self.target(lab)))?;
+        Ok(Done::new(begun, "every byte as it was written", format!("every byte agrees, CRC-32 {crc:08x}")))
+    }
+
+    pub(super) fn verify(&self, data: &Path) -> Result<u32, Error> {
+        let file = File::open(data).map_err(Error::io("read", data.display()))?;
+        self.pattern.verify(&file, &self.places).map_err(|error| self.wrong(chain(&error)))
+    }
+
+    pub async fn stats(&self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+        let request = NodeGetVolumeStatsRequest {
+            volume_id: self.id.clone(),
+            volume_path: text(&self.target(lab)),
+            staging_target_path: text(&self.staging(lab)),
+        };
+        let begun = Instant::now();
+        let stats = call("NodeGetVolumeStats", self.label(), clients.node.node_get_volume_stats(request)).await?;
+        let took = begun.elapsed();
+        let condition = stats.volume_condition.unwrap_or_default();
+        if condition.abnormal {
+            return Err(self.wrong(format!("its condition is abnormal: {}", condition.message)));
+        }
+        let of = |unit: Unit| stats.usage.iter().find(|usage| usage.unit() == unit);
+        let space = of(Unit::Bytes).ok_or_else(|| self.wrong("its stats have no bytes"))?;
+        let (total, used) = (bytes(self.label(), space.total)?, bytes(self.label(), space.used)?);
+        let Some(inodes) = of(Unit::Inodes).filter(|_| self.wish.fs.is_some()) else {
+            if self.wish.fs.is_some() || total != self.size {
+                return Err(self.wrong(format!("its stats say {total} bytes and no inodes, it has {}", self.size)));
+            }
+            return Ok(Done { detail: format!("{total} bytes"), gist: "size is right".into(), took });
+        };
+        if total > self.size || used < WRITTEN || inodes.used < 1 {
+            let words = format!("its stats say {total} bytes, {used} used, {} inodes used", inodes.used);
+            return Err(self.wrong(words));
+        }
+        let detail = format!("{} of {} used, {} of {} inodes", Size(used), Size(total), inodes.used, inodes.total);
+        Ok(Done { detail, gist: "bytes and inodes are plausible".into(), took })
+    }
+}

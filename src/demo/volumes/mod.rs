@@ -1,0 +1,181 @@
+//! A volume of the demo, from the outside: what is asked for, the CSI calls of its life, and the proofs that each
+//! call did what it answered.
+
+mod data;
+mod growth;
+mod staging;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::csi::proto::volume_capability::access_mode::Mode;
+use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use crate::csi::proto::{CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability};
+use crate::demo::Error;
+use crate::demo::disks::LoopDisk;
+use crate::demo::driver::{Clients, call};
+use crate::demo::lab::Lab;
+use crate::demo::pattern::Pattern;
+use crate::device::size::Size;
+use crate::host::{Extent, FsKind};
+
+const MIB: u64 = 1 << 20;
+
+/// What a volume is asked to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub label: &'static str,
+    /// Which of the lab's disks it lands on, by the class of its set.
+    pub disk: usize,
+    pub class: &'static str,
+    /// `None` is a raw block device.
+    pub fs: Option<FsKind>,
+    pub size: u64,
+    /// The size that it is to grow to. Within what it already has where a layout has fixed sizes.
+    pub grow_to: u64,
+    /// What CreateVolume makes of the disk, in words.
+    pub how: &'static str,
+}
+
+/// A volume that was made.
+#[derive(Debug)]
+pub struct DemoVolume {
+    pub wish: Wish,
+    id: String,
+    size: u64,
+    number: u32,
+    pub extent: Extent,
+    pattern: Pattern,
+    /// What of it was written.
+    places: Vec<Extent>,
+    growth: Growth,
+}
+
+/// What became of its filesystem when the volume grew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    Done,
+    /// ext4, where the driver lacks CAP_SYS_RESOURCE: this was its size when the volume grew.
+    AtNextStage {
+        had: u64,
+    },
+}
+
+/// What a step did: its words, and how long the driver took.
+pub struct Done {
+    pub detail: String,
+    pub gist: String,
+    pub took: Duration,
+}
+
+impl Done {
+    fn new(begun: Instant, gist: &str, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), gist: gist.to_owned(), took: begun.elapsed() }
+    }
+}
+
+impl DemoVolume {
+    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, Done), Error> {
+        let request = CreateVolumeRequest {
+            name: format!("demo-{}", wish.label),
+            capacity_range: range(wish.size),
+            volume_capabilities: vec![capability(wish.fs)],
+            parameters: [("class".to_owned(), wish.class.to_owned())].into(),
+            ..Default::default()
+        };
+        let begun = Instant::now();
+        let made = call("CreateVolume", wish.label, clients.controller.create_volume(request)).await?;
+        let took = begun.elapsed();
+        let made = made.volume.ok_or_else(|| Error::wrong(wish.label, "CreateVolume answered without a volume"))?;
+        let size = bytes(wish.label, made.capacity_bytes)?;
+        let guid = uuid::Uuid::parse_str(&made.volume_id)
+            .map_err(|_| Error::wrong(wish.label, format!("its id is {:?}", made.volume_id)))?;
+        let Some((number, extent)) = disk.partition(guid)? else {
+            return Err(Error::wrong(wish.label, format!("{} has no partition of its id", disk.path().display())));
+        };
+        if extent.len() != size || size < wish.size {
+            let words = format!("asked for {}, answered {size}, and its partition has {}", wish.size, extent.len());
+            return Err(Error::wrong(wish.label, words));
+        }
+        let place = Size(extent.start);
+        let detail =
+            format!("{}: {} at {place} of {}, partition {number}", wish.how, Size(size), disk.path().display());
+        let pattern = Pattern::new(uuid::Uuid::new_v4().as_u64_pair().0);
+        let volume =
+            Self { wish, id: made.volume_id, size, number, extent, pattern, places: Vec::new(), growth: Growth::Done };
+        Ok((volume, Done { detail, gist: wish.how.to_owned(), took }))
+    }
+
+    pub fn label(&self) -> &'static str {
+        self.wish.label
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    fn staging(&self, lab: &Lab) -> PathBuf {
+        lab.path(&format!("staging-{}", self.label()))
+    }
+
+    fn target(&self, lab: &Lab) -> PathBuf {
+        lab.path(&format!("target-{}", self.label()))
+    }
+
+    /// Where its bytes are: the published device node, or a file on the published filesystem.
+    fn data(&self, mounted: &Path) -> PathBuf {
+        if self.wish.fs.is_some() { mounted.join("data") } else { mounted.to_owned() }
+    }
+
+    fn wrong(&self, what: impl Into<String>) -> Error {
+        Error::wrong(self.label(), what)
+    }
+
+    /// Deletes it, whatever it holds.
+    pub async fn remove(&self, clients: &mut Clients) -> Result<(), Error> {
+        let request = DeleteVolumeRequest { volume_id: self.id.clone(), ..Default::default() };
+        call("DeleteVolume", self.label(), clients.controller.delete_volume(request)).await.map(drop)
+    }
+
+    /// Deletes it; where it lies now, and proof that it held something.
+    pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<Done, Error> {
+        let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is no UUID"))?;
+        let found = disk.partition(guid)?.ok_or_else(|| self.wrong("its partition is gone before it was deleted"))?;
+        if found.0 != self.number || found.1.start != self.extent.start {
+            return Err(self.wrong(format!("it moved from {} to {}", self.extent, found.1)));
+        }
+        self.extent = found.1;
+        let held = disk.content(self.extent)?.not_zero;
+        if held == 0 {
+            return Err(self.wrong("its range reads as zeros before it was deleted"));
+        }
+        let begun = Instant::now();
+        self.remove(clients).await?;
+        Ok(Done::new(begun, "deleted", format!("its range held {} of other than zeros", Size(held))))
+    }
+}
+
+fn capability(fs: Option<FsKind>) -> VolumeCapability {
+    let access_type = match fs {
+        Some(fs) => AccessType::Mount(MountVolume { fs_type: fs.name().to_owned(), ..Default::default() }),
+        None => AccessType::Block(BlockVolume {}),
+    };
+    let mode = AccessMode { mode: Mode::SingleNodeWriter.into() };
+    VolumeCapability { access_mode: Some(mode), access_type: Some(access_type) }
+}
+
+fn range(size: u64) -> Option<CapacityRange> {
+    Some(CapacityRange { required_bytes: i64::try_from(size).unwrap_or(i64::MAX), limit_bytes: 0 })
+}
+
+fn bytes(object: &str, wire: i64) -> Result<u64, Error> {
+    u64::try_from(wire).map_err(|_| Error::wrong(object, format!("the driver answered {wire} bytes")))
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

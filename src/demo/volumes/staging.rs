@@ -1,0 +1,95 @@
+//! Staged, published, and taken down again, each time with a look at the mount table.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::{DemoVolume, Done, Growth, capability, text};
+use crate::csi::proto::{
+    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+};
+use crate::demo::Error;
+use crate::demo::driver::{Clients, call};
+use crate::demo::lab::Lab;
+use crate::device::size::Size;
+use crate::host::Mounts;
+use crate::host::mount::RealMounts;
+
+impl DemoVolume {
+    pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+        let staging = self.staging(lab);
+        let request = NodeStageVolumeRequest {
+            volume_id: self.id.clone(),
+            staging_target_path: text(&staging),
+            volume_capability: Some(capability(self.wish.fs)),
+            ..Default::default()
+        };
+        let begun = Instant::now();
+        call("NodeStageVolume", self.label(), clients.node.node_stage_volume(request)).await?;
+        let took = begun.elapsed();
+        let Some(fs) = self.wish.fs else {
+            return Ok(Done { detail: "nothing to do".into(), gist: "raw: nothing to do".into(), took });
+        };
+        self.expect_mounted(lab, &staging, Some(fs.name()))?;
+        let total = RealMounts.usage(&staging).map_err(Error::host("measure the filesystem"))?.total;
+        if let Growth::AtNextStage { had } = self.growth {
+            if total <= had {
+                return Err(self.wrong(format!("its filesystem still has {total} bytes after it was staged again")));
+            }
+            self.growth = Growth::Done;
+            let detail = format!("{} grew from {} to {}, its file is whole", fs.name(), Size(had), Size(total));
+            self.verify(&self.data(&staging))?;
+            return Ok(Done { detail, gist: "filesystem grown to its volume".into(), took });
+        }
+        let detail = format!("{} made and mounted, {}", fs.name(), Size(total));
+        Ok(Done { detail, gist: "filesystem made and mounted".into(), took })
+    }
+
+    pub async fn publish(&mut self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+        let target = self.target(lab);
+        let request = NodePublishVolumeRequest {
+            volume_id: self.id.clone(),
+            staging_target_path: text(&self.staging(lab)),
+            target_path: text(&target),
+            volume_capability: Some(capability(self.wish.fs)),
+            ..Default::default()
+        };
+        let begun = Instant::now();
+        call("NodePublishVolume", self.label(), clients.node.node_publish_volume(request)).await?;
+        let (gist, fs) = match self.wish.fs {
+            Some(fs) => ("bind-mounted for a pod", Some(fs.name())),
+            None => ("device node bind-mounted for a pod", None),
+        };
+        let done = Done::new(begun, gist, text(&target));
+        self.expect_mounted(lab, &target, fs)?;
+        Ok(done)
+    }
+
+    fn expect_mounted(&self, lab: &Lab, target: &Path, fs: Option<&str>) -> Result<(), Error> {
+        let mounts = lab.mounts()?;
+        let found = mounts.iter().find(|mount| mount.target == target);
+        match found {
+            Some(mount) if fs.is_none_or(|fs| fs == mount.fs_type) => Ok(()),
+            Some(mount) => Err(self.wrong(format!("{} is mounted at {}", mount.fs_type, target.display()))),
+            None => Err(self.wrong(format!("nothing is mounted at {}", target.display()))),
+        }
+    }
+
+    pub async fn take_down(&self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+        let (target, staging) = (self.target(lab), self.staging(lab));
+        let begun = Instant::now();
+        let request = NodeUnpublishVolumeRequest { volume_id: self.id.clone(), target_path: text(&target) };
+        call("NodeUnpublishVolume", self.label(), clients.node.node_unpublish_volume(request)).await?;
+        self.unstage(clients, lab).await?;
+        let done = Done::new(begun, "unmounted, target removed", "");
+        if target.exists() || lab.mounts()?.iter().any(|mount| [&target, &staging].contains(&&mount.target)) {
+            return Err(self.wrong("something is still mounted, or its target is still there"));
+        }
+        Ok(done)
+    }
+
+    pub async fn unstage(&self, clients: &mut Clients, lab: &Lab) -> Result<(), Error> {
+        let staging_target_path = text(&self.staging(lab));
+        let request = NodeUnstageVolumeRequest { volume_id: self.id.clone(), staging_target_path };
+        call("NodeUnstageVolume", self.label(), clients.node.node_unstage_volume(request)).await.map(drop)
+    }
+}
