@@ -15,6 +15,14 @@ pub struct DevNo {
     pub minor: u32,
 }
 
+impl DevNo {
+    /// From the kernel's `dev_t`, as stat gives it. Both halves have 32 bits.
+    pub fn of(number: u64) -> Self {
+        let half = |half: u64| u32::try_from(half).unwrap_or(u32::MAX);
+        Self { major: half(nix::sys::stat::major(number)), minor: half(nix::sys::stat::minor(number)) }
+    }
+}
+
 impl fmt::Display for DevNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
