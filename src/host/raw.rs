@@ -79,6 +79,40 @@ pub struct RawDisk {
 }
 
 impl RawDisk {
+    /// A device of which nothing but the name is known: no size, no use, no facts.
+    pub fn named(name: String, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
+        Self {
+            name,
+            path,
+            devno,
+            kind,
+            size: 0,
+            logical_sector: 0,
+            physical_sector: 0,
+            read_only: false,
+            removable: false,
+            rotational: false,
+            vendor: None,
+            model: None,
+            serial: None,
+            wwid: None,
+            transport: None,
+            state: None,
+            links: Vec::new(),
+            holders: Vec::new(),
+            slaves: Vec::new(),
+            partitions: Vec::new(),
+            mounts: Vec::new(),
+            swap: false,
+            offloads_zeroes: false,
+            discards: false,
+            zoned: None,
+            numa_node: None,
+            diskseq: None,
+            unreadable: None,
+        }
+    }
+
     /// Adds to the words of `unreadable`.
     pub fn cannot_be_known(&mut self, why: &str) {
         self.unreadable =
