@@ -13,9 +13,12 @@ use crate::device::show::Format;
 use crate::standalone::{self, Settings};
 use ask::Local;
 
+const LOGS: &str =
+    "Logs go to stderr; LOCALPOOL_LOG says how much, such as debug or localpool=debug,h2=warn [default: info].";
+
 /// Turns the local disks of a node into CSI volumes.
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true)]
+#[command(version, after_help = LOGS)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,7 +33,7 @@ enum Command {
     /// Give a disk of the pool back, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
-    /// Make a volume usable that was found on a disk which was taken over
+    /// Make a volume usable that came with a disk which was taken over
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
@@ -39,15 +42,15 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct StandaloneArgs {
-    /// Socket to serve CSI on
-    #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET")]
+    /// Unix socket to serve CSI on; made with mode 0600, its folder too where there is none
+    #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
     socket: PathBuf,
     #[command(flatten)]
     state: StateArgs,
     /// YAML file of LocalVolumeSets (several documents): which disks may be used, and how
-    #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS")]
+    #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS", hide_env_values = true)]
     sets: PathBuf,
-    /// How long a disk must be seen blank and left alone before it is claimed, such as 60s or 5m
+    /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     device_min_age: Duration,
     /// How many volumes the orchestrator may put on this node at once; 0 is no limit
@@ -57,11 +60,11 @@ struct StandaloneArgs {
 
 #[derive(Debug, Args)]
 struct StateArgs {
-    /// Directory of the agent's lock, journal and socket
-    #[arg(long, default_value = "/var/lib/localpool", env = "LOCALPOOL_STATE_DIR")]
+    /// Directory of the agent's lock, journal and socket; says which agent a command asks
+    #[arg(long, default_value = "/var/lib/localpool", env = "LOCALPOOL_STATE_DIR", hide_env_values = true)]
     state_dir: PathBuf,
     /// Name of this node, as it is written on its disks [default: the host name]
-    #[arg(long, env = "LOCALPOOL_NODE_NAME")]
+    #[arg(long, env = "LOCALPOOL_NODE_NAME", hide_env_values = true)]
     node_name: Option<String>,
 }
 
@@ -93,15 +96,15 @@ struct DevicesArgs {
 
 #[derive(Debug, Subcommand)]
 enum DiskCommand {
-    /// Wipe the label and partition tables of a pool disk without volumes; no set claims it again
+    /// Give back a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
     Release(DiskArgs),
-    /// Take over a disk that carries the label of another node, or let sets claim a released one again
+    /// Take over a disk: one with another node's label, one that was released, or a disputed bare device
     Adopt(DiskArgs),
 }
 
 #[derive(Debug, Args)]
 struct DiskArgs {
-    /// Id, path or link of the disk
+    /// Id, path or link of the disk, as `localpool devices -o wide` prints them
     disk: String,
     #[command(flatten)]
     how: HowArgs,
@@ -109,13 +112,13 @@ struct DiskArgs {
 
 #[derive(Debug, Subcommand)]
 enum VolumeCommand {
-    /// Make a found volume usable
+    /// Make a volume usable that came with an adopted disk; needs a running agent
     Adopt(VolumeArgs),
 }
 
 #[derive(Debug, Args)]
 struct VolumeArgs {
-    /// Id of the volume
+    /// Id of the volume, as `localpool disk adopt` prints it
     volume: String,
     #[command(flatten)]
     how: HowArgs,

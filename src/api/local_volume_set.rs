@@ -17,13 +17,14 @@ use crate::device::glob::Glob;
 use crate::device::label::{ErasePolicy, Layout};
 use crate::device::rule::{DeviceType, Filter, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 use crate::host::FsKind;
+use crate::host::table::SLOTS;
 
 const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 const KIND: &str = "LocalVolumeSet";
 /// What a set without `minSize` takes at least.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;
 /// 128 entries of a partition table, one of which is the label.
-const MOST_PARTITIONS: i64 = 127;
+const MOST_PARTITIONS: i64 = SLOTS as i64 - 1;
 /// Partitions are aligned to this; a smaller one would be all rounding.
 const LEAST_PARTITION: u64 = 1 << 20;
 const MOST_NAME_FILTERS: usize = 64;

@@ -16,7 +16,7 @@ use super::proto::{
     controller_get_volume_response, controller_server::Controller, list_volumes_response,
     validate_volume_capabilities_response,
 };
-use super::{TOPOLOGY_KEY, proto, topology};
+use super::{TOPOLOGY_KEY, proto, topology, wire};
 use crate::device::label::VolumeUsage;
 use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes, WantedUsage};
 
@@ -40,10 +40,6 @@ impl<V: Volumes> ControllerService<V> {
     }
 }
 
-fn wire(size: u64) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
-}
-
 fn volume(volume: &Volume) -> proto::Volume {
     proto::Volume {
         capacity_bytes: wire(volume.size),
@@ -57,17 +53,6 @@ fn volume(volume: &Volume) -> proto::Volume {
 pub(super) fn condition(condition: &Condition) -> VolumeCondition {
     let Condition { abnormal, reason, message } = condition;
     VolumeCondition { abnormal: *abnormal, message: format!("{reason}: {message}") }
-}
-
-/// A volume of the wanted use confirms a request; a filesystem left open agrees with any.
-fn confirms(made: Option<VolumeUsage>, wanted: WantedUsage) -> bool {
-    match (made, wanted) {
-        (Some(VolumeUsage::Block), WantedUsage::Block) | (Some(VolumeUsage::Mount(_)), WantedUsage::Mount(None)) => {
-            true
-        }
-        (Some(VolumeUsage::Mount(made)), WantedUsage::Mount(Some(wanted))) => made == wanted,
-        _ => false,
-    }
 }
 
 #[tonic::async_trait]
@@ -117,7 +102,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         }
         let found = self.find(&request.volume_id).await?;
         let (confirmed, message) = match usage(&request.volume_capabilities) {
-            Ok(wanted) if confirms(found.usage, wanted) => {
+            Ok(wanted) if found.usage.is_some_and(|made| wanted.accepts(made)) => {
                 let confirmed = validate_volume_capabilities_response::Confirmed {
                     volume_context: request.volume_context,
                     volume_capabilities: request.volume_capabilities,

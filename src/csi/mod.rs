@@ -24,6 +24,11 @@ pub const DRIVER_NAME: &str = "csi.localpool.dev";
 /// The topology key of a node's name.
 pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
 
+/// Bytes as CSI counts them.
+fn wire(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
 fn topology(node: &str) -> proto::Topology {
     proto::Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() }
 }

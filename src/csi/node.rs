@@ -12,7 +12,7 @@ use super::proto::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, VolumeUsage, node_server::Node, volume_usage::Unit,
 };
-use super::topology;
+use super::{topology, wire};
 use crate::volume::{NodeVolumes, PublishRequest, StageRequest, Stats, VolumeId};
 
 pub struct NodeService {
@@ -156,10 +156,6 @@ impl Node for NodeService {
             accessible_topology: Some(topology(node)),
         }))
     }
-}
-
-fn wire(size: u64) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 fn usage(stats: &Stats) -> Vec<VolumeUsage> {

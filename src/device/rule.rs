@@ -1,6 +1,6 @@
 //! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
 
-use crate::device::label::{ErasePolicy, Layout, SetRef};
+use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
 use crate::host::FsKind;
 
 /// A valid set, for one node.
@@ -29,6 +29,18 @@ pub struct Rule {
     pub fs: FsKind,
     pub erase: ErasePolicy,
     pub reclaim: Reclaim,
+}
+
+impl Rule {
+    /// Whether volumes of the set may be used so.
+    pub fn allows(&self, usage: VolumeUsage) -> bool {
+        match (self.volume_mode, usage) {
+            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
+            (Some(VolumeMode::Block), VolumeUsage::Mount(_)) => false,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Block) => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

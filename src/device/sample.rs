@@ -19,35 +19,15 @@ pub fn disk(name: &str) -> RawDisk {
 
 pub fn with_kind(name: &str, kind: Kind) -> RawDisk {
     let number = name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let devno = DevNo { major: 8, minor: number };
     RawDisk {
-        name: name.into(),
-        path: format!("/dev/{name}").into(),
-        devno: DevNo { major: 8, minor: number },
-        kind,
         size: 100 * GIB,
         logical_sector: 512,
         physical_sector: 4096,
-        read_only: false,
-        removable: false,
-        rotational: false,
-        vendor: None,
-        model: None,
-        serial: None,
-        wwid: None,
-        transport: None,
-        state: None,
-        links: Vec::new(),
-        holders: Vec::new(),
-        slaves: Vec::new(),
-        partitions: Vec::new(),
-        mounts: Vec::new(),
-        swap: false,
         offloads_zeroes: true,
         discards: true,
-        zoned: None,
-        numa_node: None,
         diskseq: Some(1),
-        unreadable: None,
+        ..RawDisk::named(name.into(), format!("/dev/{name}").into(), devno, kind)
     }
 }
 

@@ -9,6 +9,7 @@ use super::label::Label;
 use super::size::Size;
 use super::{Device, Standing, Verdict};
 use crate::host::Probe;
+use crate::host::natural::natural;
 use crate::host::raw::Kind;
 
 /// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
@@ -104,7 +105,7 @@ struct List {
 /// All devices in the order of their names, ending in a line end.
 pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
     let mut devices: Vec<&Shown> = devices.iter().collect();
-    devices.sort_by_key(|shown| natural(&shown.device.raw.name));
+    devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
     let rows = |devices: Vec<&Shown>| devices.into_iter().map(Row::of).collect();
     Ok(match format {
         Format::Table => for_people(devices, rows, &NARROW),
@@ -274,33 +275,6 @@ fn width(text: &str) -> usize {
         _ => 1,
     };
     text.chars().map(columns).sum()
-}
-
-/// A run of digits or of anything else, in the order in which the kernel counts: `sd9` before `sd10`, and
-/// `sdz` before `sdaa`, as words with the same beginning are sorted by length first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Run<'n> {
-    Number { length: usize, digits: &'n str },
-    Word { beginning: &'n str, length: usize, word: &'n str },
-}
-
-fn natural(name: &str) -> (Vec<Run<'_>>, &str) {
-    let mut runs = Vec::new();
-    let mut rest = name;
-    while let Some(first) = rest.chars().next() {
-        let digit = |c: char| c.is_ascii_digit();
-        let end = rest.find(|c| digit(c) != digit(first)).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
-        rest = after;
-        runs.push(if digit(first) {
-            let digits = run.trim_start_matches('0');
-            Run::Number { length: digits.len(), digits }
-        } else {
-            let beginning = run.char_indices().nth(2).map_or(run, |(at, _)| &run[..at]);
-            Run::Word { beginning, length: run.len(), word: run }
-        });
-    }
-    (runs, name)
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ pub(super) fn open_verified(disk: &RawDisk, mode: Mode, flags: i32) -> Result<Fi
         .open(&disk.path)
         .map_err(|source| open_error(&disk.path, source))?;
     let io = |source| HostError::Io { what: "identify", object: disk.path.display().to_string(), source };
-    let found = device_number(file.metadata().map_err(io)?.rdev());
+    let found = DevNo::of(file.metadata().map_err(io)?.rdev());
     if found != disk.devno {
         return Err(changed(format!("it is device {found}, not {}", disk.devno)));
     }
@@ -265,12 +265,6 @@ fn prove_unbound(device: DevNo, what: &dyn Display) -> Result<(), HostError> {
         None => Ok(()),
         Some(target) => Err(HostError::Busy { object: format!("{what}, bind-mounted at {},", target.display()) }),
     }
-}
-
-/// Splits the kernel's `dev_t`.
-pub(super) fn device_number(dev: u64) -> DevNo {
-    let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    DevNo { major: part(nix::sys::stat::major(dev)), minor: part(nix::sys::stat::minor(dev)) }
 }
 
 fn open_error(path: &Path, source: io::Error) -> HostError {

@@ -121,11 +121,9 @@ impl DevTree {
 }
 
 /// The number of a block device node.
-pub(super) fn node_number(node: &Path) -> Option<DevNo> {
+pub fn node_number(node: &Path) -> Option<DevNo> {
     let found = std::fs::metadata(node).ok().filter(|found| found.file_type().is_block_device())?;
-    let part = |number: u64| u32::try_from(number).ok();
-    let number = found.rdev();
-    Some(DevNo { major: part(nix::sys::stat::major(number))?, minor: part(nix::sys::stat::minor(number))? })
+    Some(DevNo::of(found.rdev()))
 }
 
 /// Takes `..` out of a path; `None` where it climbs above its start.

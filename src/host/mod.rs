@@ -18,6 +18,7 @@ pub mod ioctl;
 pub mod links;
 pub mod mount;
 pub mod mountinfo;
+pub mod natural;
 pub mod raw;
 pub mod real;
 pub mod signature;

@@ -15,6 +15,14 @@ pub struct DevNo {
     pub minor: u32,
 }
 
+impl DevNo {
+    /// From the kernel's `dev_t`, as stat gives it. Both halves have 32 bits.
+    pub fn of(number: u64) -> Self {
+        let half = |half: u64| u32::try_from(half).unwrap_or(u32::MAX);
+        Self { major: half(nix::sys::stat::major(number)), minor: half(nix::sys::stat::minor(number)) }
+    }
+}
+
 impl fmt::Display for DevNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
@@ -71,6 +79,40 @@ pub struct RawDisk {
 }
 
 impl RawDisk {
+    /// A device of which nothing but the name is known: no size, no use, no facts.
+    pub fn named(name: String, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
+        Self {
+            name,
+            path,
+            devno,
+            kind,
+            size: 0,
+            logical_sector: 0,
+            physical_sector: 0,
+            read_only: false,
+            removable: false,
+            rotational: false,
+            vendor: None,
+            model: None,
+            serial: None,
+            wwid: None,
+            transport: None,
+            state: None,
+            links: Vec::new(),
+            holders: Vec::new(),
+            slaves: Vec::new(),
+            partitions: Vec::new(),
+            mounts: Vec::new(),
+            swap: false,
+            offloads_zeroes: false,
+            discards: false,
+            zoned: None,
+            numa_node: None,
+            diskseq: None,
+            unreadable: None,
+        }
+    }
+
     /// Adds to the words of `unreadable`.
     pub fn cannot_be_known(&mut self, why: &str) {
         self.unreadable =

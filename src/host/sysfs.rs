@@ -15,6 +15,7 @@ use identity::NumaNodes;
 use node::Node;
 
 use super::links::DevTree;
+use super::natural::natural;
 use super::udev::UdevDatabase;
 use super::{HostError, RawDisk, in_use};
 
@@ -51,7 +52,7 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     };
     let block = Node::open(&folder).map_err(failed)?;
     let mut entries = block.entries(".").map_err(failed)?;
-    entries.sort_by_cached_key(|entry| natural(entry));
+    entries.sort_by(|a, b| natural(a, b));
 
     let mut reader = Reader { block, dev: &roots.dev, numa: NumaNodes::default() };
     let mut disks: Vec<RawDisk> = entries.iter().flat_map(|entry| reader.disk(entry)).collect();
@@ -68,34 +69,9 @@ pub(crate) fn gpt_uuid(text: &str) -> Option<String> {
     Some(uuid.hyphenated().to_string())
 }
 
-/// A run of digits or of other characters: digits by value, others by driver (two letters tell), length and text.
-type Part = (bool, u64, String, usize, String);
-
-/// Orders `sda` before `sdaa`, and `loop2` before `loop10`.
-fn natural(entry: &str) -> Vec<Part> {
-    let digit = |c: char| c.is_ascii_digit();
-    let mut parts = Vec::new();
-    let mut rest = entry;
-    while let Some(first) = rest.chars().next() {
-        let end = rest.find(|c: char| digit(c) != digit(first)).unwrap_or(rest.len());
-        let (part, tail) = rest.split_at(end);
-        let driver = part.chars().take(2).filter(|c| !digit(*c)).collect();
-        parts.push((digit(first), part.parse().unwrap_or(0), driver, part.len(), part.to_owned()));
-        rest = tail;
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_ordered_as_people_count() {
-        let mut names = ["loop10", "sdb", "sdaa", "nvme10n1", "nvme2n1", "loop2", "sda", "nvme2n10", "nvme2n9"];
-        names.sort_by_cached_key(|name| natural(name));
-        assert_eq!(names, ["loop2", "loop10", "nvme2n1", "nvme2n9", "nvme2n10", "nvme10n1", "sda", "sdb", "sdaa"]);
-    }
 
     #[test]
     fn only_a_guid_names_a_partition() {

@@ -5,12 +5,13 @@
 
 use super::extents::MIB;
 use crate::device::label::{DATA_START, Layout};
+use crate::host::table::SLOTS;
 use crate::host::{Extent, Geometry};
 
 /// GPT has 128 entries; entry 1 is the label.
-pub const MAX_VOLUMES: usize = 127;
+pub const MAX_VOLUMES: usize = SLOTS as usize - 1;
 /// The backup table: 128 entries of 128 bytes and a header sector, at the end of the disk.
-const BACKUP_ENTRIES: u64 = 128 * 128;
+const BACKUP_ENTRIES: u64 = SLOTS as u64 * 128;
 /// Ends of partitions lie on this, so that a 4096-byte filesystem block is never cut.
 const END_ALIGNMENT: u64 = 4096;
 

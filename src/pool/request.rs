@@ -25,6 +25,17 @@ pub enum WantedUsage {
     Mount(Option<FsKind>),
 }
 
+impl WantedUsage {
+    /// Whether a volume that was made for `made` is what is wanted; a filesystem left open agrees with any.
+    pub fn accepts(self, made: VolumeUsage) -> bool {
+        match (made, self) {
+            (VolumeUsage::Block, Self::Block) | (VolumeUsage::Mount(_), Self::Mount(None)) => true,
+            (VolumeUsage::Mount(made), Self::Mount(Some(wanted))) => made == wanted,
+            (VolumeUsage::Block, Self::Mount(_)) | (VolumeUsage::Mount(_), Self::Block) => false,
+        }
+    }
+}
+
 /// A volume that is asked for.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
@@ -72,12 +83,7 @@ pub fn difference(record: &VolumeRecord, size: u64, request: &CreateRequest) -> 
     if let Some(limit) = request.limit.filter(|limit| *limit < size) {
         return Some(format!("it has {size} bytes, and the limit is {limit}"));
     }
-    let same_usage = match (record.usage, request.usage) {
-        (VolumeUsage::Block, WantedUsage::Block) | (VolumeUsage::Mount(_), WantedUsage::Mount(None)) => true,
-        (VolumeUsage::Mount(a), WantedUsage::Mount(Some(b))) => a == b,
-        _ => false,
-    };
-    if !same_usage {
+    if !request.usage.accepts(record.usage) {
         return Some(format!("it was made as {}", usage_words(record.usage)));
     }
     (record.parameters != request.parameters).then(|| "it was made with other parameters".to_owned())

@@ -11,7 +11,6 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::device_number;
 use crate::host::HostError;
 use crate::host::raw::DevNo;
 
@@ -118,7 +117,7 @@ fn held(file: &File, path: &Path) -> String {
     let path = path.display();
     let Ok(node) = file.metadata() else { return path.to_string() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders: Vec<String> = holders(&locks, device_number(node.dev()), node.ino())
+    let holders: Vec<String> = holders(&locks, DevNo::of(node.dev()), node.ino())
         .into_iter()
         .map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
             Ok(name) => format!("{} (pid {pid})", name.trim_end()),

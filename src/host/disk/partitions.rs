@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
-use super::{Partitions, RealDisk, device_number, prove_unbound};
+use super::{Partitions, RealDisk, prove_unbound};
 use crate::host::command::close_for_good;
 use crate::host::raw::DevNo;
 use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, ioctl};
@@ -101,7 +101,7 @@ impl PartitionMap for RealDisk {
         };
         let opened: File =
             OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(&node).map_err(failed)?;
-        let found = opened.metadata().map(|node| device_number(node.rdev()));
+        let found = opened.metadata().map(|node| DevNo::of(node.rdev()));
         close_for_good(opened);
         let found = found.map_err(failed)?;
         if found != expected {

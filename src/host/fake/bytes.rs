@@ -7,7 +7,7 @@ use crate::host::Extent;
 const PAGE: u64 = 4096;
 
 /// A sparse disk content; unwritten bytes read as zero.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SparseBytes {
     pages: BTreeMap<u64, Box<[u8]>>,
 }
@@ -38,6 +38,15 @@ impl SparseBytes {
         let inside: Vec<u64> = self.pages.range(first_whole..end_whole).map(|(page, _)| *page).collect();
         for page in inside {
             self.pages.remove(&page);
+        }
+    }
+
+    /// Forgets what is behind `size`, as a smaller disk does.
+    pub fn truncate(&mut self, size: u64) {
+        let behind = self.pages.split_off(&size.div_ceil(PAGE));
+        drop(behind);
+        if let Some(last) = self.pages.get_mut(&(size / PAGE)) {
+            last[as_index(size % PAGE)..].fill(0);
         }
     }
 
@@ -84,5 +93,18 @@ mod tests {
         assert!(bytes.is_zero(Extent { start: 4100, end: 12500 }));
         assert!(!bytes.is_zero(Extent { start: 4099, end: 12500 }));
         assert!(!bytes.is_zero(Extent { start: 4100, end: 12501 }));
+    }
+
+    #[test]
+    fn a_content_that_is_cut_keeps_what_is_before_and_is_zero_behind() {
+        for size in [4096, 5000, 8192] {
+            let mut bytes = SparseBytes::default();
+            bytes.write(0, &[7; 12288]);
+            bytes.truncate(size);
+            let mut back = vec![1; 12288];
+            bytes.read(0, &mut back);
+            assert!(back[..as_index(size)].iter().all(|b| *b == 7), "{size}");
+            assert!(bytes.is_zero(Extent { start: size, end: 12288 }), "{size}");
+        }
     }
 }

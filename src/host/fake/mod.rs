@@ -199,34 +199,16 @@ impl Host for FakeHost {
 }
 
 fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk {
+    let path = PathBuf::from(format!("/dev/{name}"));
     RawDisk {
-        name: name.to_owned(),
-        path: PathBuf::from(format!("/dev/{name}")),
-        devno: DevNo { major: 240, minor },
-        kind: Kind::Disk,
         size: geometry.size,
         logical_sector: geometry.sector,
         physical_sector: geometry.sector,
-        read_only: false,
-        removable: false,
-        rotational: false,
-        vendor: None,
         model: Some("Fake Disk".to_owned()),
         serial: Some(serial.to_owned()),
-        wwid: None,
-        transport: None,
-        state: None,
-        links: Vec::new(),
-        holders: Vec::new(),
-        slaves: Vec::new(),
-        partitions: Vec::new(),
-        mounts: Vec::new(),
-        swap: false,
         offloads_zeroes: geometry.offloads_zeroes,
         discards: true,
-        zoned: None,
-        numa_node: None,
         diskseq: Some(u64::from(minor)),
-        unreadable: None,
+        ..RawDisk::named(name.to_owned(), path, DevNo { major: 240, minor }, Kind::Disk)
     }
 }

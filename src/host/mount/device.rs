@@ -1,21 +1,19 @@
 //! Devices behind mounts: which mount is of which device node, and the device's own read-only flag.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::{major, minor};
-
+use crate::host::links::node_number;
 use crate::host::raw::DevNo;
 use crate::host::{HostError, Mount, ioctl, mountinfo};
 
 /// Whether `mount` shows the filesystem on `node`, or is a bind of the node itself.
 pub fn is_of(mount: &Mount, node: &Path) -> bool {
-    let Some(device) = device_number(node) else { return false };
+    let Some(device) = node_number(node) else { return false };
     // A bound node is seen through its target, whatever filesystem the node's file is in.
     if matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") {
-        return device_number(&mount.target) == Some(device);
+        return node_number(&mount.target) == Some(device);
     }
     // btrfs shows a number of its own; what it was mounted from is its source.
     mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
@@ -28,12 +26,7 @@ pub fn bound_at(device: DevNo) -> Result<Option<PathBuf>, HostError> {
     let mut nodes = table
         .into_iter()
         .filter(|mount| matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root != Path::new("/"));
-    Ok(nodes.find(|mount| device_number(&mount.target) == Some(device)).map(|mount| mount.target))
-}
-
-fn device_number(path: &Path) -> Option<DevNo> {
-    let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
-    Some(DevNo { major: u32::try_from(major(found.rdev())).ok()?, minor: u32::try_from(minor(found.rdev())).ok()? })
+    Ok(nodes.find(|mount| node_number(&mount.target) == Some(device)).map(|mount| mount.target))
 }
 
 pub fn is_read_only(node: &Path) -> Result<bool, HostError> {

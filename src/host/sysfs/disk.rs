@@ -165,36 +165,8 @@ fn partition_number(disk: &str, entry: &str) -> Option<u32> {
 /// A device of which nothing but the name is known.
 fn blank(entry: &str, dev: &Path) -> RawDisk {
     let name = kernel_name(entry);
-    RawDisk {
-        path: dev.join(&name),
-        name,
-        devno: DevNo { major: 0, minor: 0 },
-        kind: Kind::Other("unreadable".into()),
-        size: 0,
-        logical_sector: 0,
-        physical_sector: 0,
-        read_only: false,
-        removable: false,
-        rotational: false,
-        vendor: None,
-        model: None,
-        serial: None,
-        wwid: None,
-        transport: None,
-        state: None,
-        links: Vec::new(),
-        holders: Vec::new(),
-        slaves: Vec::new(),
-        partitions: Vec::new(),
-        mounts: Vec::new(),
-        swap: false,
-        offloads_zeroes: false,
-        discards: false,
-        zoned: None,
-        numa_node: None,
-        diskseq: None,
-        unreadable: None,
-    }
+    let path = dev.join(&name);
+    RawDisk::named(name, path, DevNo { major: 0, minor: 0 }, Kind::Other("unreadable".into()))
 }
 
 /// What the `uevent` file says in one read; old kernels say less, and have a file for each instead.

@@ -1,12 +1,9 @@
 //! A disk in memory for tests: sparse, counts what is done to it, and can lose power in the middle of a write.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Mutex;
 
+use crate::host::fake::SparseBytes;
 use crate::host::{BlockDevice, Extent, Geometry, IoError};
-
-const PAGE: usize = 4096;
 
 /// What was done to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +20,7 @@ pub struct Memory {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    pages: BTreeMap<u64, Vec<u8>>,
+    content: SparseBytes,
     ops: Vec<Op>,
     /// Writes that go through whole, then sectors of the next one; afterwards everything fails.
     power: Option<(usize, u64, Torn)>,
@@ -50,9 +47,9 @@ impl Memory {
 
     /// The same bytes on a disk of another size.
     pub fn resized(&self, size: u64) -> Self {
-        let mut pages = self.lock().pages.clone();
-        pages.retain(|page, _| *page < size);
-        Self { geometry: Geometry { size, ..self.geometry }, state: Mutex::new(State { pages, ..State::default() }) }
+        let mut content = self.lock().content.clone();
+        content.truncate(size);
+        Self { geometry: Geometry { size, ..self.geometry }, state: Mutex::new(State { content, ..State::default() }) }
     }
 
     /// The power goes after `writes` writes and `sectors` sectors of the next.
@@ -77,13 +74,13 @@ impl Memory {
 
     pub fn bytes(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut buf = vec![0; usize::try_from(len).unwrap()];
-        copy_out(&self.lock().pages, offset, &mut buf);
+        self.lock().content.read(offset, &mut buf);
         buf
     }
 
     /// Changes bytes behind everybody's back, aligned or not.
     pub fn poke(&self, offset: u64, data: &[u8]) {
-        copy_in(&mut self.lock().pages, offset, data);
+        self.lock().content.write(offset, data);
     }
 
     pub fn flip(&self, offset: u64, mask: u8) {
@@ -113,7 +110,7 @@ impl BlockDevice for Memory {
         if range.end > self.geometry.size || state.broken.iter().any(|broken| broken.overlaps(&range)) {
             return Err(self.failed("read", range));
         }
-        copy_out(&state.pages, offset, buf);
+        state.content.read(offset, buf);
         state.largest_read = state.largest_read.max(buf.len());
         Ok(())
     }
@@ -132,15 +129,15 @@ impl BlockDevice for Memory {
                 let (torn, lost) = (*torn, data.len() - kept);
                 *sectors = 0;
                 match torn {
-                    Torn::Head => copy_in(&mut state.pages, offset, &data[..kept]),
-                    Torn::Tail => copy_in(&mut state.pages, offset + lost as u64, &data[lost..]),
+                    Torn::Head => state.content.write(offset, &data[..kept]),
+                    Torn::Tail => state.content.write(offset + lost as u64, &data[lost..]),
                 }
                 return Err(self.failed("write", range));
             }
             Some((writes, _, _)) => *writes -= 1,
             None => {}
         }
-        copy_in(&mut state.pages, offset, data);
+        state.content.write(offset, data);
         state.ops.push(Op::Write { offset, len: range.len() });
         Ok(())
     }
@@ -157,32 +154,4 @@ impl BlockDevice for Memory {
         self.lock().ops.push(Op::Sync);
         Ok(())
     }
-}
-
-fn copy_out(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, buf: &mut [u8]) {
-    for (page, within, span) in spans(offset, buf.len()) {
-        match pages.get(&page) {
-            Some(bytes) => buf[span.clone()].copy_from_slice(&bytes[within..within + span.len()]),
-            None => buf[span].fill(0),
-        }
-    }
-}
-
-fn copy_in(pages: &mut BTreeMap<u64, Vec<u8>>, offset: u64, data: &[u8]) {
-    for (page, within, span) in spans(offset, data.len()) {
-        let bytes = pages.entry(page).or_insert_with(|| vec![0; PAGE]);
-        bytes[within..within + span.len()].copy_from_slice(&data[span]);
-    }
-}
-
-/// The pages that a range touches: page, offset in it, and which part of the range that is.
-fn spans(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let at = offset + done as u64;
-        let within = usize::try_from(at % PAGE as u64).unwrap();
-        let span = done..len.min(done + PAGE - within);
-        done = span.end;
-        (!span.is_empty()).then_some((at - within as u64, within, span))
-    })
 }

@@ -12,10 +12,7 @@ use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
 use crate::pool::content::Content;
-use crate::pool::plan::{Claim, Plan, PlanError, Step, claim, recover_mappings, release};
-
-/// The most that one BLKZEROOUT covers.
-const ZERO_CHUNK: u64 = 1 << 30;
+use crate::pool::plan::{Claim, ERASE_CHUNK, Plan, PlanError, Step, claim, recover_mappings, release};
 
 /// An open disk with our label.
 pub struct PoolDisk {
@@ -259,7 +256,7 @@ fn changes_record(step: &Step) -> bool {
 pub fn zero(disk: &dyn BlockDevice, extent: Extent) -> Result<(), IoError> {
     let mut start = extent.start;
     while start < extent.end {
-        let end = extent.end.min(start.saturating_add(ZERO_CHUNK));
+        let end = extent.end.min(start.saturating_add(ERASE_CHUNK));
         disk.zero(Extent { start, end })?;
         start = end;
     }

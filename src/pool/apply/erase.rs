@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use super::disk::{ApplyError, StepError, zero};
 use super::member::{Member, State};
-use crate::device::label::ErasePolicy;
-use crate::device::rule::VolumeMode;
+use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::{BlockDevice, Disk, Extent, IoError};
 use crate::pool::content::Content;
 use crate::pool::extents::MIB;
@@ -55,7 +54,7 @@ fn next_job(state: &mut State) -> Option<Job> {
     if let Some(work) = next_erase(state.content()) {
         return Some(Job::Erase(work));
     }
-    let wanted = state.rule.as_ref().is_some_and(|rule| rule.volume_mode != Some(VolumeMode::Filesystem));
+    let wanted = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
     if !wanted || state.content().geometry.offloads_zeroes {
         return None;
     }

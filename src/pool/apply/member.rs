@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::disk::{ApplyError, PoolDisk};
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
-use crate::device::rule::{Rule, VolumeMode};
+use crate::device::rule::Rule;
 use crate::host::{Disk, Extent, RawDisk};
 use crate::pool::choose::{Offer, offer};
 use crate::pool::content::{Content, OnDisk};
@@ -160,12 +160,7 @@ impl State {
     /// What it has to give for `usage`, where its set exists and allows that.
     pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
         let rule = self.rule.as_ref()?;
-        let allowed = match (rule.volume_mode, usage) {
-            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
-            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
-            (Some(_), _) => false,
-        };
-        (allowed && self.is_usable()).then(|| offer(member, self.content(), usage, &self.cleaning))
+        (rule.allows(usage) && self.is_usable()).then(|| offer(member, self.content(), usage, &self.cleaning))
     }
 
     pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {

@@ -11,7 +11,7 @@ use super::disk::zero;
 use super::journal::{JournalStore, StoreError};
 use super::member::{Standing, VolumeView};
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
-use crate::device::rule::{Rule, VolumeMode};
+use crate::device::rule::Rule;
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
 use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
@@ -137,11 +137,7 @@ impl RawMember {
     pub fn offer<D>(&self, seat: D, usage: VolumeUsage) -> Option<Offer<D>> {
         let claim = self.claim().ok()?;
         let state = self.lock();
-        let allowed = match (state.rule.as_ref()?.volume_mode, usage) {
-            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
-            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
-            (Some(_), _) => false,
-        };
+        let allowed = state.rule.as_ref()?.allows(usage);
         let geometry = state.disk.as_ref()?.geometry();
         let free = claim.volume.is_none() && claim.erasing.is_none();
         let clean = claim.clean || geometry.offloads_zeroes || usage != VolumeUsage::Block;
@@ -248,7 +244,7 @@ impl RawMember {
         let claim = self.claim()?;
         let (disk, from) = {
             let mut state = self.lock();
-            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.volume_mode != Some(VolumeMode::Filesystem));
+            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
             let disk = self.disk(&state).ok();
             let offloads = disk.as_ref().is_some_and(|disk| disk.geometry().offloads_zeroes);
             let cleaning = claim.volume.is_none() && !claim.clean && wants_clean && !offloads;
