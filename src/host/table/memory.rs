@@ -29,6 +29,7 @@ struct State {
     power: Option<(usize, u64, Torn)>,
     broken: Vec<Extent>,
     largest_read: usize,
+    reads: usize,
 }
 
 /// Which end of a torn write reached the medium.
@@ -75,6 +76,11 @@ impl Memory {
         self.lock().largest_read
     }
 
+    /// How many reads succeeded so far.
+    pub fn reads(&self) -> usize {
+        self.lock().reads
+    }
+
     pub fn bytes(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut buf = vec![0; usize::try_from(len).unwrap()];
         copy_out(&self.lock().pages, offset, &mut buf);
@@ -115,6 +121,7 @@ impl BlockDevice for Memory {
         }
         copy_out(&state.pages, offset, buf);
         state.largest_read = state.largest_read.max(buf.len());
+        state.reads += 1;
         Ok(())
     }
 
