@@ -112,9 +112,7 @@ impl PartitionMap for RealDisk {
     }
 
     fn node(&self, number: u32) -> PathBuf {
-        let disk = self.path.to_string_lossy();
-        let separator = if disk.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
-        PathBuf::from(format!("{disk}{separator}{number}"))
+        PathBuf::from(partition_name(&self.path.to_string_lossy(), number))
     }
 }
 
@@ -168,9 +166,22 @@ impl RealDisk {
         Err(self.partition_error("map", number, extent, source))
     }
 
+    /// Where sysfs keeps a partition, if the kernel names it after its disk, as it does.
+    fn partition_by_name(&self, number: u32) -> Option<PathBuf> {
+        let disk = fs::read_link(self.sysfs()).ok()?;
+        Some(self.sysfs().join(partition_name(disk.file_name()?.to_str()?, number)))
+    }
+
     /// The device number of a mapped partition.
     fn partition_device(&self, number: u32) -> Result<Option<DevNo>, HostError> {
         let failed = |source| HostError::Io { what: "find", object: self.partition_text(number), source };
+        // A disk may have a hundred: the one is looked for by its name first, and all are asked only where that
+        // leads to none, as "not mapped" must be certain.
+        if let Some(dir) = self.partition_by_name(number)
+            && read_number(&dir.join("partition")).map_err(failed)? == Some(u64::from(number))
+        {
+            return read_devno(&dir.join("dev")).map_err(failed);
+        }
         for entry in fs::read_dir(self.sysfs()).map_err(failed)? {
             let dir = entry.map_err(failed)?.path();
             if read_number(&dir.join("partition")).map_err(failed)? == Some(u64::from(number)) {
@@ -179,6 +190,12 @@ impl RealDisk {
         }
         Ok(None)
     }
+}
+
+/// `nvme0n1p2`, `sda2`; of a kernel name or of a path that ends in one.
+fn partition_name(disk: &str, number: u32) -> String {
+    let separator = if disk.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+    format!("{disk}{separator}{number}")
 }
 
 fn is(error: &io::Error, errno: Errno) -> bool {

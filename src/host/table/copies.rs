@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::codec::{self, Header};
+use super::ends::Ends;
 use super::{Mark, Table, TableError};
 use crate::host::{BlockDevice, Geometry, IoError};
 
@@ -70,27 +71,32 @@ pub enum Refusal {
 
 /// Reads MBR, primary and backup. What fails is said where it failed.
 pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
+    let ends = &Ends::read(dev);
     let geometry = dev.geometry();
     let ((primary, backup), backup_at) = if codec::SECTORS.contains(&geometry.sector) {
         let last = (geometry.size / u64::from(geometry.sector)).saturating_sub(1);
-        let header = read_header(dev, 1, last);
+        let header = read_header(ends, 1, last);
         let backup_at = header.as_ref().map_or(last, |header| header.alternate);
-        ((header.and_then(|header| read_table(dev, &header)), read_copy(dev, backup_at)), backup_at)
+        ((header.and_then(|header| read_table(ends, &header)), copy_at(ends, backup_at)), backup_at)
     } else {
         let unknown = || Err(TableError::Sector { sector: geometry.sector });
         ((unknown(), unknown()), 0)
     };
-    Copies { geometry, mbr: read_mbr(dev), primary, backup, backup_at, other_sector: read_other_sector(dev) }
+    Copies { geometry, mbr: read_mbr(ends), primary, backup, backup_at, other_sector: read_other_sector(ends) }
 }
 
 /// The copy whose header is at sector `at`.
 pub(super) fn read_copy(dev: &dyn BlockDevice, at: u64) -> Result<Table, TableError> {
+    copy_at(&Ends::unread(dev), at)
+}
+
+fn copy_at(dev: &Ends<'_>, at: u64) -> Result<Table, TableError> {
     let Geometry { size, sector, .. } = dev.geometry();
     let last = (size / u64::from(sector)).saturating_sub(1);
     read_header(dev, at, last).and_then(|header| read_table(dev, &header))
 }
 
-fn read_header(dev: &dyn BlockDevice, at: u64, last: u64) -> Result<Header, TableError> {
+fn read_header(dev: &Ends<'_>, at: u64, last: u64) -> Result<Header, TableError> {
     let Geometry { size, sector, .. } = dev.geometry();
     if at == 0 || at > last {
         return Err(TableError::TooSmall { size });
@@ -100,14 +106,14 @@ fn read_header(dev: &dyn BlockDevice, at: u64, last: u64) -> Result<Header, Tabl
     codec::header(&block, at, last)
 }
 
-fn read_table(dev: &dyn BlockDevice, header: &Header) -> Result<Table, TableError> {
+fn read_table(dev: &Ends<'_>, header: &Header) -> Result<Table, TableError> {
     let sector = dev.geometry().sector;
     let mut array = vec![0; codec::array_bytes(header, sector)];
     dev.read_at(header.array * u64::from(sector), &mut array).map_err(TableError::Unreadable)?;
     codec::table(header, &array, sector)
 }
 
-fn read_mbr(dev: &dyn BlockDevice) -> Result<Mbr, IoError> {
+fn read_mbr(dev: &Ends<'_>) -> Result<Mbr, IoError> {
     let Geometry { size, sector, .. } = dev.geometry();
     if sector < 512 || size < u64::from(sector) {
         return Ok(Mbr::None);
@@ -127,7 +133,7 @@ fn read_mbr(dev: &dyn BlockDevice) -> Result<Mbr, IoError> {
 }
 
 /// Looks for a GPT that was written while the disk had sectors of the other size.
-fn read_other_sector(dev: &dyn BlockDevice) -> Result<Option<u32>, IoError> {
+fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
     let Geometry { size, sector, .. } = dev.geometry();
     let Some(other) = codec::SECTORS.into_iter().find(|other| *other != sector) else { return Ok(None) };
     if !codec::SECTORS.contains(&sector) || size < 3 * 4096 {

@@ -26,6 +26,7 @@ struct State {
     power: Option<(usize, u64, Torn)>,
     broken: Vec<Extent>,
     largest_read: usize,
+    reads: usize,
 }
 
 /// Which end of a torn write reached the medium.
@@ -72,6 +73,11 @@ impl Memory {
         self.lock().largest_read
     }
 
+    /// How many reads succeeded so far.
+    pub fn reads(&self) -> usize {
+        self.lock().reads
+    }
+
     pub fn bytes(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut buf = vec![0; usize::try_from(len).unwrap()];
         self.lock().content.read(offset, &mut buf);
@@ -112,6 +118,7 @@ impl BlockDevice for Memory {
         }
         state.content.read(offset, buf);
         state.largest_read = state.largest_read.max(buf.len());
+        state.reads += 1;
         Ok(())
     }
 

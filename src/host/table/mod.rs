@@ -7,6 +7,7 @@
 
 mod codec;
 mod copies;
+mod ends;
 mod error;
 mod name;
 mod write;

@@ -313,3 +313,12 @@ fn a_disk_that_shrank_is_refused() {
     let said = refused(&dev.resized(SIZE / 2));
     assert_eq!(said, Refusal::Foreign("the table is of a disk of 16777216 bytes, and this one has 8388608".into()));
 }
+
+#[test]
+fn looking_at_both_copies_reads_each_end_of_the_disk_once() {
+    for sector in [512, 4096] {
+        let (dev, table) = written(sector);
+        assert_eq!(chosen(&dev).table, table);
+        assert_eq!(dev.reads(), 2, "sectors of {sector} bytes");
+    }
+}

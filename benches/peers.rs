@@ -1,0 +1,114 @@
+//! `make bench`: localpool beside what an administrator would use instead, on this machine, in one run.
+//!
+//! Takes in the release binary and the machine; gives out `target/bench/*.json` and `docs/benchmarks.md`.
+//! Aims are printed as met or not met; timing never fails the run. Every disk that is written to is an
+//! image file of the run's own, behind a loop device of its own.
+
+#[path = "peers/data_path.rs"]
+mod data_path;
+#[path = "peers/discovery.rs"]
+mod discovery;
+#[path = "peers/driver.rs"]
+mod driver;
+#[path = "peers/lab.rs"]
+mod lab;
+#[path = "peers/machine.rs"]
+mod machine;
+#[path = "peers/measure.rs"]
+mod measure;
+#[path = "peers/memory.rs"]
+mod memory;
+#[path = "peers/partitioning.rs"]
+mod partitioning;
+#[path = "peers/provisioning.rs"]
+mod provisioning;
+#[path = "peers/report.rs"]
+mod report;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::lab::Lab;
+use crate::measure::Report;
+
+/// A part of the run, by the name that chooses it: `cargo bench --bench peers -- memory`.
+type Group = (&'static str, fn(&Lab, &mut Report) -> Result<()>);
+
+const GROUPS: [Group; 4] = [
+    ("provisioning", provisioning::measure),
+    ("discovery", discovery::measure),
+    ("data-path", data_path::measure),
+    ("memory", memory::measure),
+];
+
+/// Everything that is run beside the driver, and the Debian package that has it.
+const TOOLS: [(&str, &str); 7] = [
+    ("fio", "fio"),
+    ("sgdisk", "gdisk"),
+    ("partx", "util-linux"),
+    ("losetup", "util-linux"),
+    ("lsblk", "util-linux"),
+    ("fallocate", "util-linux"),
+    ("findmnt", "util-linux"),
+];
+
+fn main() -> ExitCode {
+    if let Some(code) = lab::janitor() {
+        return code;
+    }
+    // `cargo test --all-targets` starts this too, and must not wait minutes for it.
+    if !std::env::args().any(|word| word == "--bench") {
+        println!("peers: measures only under `cargo bench --bench peers`");
+        return ExitCode::SUCCESS;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let groups: Vec<&Group> =
+        GROUPS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)).collect();
+    if let Some(unknown) = wanted.iter().find(|word| GROUPS.iter().all(|(name, _)| name != word)) {
+        bail!("there is no group {unknown}; there are {}", GROUPS.map(|(name, _)| name).join(", "));
+    }
+    check_needs()?;
+    let lab = Lab::new()?;
+    let machine = machine::describe(lab.dir())?;
+    println!("{machine}\n");
+    let mut report = Report::default();
+    for (name, measure) in &groups {
+        let began = Instant::now();
+        println!("{name} ...");
+        measure(&lab, &mut report)?;
+        println!("  ({:.0} s)", began.elapsed().as_secs_f64());
+    }
+    drop(lab);
+    let whole = groups.len() == GROUPS.len();
+    report::write(&machine, &report, whole)
+}
+
+/// Says everything that is missing at once, before anything is begun.
+fn check_needs() -> Result<()> {
+    let mut missing = Vec::new();
+    if !nix::unistd::geteuid().is_root() {
+        missing.push("root, for loop devices and partitions".to_owned());
+    }
+    let paths: Vec<_> = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    for (tool, package) in TOOLS {
+        if !paths.iter().any(|dir: &std::path::PathBuf| dir.join(tool).is_file()) {
+            missing.push(format!("{tool} (Debian: apt-get install {package})"));
+        }
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => bail!("the benchmarks need {}", missing.join("; ")),
+    }
+}

@@ -1,0 +1,162 @@
+//! Looking at the machine's disks, beside `lsblk -J -O`: on this machine with eight loop disks, and on a
+//! server of 256 NVMe disks that is kept in a folder.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use localpool::device::discovery::Discovery;
+use localpool::device::ownership::Home;
+use localpool::host::filesystem::RealFilesystems;
+use localpool::host::real::RealHost;
+use localpool::host::state::StateDir;
+use localpool::host::sysfs::{Roots, scan};
+use localpool::pool::apply::agent::judged_record;
+use serde_json::Value;
+
+use crate::lab::{Disk, Image, Lab};
+use crate::measure::{Aim, Better, Measurement, Report, Samples};
+
+#[path = "../../tests/fixtures/machines/loader.rs"]
+#[allow(clippy::unwrap_used)]
+mod loader;
+
+const REAL: usize = 8;
+const FIXTURES: u32 = 256;
+const ROUNDS: usize = 50;
+
+pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
+    real(lab, report)?;
+    fixtures(lab, report)
+}
+
+/// The eight disks carry what disks carry: half of them a table with a partition, the others nothing.
+fn real(lab: &Lab, report: &mut Report) -> Result<()> {
+    let disks = (0..REAL)
+        .map(|n| lab.disk(&format!("disk-{n}.img"), 64 << 20, Image::Sparse))
+        .collect::<Result<Vec<Disk>>>()?;
+    for disk in disks.iter().step_by(2) {
+        lab.run("sgdisk", &["-n", "1:0:+16M", disk.text()])?;
+        lab.run("partx", &["-u", disk.text()])?;
+    }
+    let (mut scanned, mut looked, mut asked, mut listed) =
+        (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    let roots = Roots::default();
+    for _ in 0..ROUNDS {
+        scanned.push(timed(|| Ok(scan(&roots)?))?);
+        looked.push(timed(|| look(lab))?);
+        asked.push(timed(|| devices(lab))?);
+        listed.push(timed(|| lsblk(lab, None))?);
+    }
+    let devices = scan(&roots)?.len();
+    let lines = count(&lsblk(lab, None)?);
+    report.note(format!(
+        "Real disks: the scan names {devices} devices, which are all that the kernel has; lsblk lists {lines}, as it leaves \
+         out loop devices without a file. {REAL} of them are this run's. `lsblk` runs as a process, the scan inside the driver; \
+         `localpool devices` runs as a process too, and also reads signatures, partition tables and labels of every disk."
+    ));
+    let rows = [
+        ("discovery-8-scan", "scan of sysfs inside the driver", &scanned, vec![Aim::RatioAtLeast(1.0)]),
+        ("discovery-8-look", "scan and what is on every disk, inside the driver", &looked, Vec::new()),
+        ("discovery-8-command", "`localpool devices -o json`, a process", &asked, Vec::new()),
+    ];
+    for (name, what, samples, aims) in rows {
+        let what = format!("Discovery with {REAL} loop disks: {what}");
+        report.add(row(name, what, "lsblk -J -O", samples, &listed, aims));
+    }
+    Ok(())
+}
+
+fn fixtures(lab: &Lab, report: &mut Report) -> Result<()> {
+    let root = lab.path("machine");
+    std::fs::create_dir(&root)?;
+    loader::nvme_server(&root, FIXTURES);
+    let roots = Roots::under(&root);
+    let (mut scanned, mut listed) = (Samples::default(), Samples::default());
+    for round in 0..ROUNDS {
+        scanned.push(timed(|| Ok(scan(&roots)?))?);
+        // It takes seconds.
+        if round % 10 == 0 {
+            listed.push(timed(|| lsblk(lab, Some(&root)))?);
+        }
+    }
+    let devices = scan(&roots)?.len();
+    let lines = count(&lsblk(lab, Some(&root))?);
+    let wanted = 2 * FIXTURES as usize;
+    if devices != wanted || lines != wanted {
+        bail!("of {wanted} disks and partitions the scan found {devices} and lsblk {lines}");
+    }
+    report.note(format!(
+        "{FIXTURES} disks: a folder with the /sys, /proc and /dev of a server, each disk with one mounted partition; both list {wanted} devices."
+    ));
+    let what = format!("Discovery of {FIXTURES} NVMe disks: scan of sysfs");
+    let aims = vec![Aim::RatioAtLeast(1.0)];
+    report.add(row("discovery-256-scan", what, "lsblk -J -O --sysroot", &scanned, &listed, aims));
+    std::fs::remove_dir_all(&root)?;
+    Ok(())
+}
+
+fn row(name: &str, what: String, beside: &str, ours: &Samples, lsblk: &Samples, aims: Vec<Aim>) -> Measurement {
+    Measurement {
+        name: name.to_owned(),
+        what,
+        beside: beside.to_owned(),
+        unit: "ms",
+        ours: ours.median(),
+        baseline: lsblk.median(),
+        better: Better::Smaller,
+        n: ours.len(),
+        aims,
+    }
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
+    let began = Instant::now();
+    let result = work()?;
+    let took = began.elapsed();
+    drop(result);
+    Ok(took)
+}
+
+/// What the agent does at its first look: nothing is remembered.
+fn look(lab: &Lab) -> Result<usize> {
+    let state = StateDir::at(&lab.path("no-state"));
+    let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
+    let home = Home { cluster: "bench".to_owned(), node: "bench".to_owned() };
+    let set = Discovery::new(home, Duration::ZERO).look(&host, &judged_record)?;
+    Ok(set.devices.len())
+}
+
+fn devices(lab: &Lab) -> Result<String> {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_localpool"));
+    command.args(["devices", "-o", "json", "--state-dir"]).arg(lab.path("no-state"));
+    output(command, "localpool devices")
+}
+
+fn lsblk(lab: &Lab, root: Option<&Path>) -> Result<String> {
+    let mut command = lab.command("lsblk");
+    command.args(["-J", "-O"]);
+    if let Some(root) = root {
+        command.arg("--sysroot").arg(root);
+    }
+    output(command, "lsblk")
+}
+
+fn output(mut command: Command, name: &str) -> Result<String> {
+    let out = command.output().with_context(|| format!("starting {name}"))?;
+    if !out.status.success() {
+        return Err(anyhow!("{name} ended with {}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Devices in lsblk's tree.
+fn count(json: &str) -> usize {
+    fn below(device: &Value) -> usize {
+        let children = device["children"].as_array();
+        1 + children.map_or(0, |all| all.iter().map(below).sum::<usize>())
+    }
+    let tree: Value = serde_json::from_str(json).unwrap_or_default();
+    tree["blockdevices"].as_array().map_or(0, |all| all.iter().map(below).sum())
+}

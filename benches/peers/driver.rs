@@ -1,0 +1,257 @@
+//! A running `localpool standalone`, the release binary, and clients of its socket.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use hyper_util::rt::TokioIo;
+use localpool::csi::proto::controller_client::ControllerClient;
+use localpool::csi::proto::identity_client::IdentityClient;
+use localpool::csi::proto::node_client::NodeClient;
+use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
+use localpool::csi::proto::{
+    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, NodePublishVolumeRequest,
+    NodeStageVolumeRequest, ProbeRequest, VolumeCapability,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::lab::Lab;
+
+/// What the driver may claim: the lab's files of this name.
+const POOL_FILES: &str = "pool-*.img";
+const CLASS: &str = "bench";
+
+/// The process; dropping it kills it.
+pub struct Driver {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+/// What a volume is asked for as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    Block,
+    Mount,
+}
+
+impl Usage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Mount => "mount",
+        }
+    }
+}
+
+/// One connection to the driver, as a sidecar has it.
+#[derive(Clone)]
+pub struct Client {
+    channel: Channel,
+}
+
+impl Driver {
+    /// Starts the driver on all pool disks of the lab, carved; returns once it has claimed them and is ready.
+    pub fn start(lab: &Lab, disks: usize) -> Result<Self> {
+        let pool = lab.path(POOL_FILES);
+        let sets = lab.path("sets.yaml");
+        let document = format!(
+            "apiVersion: local.storage.openshift.io/v1alpha1\n\
+             kind: LocalVolumeSet\n\
+             metadata: {{name: bench, namespace: default}}\n\
+             spec:\n  storageClassName: {CLASS}\n  partitioningSpec: {{mode: Dynamic}}\n  \
+             deviceInclusionSpec: {{deviceTypes: [loop], minSize: 0, paths: [{:?}]}}\n",
+            pool.display().to_string()
+        );
+        fs::write(&sets, document)?;
+        let (socket, state, log) = (lab.path("csi.sock"), lab.path("state"), lab.path("driver.log"));
+        let _ = fs::remove_dir_all(&state);
+        let output = fs::File::create(&log)?;
+        let child = lab
+            .command(env!("CARGO_BIN_EXE_localpool"))
+            .args(["standalone", "--node-name", "bench", "--device-min-age", "0s"])
+            .arg("--socket")
+            .arg(&socket)
+            .arg("--state-dir")
+            .arg(&state)
+            .arg("--sets")
+            .arg(&sets)
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()
+            .context("starting the driver")?;
+        let mut driver = Self { child, socket, log };
+        driver.wait_ready(disks)?;
+        Ok(driver)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait_ready(&mut self, disks: usize) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the driver ended with {status}: {}", self.log_tail());
+            }
+            if self.is_ready() && self.claimed() == disks {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the driver was not ready with {disks} disks within 30 s: {}", self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let asked = block_on(async {
+            let client = Client::connect(&self.socket).await?;
+            let answer = IdentityClient::new(client.channel).probe(ProbeRequest {}).await?;
+            Ok(answer.into_inner().ready.unwrap_or(false))
+        });
+        asked.unwrap_or(false)
+    }
+
+    fn claimed(&self) -> usize {
+        fs::read_to_string(&self.log).unwrap_or_default().matches("claimed a disk").count()
+    }
+
+    pub fn log_tail(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    pub async fn client(&self) -> Result<Client> {
+        Client::connect(&self.socket).await
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a client's work: one thread, as the driver needs the other core.
+pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+impl Client {
+    async fn connect(socket: &std::path::Path) -> Result<Self> {
+        let socket = socket.to_owned();
+        let connector = tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
+        });
+        let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await?;
+        Ok(Self { channel })
+    }
+
+    fn controller(&self) -> ControllerClient<Channel> {
+        ControllerClient::new(self.channel.clone())
+    }
+
+    /// Makes a volume and gives its id, and how long the call took.
+    pub async fn create(&self, name: &str, size: u64, usage: Usage) -> Result<(String, Duration)> {
+        let request = CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(CapacityRange { required_bytes: i64::try_from(size)?, limit_bytes: 0 }),
+            volume_capabilities: vec![capability(usage)],
+            parameters: parameters(),
+            ..Default::default()
+        };
+        let mut controller = self.controller();
+        let began = Instant::now();
+        let answer = controller.create_volume(request).await.map_err(words("CreateVolume"))?;
+        let took = began.elapsed();
+        let volume = answer.into_inner().volume.ok_or_else(|| anyhow!("CreateVolume answers without a volume"))?;
+        Ok((volume.volume_id, took))
+    }
+
+    pub async fn delete(&self, id: &str) -> Result<Duration> {
+        let request = DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
+        let mut controller = self.controller();
+        let began = Instant::now();
+        controller.delete_volume(request).await.map_err(words("DeleteVolume"))?;
+        Ok(began.elapsed())
+    }
+
+    pub async fn available(&self, usage: Usage) -> Result<u64> {
+        let request = GetCapacityRequest {
+            volume_capabilities: vec![capability(usage)],
+            parameters: parameters(),
+            ..Default::default()
+        };
+        let answer = self.controller().get_capacity(request).await.map_err(words("GetCapacity"))?;
+        Ok(u64::try_from(answer.into_inner().available_capacity)?)
+    }
+
+    /// Waits until what was deleted is erased and free again.
+    pub async fn wait_available(&self, bytes: u64, usage: Usage) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while self.available(usage).await? < bytes {
+            if Instant::now() > deadline {
+                bail!("what was deleted is not erased after 120 s");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Stages and publishes a raw block volume; gives the node that a pod would have.
+    pub async fn publish(&self, lab: &Lab, id: &str) -> Result<PathBuf> {
+        let (staging, target) = (lab.path("staging"), lab.path("published"));
+        fs::create_dir_all(&staging)?;
+        let path_text = |path: &PathBuf| path.display().to_string();
+        let mut node = NodeClient::new(self.channel.clone());
+        let stage = NodeStageVolumeRequest {
+            volume_id: id.to_owned(),
+            staging_target_path: path_text(&staging),
+            volume_capability: Some(capability(Usage::Block)),
+            ..Default::default()
+        };
+        node.node_stage_volume(stage).await.map_err(words("NodeStageVolume"))?;
+        let publish = NodePublishVolumeRequest {
+            volume_id: id.to_owned(),
+            staging_target_path: path_text(&staging),
+            target_path: path_text(&target),
+            volume_capability: Some(capability(Usage::Block)),
+            ..Default::default()
+        };
+        node.node_publish_volume(publish).await.map_err(words("NodePublishVolume"))?;
+        Ok(target)
+    }
+}
+
+fn words(call: &'static str) -> impl Fn(tonic::Status) -> anyhow::Error {
+    move |status| anyhow!("{call}: {:?}: {}", status.code(), status.message())
+}
+
+fn parameters() -> HashMap<String, String> {
+    HashMap::from([("class".to_owned(), CLASS.to_owned())])
+}
+
+fn capability(usage: Usage) -> VolumeCapability {
+    let access = match usage {
+        Usage::Block => AccessType::Block(BlockVolume {}),
+        Usage::Mount => AccessType::Mount(MountVolume { fs_type: "ext4".to_owned(), ..Default::default() }),
+    };
+    VolumeCapability {
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+        access_type: Some(access),
+    }
+}

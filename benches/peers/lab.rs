@@ -1,0 +1,280 @@
+//! A folder of the run's own and all that hangs on it: image files, loop devices on them, mounts, processes.
+//!
+//! What belongs to it is found by looking at the machine, so that it can be tidied up after a stop at any
+//! moment: a second process, the janitor, waits for the end of the first, and then tidies up what is left.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use localpool::host::Mounts;
+use localpool::host::mount::RealMounts;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+
+/// Marks every process that is started in the lab.
+const LAB: &str = "LOCALPOOL_BENCH_LAB";
+/// Makes this binary the janitor of that folder; it does not belong to it.
+const TIDY: &str = "LOCALPOOL_BENCH_TIDY";
+/// Where to make the folder, instead of the places below.
+const WHERE: &str = "LOCALPOOL_BENCH_DIR";
+/// What a run needs at its widest, with room to spare.
+const NEEDED: u64 = 14 << 30;
+
+/// The folder; dropping it tidies up.
+pub struct Lab {
+    dir: PathBuf,
+    janitor: Child,
+    alive: Option<ChildStdin>,
+}
+
+/// An image file with a loop device on it.
+pub struct Disk {
+    image: PathBuf,
+    path: PathBuf,
+}
+
+/// How an image file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Image {
+    /// Its blocks belong to it, and were never written.
+    Allocated,
+    /// Nothing.
+    Sparse,
+}
+
+impl Lab {
+    pub fn new() -> Result<Self> {
+        let parent = place()?;
+        let dir = tempfile::Builder::new().prefix("localpool-bench-").tempdir_in(&parent)?.keep();
+        let mut janitor = Command::new("/proc/self/exe")
+            .env(TIDY, &dir)
+            .stdin(Stdio::piped())
+            // Ctrl-C is for the foreground.
+            .process_group(0)
+            .spawn()
+            .context("starting the janitor")?;
+        let alive = janitor.stdin.take();
+        Ok(Self { dir, janitor, alive })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A command whose process is the lab's.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env(LAB, &self.dir).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a tool to its end; gives its output.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        let out = self.command(program).args(args).output().with_context(|| format!("starting {program}"))?;
+        if !out.status.success() {
+            let words = String::from_utf8_lossy(&out.stderr);
+            bail!("{program} {} ended with {}: {}", args.join(" "), out.status, words.trim());
+        }
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    pub fn unmount(&self, target: &Path) -> Result<()> {
+        Ok(RealMounts.unmount(target)?)
+    }
+
+    pub fn disk(&self, name: &str, size: u64, image: Image) -> Result<Disk> {
+        let file = self.path(name);
+        let text = file.to_str().ok_or_else(|| anyhow!("the path of the lab is not UTF-8"))?;
+        fs::File::create_new(&file)?.set_len(size)?;
+        if image == Image::Allocated {
+            self.run("fallocate", &["--length", &size.to_string(), text])?;
+        }
+        let shown = self.run("losetup", &["--find", "--show", text])?;
+        let disk = Disk { image: file.clone(), path: PathBuf::from(shown.trim()) };
+        // Partitions that somebody mapped by hand outlive the binding of a loop device.
+        forget_partitions(&disk.path)?;
+        Ok(disk)
+    }
+}
+
+impl Disk {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn text(&self) -> &str {
+        self.path.to_str().expect("losetup printed it as text")
+    }
+
+    /// Kernel name.
+    pub fn name(&self) -> &str {
+        self.text().trim_start_matches("/dev/")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Err(error) = forget_partitions(&self.path).and_then(|()| detach(&self.path)) {
+            eprintln!("peers: {error:#}");
+        }
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = sweep(&self.dir) {
+            eprintln!("peers: {} is not tidied up: {error:#}", self.dir.display());
+        }
+        drop(self.alive.take());
+        let _ = self.janitor.wait();
+    }
+}
+
+/// A folder on a filesystem that is not memory.
+fn place() -> Result<PathBuf> {
+    let wished = std::env::var_os(WHERE).map(PathBuf::from);
+    let places = wished.map_or_else(|| vec!["/var/tmp".into(), env!("CARGO_TARGET_TMPDIR").into()], |dir| vec![dir]);
+    let mut refused = Vec::new();
+    for dir in places {
+        match check_place(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) => refused.push(format!("{}: {error:#}", dir.display())),
+        }
+    }
+    bail!("no place for the image files ({WHERE} may name one): {}", refused.join("; "))
+}
+
+fn check_place(dir: &Path) -> Result<()> {
+    let kind = nix::sys::statfs::statfs(dir)?;
+    let in_memory = [nix::sys::statfs::TMPFS_MAGIC, nix::sys::statfs::FsType(0x8584_58f6)];
+    if in_memory.contains(&kind.filesystem_type()) {
+        bail!("it is in memory");
+    }
+    let free = RealMounts.usage(dir)?.available;
+    if free < NEEDED {
+        bail!("{} GiB are free, and {} are needed", free >> 30, NEEDED >> 30);
+    }
+    Ok(())
+}
+
+/// What this process is if it was started as the janitor.
+pub fn janitor() -> Option<ExitCode> {
+    let dir = PathBuf::from(std::env::var_os(TIDY)?);
+    // Whatever stops the first process must not stop this one.
+    let _ = SigSet::all().thread_block();
+    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    if !dir.exists() {
+        return Some(ExitCode::SUCCESS);
+    }
+    match sweep(&dir) {
+        Ok(()) => {
+            eprintln!("peers: stopped midway; {} and its loop devices are tidied up", dir.display());
+            Some(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            eprintln!("peers: stopped midway, and {} is not tidied up: {error:#}", dir.display());
+            Some(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Ends, unmounts, detaches and removes whatever is left. May be repeated.
+fn sweep(dir: &Path) -> Result<()> {
+    until("its processes end", || {
+        let running = processes(dir);
+        for pid in &running {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        Ok(running.is_empty())
+    })?;
+    until("its mounts are gone", || {
+        let mounts: Vec<_> = RealMounts.table()?.into_iter().filter(|mount| mount.target.starts_with(dir)).collect();
+        for mount in mounts.iter().rev() {
+            RealMounts.unmount(&mount.target)?;
+        }
+        Ok(mounts.is_empty())
+    })?;
+    for disk in loops(dir)? {
+        forget_partitions(&disk)?;
+        detach(&disk)?;
+    }
+    until("its loop devices are free", || Ok(loops(dir)?.is_empty()))?;
+    Ok(fs::remove_dir_all(dir)?)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds()? {
+        if Instant::now() > deadline {
+            bail!("waited 10 s in vain until {what}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Processes with the lab in their environment. (A zombie has none, and needs no killing.)
+fn processes(dir: &Path) -> Vec<Pid> {
+    let mark = format!("{LAB}={}", dir.display());
+    let is_ours = |pid: i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|one| one == mark.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| is_ours(*pid)).map(Pid::from_raw).collect()
+}
+
+/// Loop devices on files of the lab.
+fn loops(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block")? {
+        let name = entry?.file_name();
+        let backing = Path::new("/sys/block").join(&name).join("loop/backing_file");
+        if fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim()).starts_with(dir)) {
+            found.push(Path::new("/dev").join(name));
+        }
+    }
+    Ok(found)
+}
+
+/// Unmaps what is mapped of a disk; a reader who has a partition open for a moment is waited for.
+fn forget_partitions(disk: &Path) -> Result<()> {
+    until(&format!("the partitions of {} are unmapped", disk.display()), || {
+        if partitions(disk)?.is_empty() {
+            return Ok(true);
+        }
+        Command::new("partx").arg("--delete").arg(disk).output().context("starting partx")?;
+        Ok(partitions(disk)?.is_empty())
+    })
+}
+
+/// Kernel names of the partitions of a disk.
+pub fn partitions(disk: &Path) -> Result<Vec<String>> {
+    let name = disk.file_name().ok_or_else(|| anyhow!("{} is no disk", disk.display()))?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(Path::new("/sys/block").join(name))? {
+        let entry = entry?;
+        if entry.path().join("partition").exists() {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(found)
+}
+
+fn detach(disk: &Path) -> Result<()> {
+    let out = Command::new("losetup").arg("--detach").arg(disk).output().context("starting losetup")?;
+    match out.status.success() {
+        true => Ok(()),
+        false => bail!("losetup --detach {}: {}", disk.display(), String::from_utf8_lossy(&out.stderr).trim()),
+    }
+}
