@@ -7,6 +7,8 @@
 // clippy sees tests only in functions that are marked as such, not in what they share.
 #![allow(clippy::unwrap_used)]
 
+mod bad_request;
+mod bad_start;
 mod client;
 mod driver;
 mod lab;
