@@ -132,7 +132,9 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
         assert_refused(staged, Code::NotFound, &[stranger]);
     }
     let dir = text(&lab.dir);
-    for bad in ["relative/path", "../up", &format!("{dir}/../up"), &format!("{dir}/a\0b"), &format!("/{}", "p".repeat(4096))] {
+    for bad in
+        ["relative/path", "../up", &format!("{dir}/../up"), &format!("{dir}/a\0b"), &format!("/{}", "p".repeat(4096))]
+    {
         let staged = with(&stage(&id, &lab.dir, &mount("ext4")), |r| r.staging_target_path = bad.to_owned());
         assert_refused(client.node.node_stage_volume(staged).await, INVALID, &["staging_target_path"]);
         let published = publish(&id, &lab.path("staging"), &lab.dir, &mount("ext4"));
@@ -183,11 +185,8 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
         let capacity = GetCapacityRequest { volume_capabilities: bad.clone(), ..Default::default() };
         assert_refused(client.controller.get_capacity(capacity).await, INVALID, &[words]);
         // To ask whether they are possible is no mistake; the answer is no.
-        let validate = ValidateVolumeCapabilitiesRequest {
-            volume_id: id.clone(),
-            volume_capabilities: bad,
-            ..Default::default()
-        };
+        let validate =
+            ValidateVolumeCapabilitiesRequest { volume_id: id.clone(), volume_capabilities: bad, ..Default::default() };
         let answer = client.controller.validate_volume_capabilities(validate).await.unwrap().into_inner();
         assert!(answer.confirmed.is_none() && answer.message.contains(words), "{answer:?}");
     }
@@ -269,7 +268,8 @@ async fn loop_parameters_and_sources_that_are_not_known_are_refused_by_name() {
     let mut bench = Bench::new(&lab).await;
     let client = &mut bench.client;
     let good = create(&lab.named("new"), "carved", 20 * MIB, &block());
-    let parameter = |key: &str, value: &str| with(&good, |r| drop(r.parameters.insert(key.to_owned(), value.to_owned())));
+    let parameter =
+        |key: &str, value: &str| with(&good, |r| drop(r.parameters.insert(key.to_owned(), value.to_owned())));
     let snapshot = VolumeContentSource { r#type: Some(Type::Snapshot(SnapshotSource { snapshot_id: "s".to_owned() })) };
     let elsewhere = TopologyRequirement {
         requisite: vec![Topology { segments: [("topology.localpool.dev/node".to_owned(), "moon".to_owned())].into() }],
@@ -282,7 +282,11 @@ async fn loop_parameters_and_sources_that_are_not_known_are_refused_by_name() {
         (parameter("set", "default/nobodys"), Code::ResourceExhausted, "nobodys"),
         (with(&good, |r| r.parameters.clear()), INVALID, "carved, whole"),
         (with(&good, |r| r.volume_content_source = Some(snapshot)), INVALID, "volume_content_source"),
-        (with(&good, |r| drop(r.mutable_parameters.insert("iops".into(), "9".into()))), INVALID, "mutable_parameters.iops"),
+        (
+            with(&good, |r| drop(r.mutable_parameters.insert("iops".into(), "9".into()))),
+            INVALID,
+            "mutable_parameters.iops",
+        ),
         (with(&good, |r| r.accessibility_requirements = Some(elsewhere)), Code::ResourceExhausted, "moon|node"),
     ] {
         let words: Vec<&str> = words.split('|').filter(|word| *word != "moon").collect();

@@ -10,9 +10,13 @@
 mod bad_request;
 mod bad_start;
 mod client;
+mod coming;
 mod driver;
 mod lab;
 mod life;
 mod making;
 mod mounting;
+mod process;
+mod record;
 mod repeated;
+mod safety;
