@@ -36,6 +36,16 @@ pub fn required<'a>(field: &str, text: &'a str) -> Result<&'a str, Error> {
     }
 }
 
+/// A volume's name: any text but with the control characters that CSI bans, all but tab and line ends. They would
+/// reach labels, logs and terminals.
+pub fn volume_name(text: &str) -> Result<&str, Error> {
+    let name = required("name", text)?;
+    match name.contains(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
+        false => Ok(name),
+        true => invalid(format!("name {name:?} holds a control character")),
+    }
+}
+
 /// Reads one capability.
 pub fn access(capability: Option<&VolumeCapability>) -> Result<Access, Error> {
     let Some(capability) = capability else { return invalid("volume_capability is missing") };
@@ -178,6 +188,17 @@ mod tests {
         ];
         assert!(words(usage(&both)).contains("contradict"));
         assert!(words(usage(&[])).contains("volume_capabilities is missing"));
+    }
+
+    #[test]
+    fn a_name_is_any_text_without_control_characters() {
+        for good in ["pvc-1", "../../x", "ä ☃\t\n"] {
+            assert_eq!(volume_name(good).expect("it is fine"), good);
+        }
+        for bad in ["a\0", "\u{1b}[31m", "\u{7f}", "\u{85}"] {
+            assert!(words(volume_name(bad)).contains("control character"), "{bad:?}");
+        }
+        assert_eq!(words(volume_name("")), "name is missing");
     }
 
     #[test]

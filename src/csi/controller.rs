@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::capability::{accessible_from, parameters, required, sizes, usage};
+use super::capability::{accessible_from, parameters, required, sizes, usage, volume_name};
 use super::paging::page;
 use super::proto::controller_service_capability::{self, Rpc, rpc};
 use super::proto::{
@@ -62,7 +62,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
         let request = request.into_inner();
-        let name = required("name", &request.name)?.to_owned();
+        let name = volume_name(&request.name)?.to_owned();
         let usage = usage(&request.volume_capabilities)?;
         let (required, limit) = sizes(request.capacity_range.as_ref())?;
         let (selector, parameters) = parameters(&request.parameters)?;

@@ -24,6 +24,8 @@ pub struct Lab {
 pub struct Disk {
     pub node: PathBuf,
     pub image: PathBuf,
+    /// The kernel counts on where the last user of the loop device ended.
+    writes_before: u64,
 }
 
 /// Takes a lab for a test, or ends one that needs root where there is none.
@@ -84,9 +86,10 @@ impl Lab {
     pub fn attach(&self, image: &Path, sector: u32) -> Disk {
         let sector = sector.to_string();
         let node = run("losetup", &["--find", "--show", "--sector-size", &sector, text(image)]);
-        let disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned() };
+        let mut disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned(), writes_before: 0 };
         // Partitions from BLKPG outlive the binding of a loop device.
         disk.unmap();
+        disk.writes_before = disk.writes();
         disk
     }
 
@@ -123,7 +126,11 @@ impl Lab {
                 let name = name.to_str()?;
                 let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
                 let image = PathBuf::from(image.trim_end_matches('\n').trim_end_matches(" (deleted)"));
-                image.starts_with(&self.dir).then(|| Disk { node: Path::new("/dev").join(name), image })
+                image.starts_with(&self.dir).then(|| Disk {
+                    node: Path::new("/dev").join(name),
+                    image,
+                    writes_before: 0,
+                })
             })
             .collect()
     }
@@ -175,6 +182,11 @@ impl Disk {
         assert!(eventually(Duration::from_secs(5), gone), "somebody keeps {} open", self.path());
     }
 
+    /// Lets the kernel say that something about the device changed.
+    pub fn announce(&self) {
+        fs::write(format!("/sys/block/{}/uevent", self.name()), "change").unwrap();
+    }
+
     pub fn write(&self, at: u64, bytes: &[u8]) {
         let file = OpenOptions::new().write(true).open(&self.image).unwrap();
         file.write_all_at(bytes, at).unwrap();
@@ -187,11 +199,11 @@ impl Disk {
         bytes
     }
 
-    /// Write requests, and discards and flushes with them, that the kernel has sent to the device.
+    /// Write requests, and discards and flushes with them, that the kernel has sent to the device since it is ours.
     pub fn writes(&self) -> u64 {
         let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
         let fields: Vec<u64> = stat.split_whitespace().map(|field| field.parse().unwrap()).collect();
-        fields[4] + fields[11] + fields[15]
+        fields[4] + fields[11] + fields[15] - self.writes_before
     }
 
     pub fn fingerprint(&self) -> u64 {

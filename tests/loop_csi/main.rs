@@ -7,10 +7,16 @@
 // clippy sees tests only in functions that are marked as such, not in what they share.
 #![allow(clippy::unwrap_used)]
 
+mod bad_request;
+mod bad_start;
 mod client;
+mod coming;
 mod driver;
 mod lab;
 mod life;
 mod making;
 mod mounting;
+mod process;
+mod record;
 mod repeated;
+mod safety;

@@ -54,7 +54,7 @@ pub struct Pass {
     pub outcomes: Vec<Outcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<String>,
-    /// When the next disk may be ripe, if nothing happens before.
+    /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
     pub ripe_in: Option<Duration>,
 }
 
@@ -120,13 +120,15 @@ impl Agent {
         let before = problems.len();
         let (claimed, outcomes) = self.claim(&set, &mut problems);
         let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
-        self.give_back();
+        let gave_back = self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
-        Ok(Pass { ripe_in: ripe_in.chain(again).min(), set, problems, outcomes, claimed })
+        // What was just claimed or given back is another disk now than the one that this pass saw.
+        let stale = (gave_back > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        Ok(Pass { ripe_in: ripe_in.chain(again).chain(stale).min(), set, problems, outcomes, claimed })
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {
@@ -192,8 +194,9 @@ impl Agent {
         released
     }
 
-    /// Sets that reclaim by release give a disk back when its last volume is gone and erased.
-    fn give_back(&mut self) {
+    /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
+    fn give_back(&mut self) -> usize {
+        let mut count = 0;
         for member in self.pool.members() {
             let wanted = {
                 let state = member.lock();
@@ -202,10 +205,17 @@ impl Agent {
                 let release = state.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
                 release && empty && content.label.used && state.is_usable()
             };
-            if wanted && let Err(error) = self.give_up(&Seat::Labelled(Arc::clone(&member))) {
-                tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
+            if !wanted {
+                continue;
+            }
+            match self.give_up(&Seat::Labelled(Arc::clone(&member))) {
+                Ok(()) => count += 1,
+                Err(error) => {
+                    tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
+                }
             }
         }
+        count
     }
 }
 

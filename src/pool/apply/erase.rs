@@ -28,9 +28,10 @@ pub enum Progress {
 pub fn work(member: &Member) -> Result<Progress, ApplyError> {
     let (disk, job) = {
         let mut state = member.lock();
-        let Some(disk) = state.handle() else { return Ok(Progress::Idle) };
-        match next_job(&mut state) {
-            Some(job) => (disk, job),
+        // Without a disk nothing is asked for: what it still has to erase waits until it is back.
+        let job = state.handle().and_then(|disk| Some((disk, next_job(&mut state)?)));
+        match job {
+            Some(job) => job,
             // Under the lock: who gives work from now on finds no worker, and starts one.
             None => {
                 state.worker = false;

@@ -18,6 +18,8 @@ use crate::host::{HostError, chain};
 const RESYNC: Duration = Duration::from_secs(3600);
 /// Events come in bursts; one pass serves those of this time.
 const SETTLE: Duration = Duration::from_millis(50);
+/// The most passes without looking for requests in between: two looks, and one at what they changed.
+const AT_ONCE: usize = 3;
 /// How long the listener waits before it looks whether it is still wanted.
 const LISTEN: Duration = Duration::from_secs(1);
 
@@ -130,10 +132,6 @@ fn report(error: &HostError) {
 
 fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: impl FnOnce()) {
     let mut last = pass(&mut agent);
-    // With no age to wait for, a second look makes ripe what the first one saw.
-    if last.as_ref().is_some_and(|p| p.ripe_in == Some(Duration::ZERO)) {
-        last = pass(&mut agent);
-    }
     first();
     loop {
         let wait = last.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC).min(RESYNC);
@@ -194,12 +192,24 @@ fn serve(
     false
 }
 
+/// A pass, with those that it makes due at once: with no age to wait for, a second look makes ripe what the first
+/// one saw; and after a claim, another one sees the disk as it is now.
 fn pass(agent: &mut Agent) -> Option<Pass> {
-    match agent.pass() {
-        Ok(pass) => Some(pass),
-        Err(error) => {
-            tracing::error!(error = %chain(&error), "the machine's disks could not be looked at");
-            None
+    let mut last = None;
+    for _ in 0..AT_ONCE {
+        match agent.pass() {
+            Ok(pass) => {
+                let again = pass.ripe_in == Some(Duration::ZERO);
+                last = Some(pass);
+                if !again {
+                    break;
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the machine's disks could not be looked at");
+                return None;
+            }
         }
     }
+    last
 }

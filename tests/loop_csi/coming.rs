@@ -1,0 +1,105 @@
+//! Disks that come and go under a running driver. A loop device that is open cannot be detached; so a disk goes here by
+//! losing its size, for which its driver lets go of it, and comes back as a copy of what it was, under another name.
+
+use std::fs;
+
+use tonic::Code;
+
+use crate::client::{Client, assert_refused, block, create, mount};
+use crate::driver::{CARVED, Driver, SOON, Start, set};
+use crate::lab::{Disk, Lab, MIB, eventually, first_dirty, pattern, run, text, write_synced};
+
+/// Takes a disk away; gives the image that comes back.
+fn take_away(lab: &Lab, disk: &Disk) -> std::path::PathBuf {
+    let kept = lab.path("away.kept");
+    run("cp", &["--sparse=always", text(&disk.image), text(&kept)]);
+    fs::File::options().write(true).open(&disk.image).unwrap().set_len(4096).unwrap();
+    disk.unmap();
+    run("losetup", &["--set-capacity", disk.path()]);
+    disk.announce();
+    kept
+}
+
+async fn await_condition(client: &mut Client, id: &str, abnormal: bool, words: &str) {
+    let until = tokio::time::Instant::now() + SOON;
+    loop {
+        let listed = client.list().await;
+        let (_, condition) = listed.iter().find(|(listed, _)| listed == id).expect("it stays listed");
+        if condition.abnormal == abnormal && condition.message.contains(words) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < until, "{condition:?}, not {words:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn loop_a_disk_that_is_attached_under_a_running_driver_joins_the_pool() {
+    let lab = crate::lab!();
+    let (driver, mut client): (Driver, Client) =
+        Start::new(&lab, &set(&lab, "fast", "pool-*.img", CARVED)).ready().await;
+    let none = client.try_create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
+    assert_refused(none, Code::ResourceExhausted, &["fast"]);
+    assert_eq!(client.capacity("fast", &block()).await, (0, 0));
+    let disk = lab.disk("pool-1", 64 * MIB);
+    driver.await_verdict(&disk.node, "Ours", "0 volumes");
+    client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
+}
+
+#[tokio::test]
+async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_under_another_name() {
+    let lab = crate::lab!();
+    let sets = set(&lab, "goes", "goes*.img", CARVED) + &set(&lab, "stays", "stays.img", CARVED);
+    let (gone, stays) = (lab.disk("goes", 128 * MIB), lab.disk("stays", 64 * MIB));
+    let (driver, mut client) = Start::new(&lab, &sets).ready().await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    let free = client.capacity("goes", &block()).await;
+    let made = client.create(create(&lab.named("fs"), "goes", 20 * MIB, &mount("ext4"))).await;
+    let raw = client.create(create(&lab.named("raw"), "goes", 4 * MIB, &block())).await;
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    write_synced(&staging.join("data"), &pattern(3, 100_000)).unwrap();
+    client.unstage(&made.id, &staging).await.unwrap();
+    client.publish(&raw.id, &staging, &target, &block()).await.unwrap();
+    fs::write(&target, pattern(4, 4 << 20)).unwrap();
+    client.unpublish(&raw.id, &target).await.unwrap();
+
+    let kept = take_away(&lab, &gone);
+    for id in [&made.id, &raw.id] {
+        await_condition(&mut client, id, true, "DiskMissing").await;
+        let got = client.get(id).await.unwrap().status.unwrap().volume_condition.unwrap();
+        assert!(got.abnormal && got.message.contains("DiskMissing"), "{got:?}");
+        assert_refused(client.delete(id).await, Code::FailedPrecondition, &[id, "missing"]);
+        assert_refused(client.expand(id, 30 * MIB, 0).await, Code::FailedPrecondition, &[id, "missing"]);
+    }
+    assert_refused(client.stage(&made.id, &staging, &mount("ext4")).await, Code::FailedPrecondition, &["missing"]);
+    let again = client.try_create(create(&lab.named("fs"), "goes", 20 * MIB, &mount("ext4"))).await;
+    assert_refused(again, Code::FailedPrecondition, &["missing"]);
+    assert_eq!(client.capacity("goes", &block()).await, (0, 0));
+    // Nobody holds it any more, and others go on.
+    gone.detach();
+    let other = client.create(create(&lab.named("other"), "stays", 4 * MIB, &block())).await;
+    client.delete(&other.id).await.unwrap();
+
+    // Somebody else has the old name now.
+    let taker = lab.disk("stranger", 16 * MIB);
+    fs::rename(&kept, lab.path("goes-again.img")).unwrap();
+    let back = lab.attach(&lab.path("goes-again.img"), 512);
+    assert!(back.node != gone.node || taker.node == gone.node);
+    driver.await_verdict(&back.node, "Ours", "2 volumes");
+    for id in [&made.id, &raw.id] {
+        await_condition(&mut client, id, false, "Healthy").await;
+    }
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    assert!(fs::read(staging.join("data")).unwrap() == pattern(3, 100_000));
+    client.unstage(&made.id, &staging).await.unwrap();
+    client.publish(&raw.id, &staging, &target, &block()).await.unwrap();
+    assert!(fs::read(&target).unwrap() == pattern(4, 4 << 20));
+    client.unpublish(&raw.id, &target).await.unwrap();
+    // And what is deleted is erased: its worker came back with it.
+    for id in [&made.id, &raw.id] {
+        client.delete(id).await.unwrap();
+    }
+    client.await_capacity("goes", &block(), free).await;
+    assert!(eventually(SOON, || first_dirty(&back.image, 2 * MIB, 128 * MIB - 20480).is_none()), "it is not erased");
+    assert_eq!((taker.writes(), stays.mapped().len()), (0, 0));
+}

@@ -1,0 +1,212 @@
+//! The disk is the record: what it says survives the loss of everything else, and half of itself.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tonic::Code;
+
+use crate::client::{Client, Made, assert_refused, create, mount};
+use crate::driver::{CARVED, Driver, SOON, Start, set};
+use crate::lab::{Disk, Lab, MIB, eventually, pattern, run, text, write_synced};
+
+/// A carved disk with a volume that has data, its driver stopped.
+struct Kept {
+    disk: Disk,
+    start: Start,
+    made: Made,
+    staging: PathBuf,
+}
+
+impl Kept {
+    async fn new(lab: &Lab, sector: u32) -> Self {
+        let disk = lab.disk_of("pool", 128 * MIB, sector);
+        let start = Start::new(lab, &set(lab, "fast", "pool*.img", CARVED));
+        let (driver, mut client) = start.ready().await;
+        let made = client.create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
+        let kept = Self { disk, start, made, staging: lab.path("staging") };
+        client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await.unwrap();
+        write_synced(&kept.staging.join("data"), &pattern(5, 100_000)).unwrap();
+        client.unstage(&kept.made.id, &kept.staging).await.unwrap();
+        driver.stop();
+        kept
+    }
+
+    /// The volume is there, once, and has its data.
+    async fn assert_whole(&self, client: &mut Client) {
+        assert_eq!(client.ids().await, [self.made.id.clone()]);
+        client.stage(&self.made.id, &self.staging, &mount("ext4")).await.unwrap();
+        assert!(fs::read(self.staging.join("data")).unwrap() == pattern(5, 100_000));
+        client.unstage(&self.made.id, &self.staging).await.unwrap();
+    }
+
+    /// The driver of another node, with a state directory of its own.
+    async fn other_node(&self, lab: &Lab) -> (Driver, Client) {
+        let mut start = Start::named(lab, "other", &fs::read_to_string(&self.start.sets).unwrap());
+        start.node = format!("other-{}", self.start.node);
+        start.ready().await
+    }
+}
+
+#[tokio::test]
+async fn loop_volumes_survive_the_loss_of_the_state_directory() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    fs::remove_dir_all(&kept.start.state).unwrap();
+    kept.disk.unmap();
+    let (driver, mut client) = kept.start.ready().await;
+    kept.assert_whole(&mut client).await;
+    client.delete(&kept.made.id).await.unwrap();
+    driver.stop();
+    kept.disk.assert_tables_verify();
+}
+
+#[tokio::test]
+async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    let (id, path) = (kept.made.id.as_str(), kept.disk.path());
+    kept.disk.unmap();
+    let before = (kept.disk.fingerprint(), kept.disk.writes());
+    let (driver, mut client) = kept.other_node(&lab).await;
+    kept.disk.announce();
+    driver.await_verdict(&kept.disk.node, "Theirs", &format!("in the pool of node {}", kept.start.node));
+    assert_eq!(client.capacity("fast", &mount("ext4")).await, (0, 0));
+    assert_eq!(client.ids().await, [] as [String; 0]);
+    assert_refused(client.stage(id, &kept.staging, &mount("ext4")).await, Code::NotFound, &[id]);
+    let said = driver.cli_ok(&["disk", "adopt", path, "--dry-run"]);
+    assert!(said.contains("would") && said.contains(id) && said.contains(&kept.start.node), "{said}");
+    assert_eq!((kept.disk.fingerprint(), kept.disk.writes()), before, "a dry run wrote to the disk");
+
+    driver.cli_ok(&["disk", "adopt", path]);
+    driver.await_verdict(&kept.disk.node, "Ours", "1 volume");
+    assert_eq!(client.ids().await, [] as [String; 0], "a found volume is not listed");
+    let refused = client.stage(id, &kept.staging, &mount("ext4")).await;
+    assert_refused(refused, Code::FailedPrecondition, &[&format!("localpool volume adopt {id}")]);
+    assert_refused(client.delete(id).await, Code::FailedPrecondition, &["volume adopt"]);
+    let taken = client.try_create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
+    assert_refused(taken, Code::FailedPrecondition, &["volume adopt"]);
+    assert!(client.capacity("fast", &mount("ext4")).await.0 < 110 * MIB, "its space is used");
+    let adopted = kept.disk.fingerprint();
+    assert!(driver.cli_ok(&["volume", "adopt", id, "--dry-run"]).contains("would"));
+    assert_eq!(kept.disk.fingerprint(), adopted, "a dry run wrote to the disk");
+    driver.cli_ok(&["volume", "adopt", id]);
+    driver.cli_ok(&["volume", "adopt", id]);
+    kept.assert_whole(&mut client).await;
+    driver.stop();
+    kept.disk.assert_tables_verify();
+    // The node that had it sees that it is another's now.
+    let (driver, _client) = kept.start.ready().await;
+    driver.await_verdict(&kept.disk.node, "Theirs", "in the pool of node other-");
+}
+
+#[tokio::test]
+async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopted() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    let (driver, mut client) = kept.start.ready().await;
+    let path = kept.disk.path();
+    let before = kept.disk.fingerprint();
+    let said = driver.cli_refused(&["disk", "release", path]);
+    assert!(said.contains("1 volume"), "{said}");
+    assert_eq!(kept.disk.fingerprint(), before);
+    client.delete(&kept.made.id).await.unwrap();
+    assert!(eventually(SOON, || driver.verdict(&kept.disk.node).1.contains("0 volumes")
+        && driver.cli(&["disk", "release", path, "--dry-run"]).status.success()));
+    let before = kept.disk.fingerprint();
+    assert!(driver.cli_ok(&["disk", "release", path, "--dry-run"]).contains("would wipe"));
+    assert_eq!(kept.disk.fingerprint(), before, "a dry run wrote to the disk");
+    driver.cli_ok(&["disk", "release", path]);
+    assert!(kept.disk.is_blank(), "something is left on it");
+    assert_eq!(kept.disk.mapped(), [] as [String; 0]);
+    kept.disk.announce();
+    driver.await_verdict(&kept.disk.node, "Unclaimed", "given back");
+    driver.stop();
+    let (driver, mut client) = kept.start.ready().await;
+    driver.await_verdict(&kept.disk.node, "Unclaimed", "given back");
+    assert!(kept.disk.is_blank(), "the set took it again after a restart");
+    assert_eq!(client.capacity("fast", &mount("ext4")).await, (0, 0));
+    driver.cli_ok(&["disk", "adopt", path]);
+    driver.await_verdict(&kept.disk.node, "Ours", "0 volumes");
+    client.create(create(&lab.named("again"), "fast", 20 * MIB, &mount("ext4"))).await;
+    let said = driver.cli_refused(&["disk", "release", "/dev/nowhere"]);
+    assert!(said.contains("/dev/nowhere") && said.contains("localpool devices"), "{said}");
+}
+
+#[tokio::test]
+async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    let (driver, mut client) = kept.start.ready().await;
+    let copy = lab.path("pool-copy.img");
+    run("cp", &["--sparse=always", text(&kept.disk.image), text(&copy)]);
+    let before = kept.disk.fingerprint();
+    let copy = lab.attach(&copy, 512);
+    let why = driver.await_verdict(&copy.node, "Ours", "not ready");
+    assert!(why.contains("same identity") && why.contains(kept.disk.path()), "{why}");
+    let (_, reason) = driver.verdict(&kept.disk.node);
+    assert!(!reason.contains("not ready") && reason.contains("1 volume"), "{reason}");
+    assert_eq!((kept.disk.fingerprint(), copy.fingerprint()), (before, before), "one of them was written");
+    assert_eq!((copy.writes(), copy.mapped()), (0, vec![]));
+    kept.assert_whole(&mut client).await;
+    // After a restart, too, when both are seen at once.
+    driver.stop();
+    let (driver, mut client) = kept.start.ready().await;
+    driver.await_verdict(&copy.node, "Ours", "not ready");
+    kept.assert_whole(&mut client).await;
+    assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
+}
+
+#[tokio::test]
+async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    let halves = [MIB, MIB + MIB / 2];
+    let sequence = |at: &u64| u64::from_le_bytes(kept.disk.read(at + 32, 8).try_into().unwrap());
+    let newer = halves.into_iter().max_by_key(sequence).unwrap();
+    assert_ne!(sequence(&halves[0]), sequence(&halves[1]));
+    kept.disk.write(newer, &[0; 4096]);
+    let (driver, mut client) = kept.start.ready().await;
+    kept.assert_whole(&mut client).await;
+    let other = client.create(create(&lab.named("other"), "fast", 20 * MIB, &mount("ext4"))).await;
+    assert!(sequence(&newer) > 0, "the torn copy is the one that is written next");
+    client.delete(&other.id).await.unwrap();
+    driver.stop();
+    kept.disk.assert_tables_verify();
+}
+
+#[tokio::test]
+async fn loop_either_copy_of_the_table_is_enough_and_the_other_is_written_again() {
+    let lab = crate::lab!();
+    for sector in [512, 4096] {
+        let kept = Kept::new(&lab, sector).await;
+        let (sector, size) = (u64::from(sector), kept.disk.size());
+        let entries = 128 * 128;
+        // Protective MBR, header, entries; entries, header.
+        for (start, end) in [(0, 2 * sector + entries), (size - entries - sector, size)] {
+            kept.disk.unmap();
+            kept.disk.write(start, &vec![0; usize::try_from(end - start).unwrap()]);
+            let (driver, mut client) = kept.start.ready().await;
+            driver.await_verdict(&kept.disk.node, "Ours", "1 volume");
+            kept.assert_whole(&mut client).await;
+            driver.stop();
+            kept.disk.assert_tables_verify();
+        }
+        kept.disk.detach();
+    }
+}
+
+#[tokio::test]
+async fn loop_a_disk_whose_label_is_gone_in_both_copies_is_unknown_and_left_alone() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    kept.disk.unmap();
+    for half in [MIB, MIB + MIB / 2] {
+        kept.disk.write(half, &[0; 4096]);
+    }
+    let before = (kept.disk.fingerprint(), kept.disk.writes());
+    let (driver, _client) = kept.start.ready().await;
+    driver.await_verdict(&kept.disk.node, "Unknown", "label");
+    kept.disk.announce();
+    driver.await_verdict(&kept.disk.node, "Unknown", "label");
+    assert_eq!((kept.disk.fingerprint(), kept.disk.writes()), before);
+}
