@@ -7,7 +7,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "a program of its own beside the driver: it makes disks, starts processes, and takes the time"
+    reason = "it stands outside of the driver: makes images, reads them past it, and times its answers"
 )]
 
 mod disks;
