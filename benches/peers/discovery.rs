@@ -19,7 +19,7 @@ use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
 
 #[path = "../../tests/fixtures/machines/loader.rs"]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, reason = "it builds what the tests scan, and stops where it cannot")]
 mod loader;
 
 const REAL: usize = 8;

@@ -119,11 +119,8 @@ impl Client {
     }
 
     pub async fn unstage(&mut self, id: &str, staging: &Path) -> Result<(), Status> {
-        let request = NodeUnstageVolumeRequest {
-            volume_id: id.to_owned(),
-            staging_target_path: text(staging).to_owned(),
-            ..Default::default()
-        };
+        let request =
+            NodeUnstageVolumeRequest { volume_id: id.to_owned(), staging_target_path: text(staging).to_owned() };
         self.node.node_unstage_volume(request).await.map(drop)
     }
 
@@ -138,11 +135,7 @@ impl Client {
     }
 
     pub async fn unpublish(&mut self, id: &str, target: &Path) -> Result<(), Status> {
-        let request = NodeUnpublishVolumeRequest {
-            volume_id: id.to_owned(),
-            target_path: text(target).to_owned(),
-            ..Default::default()
-        };
+        let request = NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: text(target).to_owned() };
         self.node.node_unpublish_volume(request).await.map(drop)
     }
 
@@ -169,7 +162,7 @@ impl Client {
     }
 
     pub async fn get(&mut self, id: &str) -> Result<ControllerGetVolumeResponse, Status> {
-        let request = ControllerGetVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
+        let request = ControllerGetVolumeRequest { volume_id: id.to_owned() };
         self.controller.controller_get_volume(request).await.map(Response::into_inner)
     }
 }

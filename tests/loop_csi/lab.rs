@@ -240,7 +240,7 @@ pub fn fingerprint(image: &Path) -> u64 {
 
 /// The first byte of a range that is not zero.
 pub fn first_dirty(image: &Path, from: u64, to: u64) -> Option<u64> {
-    let zeros = vec![0; BLOCK as usize];
+    let zeros = vec![0; usize::try_from(BLOCK).unwrap()];
     let mut found = None;
     each_block(image, from, to, |at, block| {
         if found.is_none() && block != &zeros[..block.len()] {

@@ -131,7 +131,7 @@ impl Life<'_> {
         let before = client.capacity("fast", &capability).await;
         let made = client.create(create(&self.lab.named("pvc-1"), "fast", ASKED, &capability)).await;
         assert!(made.size >= ASKED, "{made:?}");
-        assert_eq!(client.ids().await, [made.id.clone()]);
+        assert_eq!(client.ids().await, std::slice::from_ref(&made.id));
         client.stage(&made.id, &self.staging(), &capability).await.unwrap();
         client.publish(&made.id, &self.staging(), &self.target(), &capability).await.unwrap();
         let extent = self.extent();

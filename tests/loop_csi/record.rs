@@ -33,7 +33,7 @@ impl Kept {
 
     /// The volume is there, once, and has its data.
     async fn assert_whole(&self, client: &mut Client) {
-        assert_eq!(client.ids().await, [self.made.id.clone()]);
+        assert_eq!(client.ids().await, std::slice::from_ref(&self.made.id));
         client.stage(&self.made.id, &self.staging, &mount("ext4")).await.unwrap();
         assert!(fs::read(self.staging.join("data")).unwrap() == pattern(5, 100_000));
         client.unstage(&self.made.id, &self.staging).await.unwrap();
