@@ -36,7 +36,7 @@ pub enum ApplyError {
     },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
-    #[error("planning a change of {disk}")]
+    #[error("could not plan a change of {disk}")]
     Plan {
         disk: String,
         #[source]
