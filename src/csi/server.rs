@@ -28,7 +28,7 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    #[error("serving gRPC")]
+    #[error("could not serve gRPC")]
     Serve(#[source] tonic::transport::Error),
 }
 

@@ -47,7 +47,7 @@ pub struct DeviceSet {
 /// Why there is no look, or no leave to claim.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
-    #[error("looking for block devices")]
+    #[error("could not look for block devices")]
     Scan(#[source] HostError),
     #[error("{name} is gone")]
     Gone { name: String },

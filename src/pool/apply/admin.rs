@@ -44,6 +44,11 @@ fn is_called(device: &Device, text: &str) -> bool {
     device.id.text == text || device.raw.path == path || device.raw.links.iter().any(|link| link == path)
 }
 
+/// `would wipe`, or `wiped`.
+fn tense(dry_run: bool, verb: &str, done: &str) -> String {
+    if dry_run { format!("would {verb}") } else { done.to_owned() }
+}
+
 impl Agent {
     /// Does what a person asked, or says what it would do.
     pub fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, AdminError> {
@@ -71,23 +76,22 @@ impl Agent {
         };
         let seat = seat.ok_or_else(not_in_pool)?;
         let path = device.raw.path.display();
-        let does = if dry_run { "would" } else { "did" };
         let what = match &seat {
             Seat::Labelled(member) => {
                 member.lock().disk()?.can_release()?;
-                "wipe label and partition tables"
+                tense(dry_run, "wipe", "wiped") + " label and partition tables"
             }
             Seat::Raw(member) => {
                 member.can_release().map_err(PoolError::from)?;
-                "end the raw claim"
+                tense(dry_run, "end", "ended") + " the raw claim"
             }
         };
         if !dry_run {
             self.give_up(&seat)?;
         }
         Ok(vec![
-            format!("{does} {what} of {path} ({})", device.id),
-            format!("{does} remember not to claim it again; `localpool disk adopt {path}` undoes that"),
+            format!("{what} of {path} ({})", device.id),
+            format!("no set claims it again until `localpool disk adopt {path}`"),
         ])
     }
 
@@ -98,14 +102,15 @@ impl Agent {
         if let crate::device::Standing::NotReady(why) = &device.standing {
             return Err(refused(why.clone()));
         }
-        let does = if dry_run { "would" } else { "did" };
         if let Some(Seat::Raw(member)) = seat {
             let Standing::NotReady(why) = member.lock().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
             let what = match member.view() {
-                Some(view) => format!("{does} take {path} as it is, with volume {}", view.id),
-                None => format!("{does} erase {path} and offer it again"),
+                Some(view) => {
+                    format!("{} {path} as it is, with volume {}", tense(dry_run, "take", "took"), view.id)
+                }
+                None => format!("{} {path}, and offer it again then", tense(dry_run, "erase", "began to erase")),
             };
             if !dry_run {
                 member.settle().map_err(PoolError::from)?;
@@ -116,11 +121,12 @@ impl Agent {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
                 let mut lines = vec![format!(
-                    "{does} write the label of {path}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}"
+                    "{} the label of {path}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}",
+                    tense(dry_run, "write", "wrote")
                 )];
                 for (id, record) in &label.volumes {
                     let next = format!("`localpool volume adopt {id}` makes it usable");
-                    lines.push(format!("volume {id} ({}): {does} keep it as found; {next}", record.name));
+                    lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
                 }
                 if !dry_run {
                     self.take_over(&device)?;
@@ -131,7 +137,7 @@ impl Agent {
                 if !dry_run {
                     self.pool().journal().readmit(&device.id.text).map_err(PoolError::from)?;
                 }
-                Ok(vec![format!("{does} let sets claim {path} again")])
+                Ok(vec![format!("{} sets claim {path} again", tense(dry_run, "let", "let"))])
             }
             (Verdict::Unclaimed, _) => {
                 Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned()))

@@ -36,7 +36,7 @@ pub enum ApplyError {
     },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
-    #[error("planning a change of {disk}")]
+    #[error("could not plan a change of {disk}")]
     Plan {
         disk: String,
         #[source]
@@ -47,9 +47,9 @@ pub enum ApplyError {
 /// The cause of a failed step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    #[error("the disk did not do it")]
+    #[error("the disk failed")]
     Io(#[from] IoError),
-    #[error("the machine did not do it")]
+    #[error("the system refused")]
     Host(#[from] HostError),
     #[error("the partition table was not written")]
     Table(#[from] TableWriteError),

@@ -15,7 +15,7 @@ pub struct JournalStore {
 /// Why the journal was not read or not written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("the state directory")]
+    #[error("could not use the state directory")]
     State(#[source] HostError),
     #[error(transparent)]
     Journal(#[from] JournalError),

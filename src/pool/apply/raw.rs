@@ -50,7 +50,7 @@ pub enum RawError {
     Busy(#[source] HostError),
     #[error("the device could not be opened")]
     Open(#[source] HostError),
-    #[error("the device did not do it")]
+    #[error("the device failed")]
     Io(#[from] IoError),
     #[error("the claim was not written down")]
     Journal(#[from] StoreError),
