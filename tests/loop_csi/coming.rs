@@ -33,7 +33,7 @@ async fn await_condition(client: &mut Client, id: &str, abnormal: bool, words: &
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_that_is_attached_under_a_running_driver_joins_the_pool() {
     let lab = crate::lab!();
     let (driver, mut client): (Driver, Client) =
@@ -46,7 +46,7 @@ async fn loop_a_disk_that_is_attached_under_a_running_driver_joins_the_pool() {
     client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_under_another_name() {
     let lab = crate::lab!();
     let sets = set(&lab, "goes", "goes*.img", CARVED) + &set(&lab, "stays", "stays.img", CARVED);

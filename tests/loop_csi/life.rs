@@ -46,52 +46,52 @@ const WHOLE_DISK: Case =
 const CARVED_DISK: Case =
     Case { layout: CARVED, disk: 600 * MIB, gives: |disk, all, largest| all == largest && all > disk - 4 * MIB };
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk() {
     live_on(&WHOLE_DISK, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk_of_4096_byte_sectors() {
     live_on(&WHOLE_DISK, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size() {
     live_on(&SLOTS_BY_SIZE, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_SIZE, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_count() {
     live_on(&SLOTS_BY_COUNT, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_count_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_COUNT, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_and_count() {
     live_on(&SLOTS_BY_BOTH, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_and_count_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_BOTH, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk() {
     live_on(&CARVED_DISK, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk_of_4096_byte_sectors() {
     live_on(&CARVED_DISK, 4096).await;
 }
@@ -290,7 +290,7 @@ impl Life<'_> {
 }
 
 /// What a published volume shows is on the disk, and not in anybody's memory.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_was_synced_to_a_block_volume_is_on_the_disk_at_the_place_of_its_partition() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 64 * MIB);
