@@ -112,8 +112,17 @@ impl Lab {
     }
 
     pub fn attach(&self, image: &Path, sector: u32) -> Disk {
-        let sector = sector.to_string();
-        let node = run("losetup", &["--find", "--show", "--sector-size", &sector, text(image)]);
+        self.bind(image, sector, "--find")
+    }
+
+    /// On a device so high that no `losetup --find` takes it.
+    pub fn attach_aside(&self, image: &Path) -> Disk {
+        let number = 700 + std::process::id() % 100;
+        self.bind(image, 512, &format!("/dev/loop{number}"))
+    }
+
+    fn bind(&self, image: &Path, sector: u32, device: &str) -> Disk {
+        let node = run("losetup", &["--show", "--sector-size", &sector.to_string(), device, text(image)]);
         let mut disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned(), writes_before: 0 };
         // Partitions from BLKPG outlive the binding of a loop device.
         disk.unmap();

@@ -43,6 +43,9 @@ const SLOTS_BY_BOTH: Case = Case {
 };
 const WHOLE_DISK: Case =
     Case { layout: WHOLE, disk: 400 * MIB, gives: |disk, all, largest| all == largest && all > disk - 3 * MIB };
+/// The bare device: no label, no table.
+const RAW_DISK: Case =
+    Case { layout: "layout: RawDevice", disk: 400 * MIB, gives: |disk, all, largest| all == disk && largest == disk };
 const CARVED_DISK: Case =
     Case { layout: CARVED, disk: 600 * MIB, gives: |disk, all, largest| all == largest && all > disk - 4 * MIB };
 
@@ -54,6 +57,16 @@ async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk_of_4096_byte_sectors() {
     live_on(&WHOLE_DISK, 4096).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device() {
+    live_on(&RAW_DISK, 512).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device_of_4096_byte_sectors() {
+    live_on(&RAW_DISK, 4096).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -108,7 +121,10 @@ async fn live_on(case: &Case, sector: u32) {
     }
     assert_eq!(lab.mounts(), [] as [PathBuf; 0]);
     driver.stop();
-    disk.assert_tables_verify();
+    match case.layout == RAW_DISK.layout {
+        true => assert!(disk.is_blank(), "something is left on a bare device"),
+        false => disk.assert_tables_verify(),
+    }
 }
 
 struct Life<'a> {
