@@ -192,8 +192,11 @@ impl Life<'_> {
         };
         let device = fs::metadata(node).unwrap().rdev();
         let sysfs = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let bytes =
-            |name: &str| fs::read_to_string(format!("{sysfs}/{name}")).unwrap().trim().parse::<u64>().unwrap() * 512;
+        // A whole device has a size, and no start.
+        let bytes = |name: &str| {
+            let sectors = fs::read_to_string(format!("{sysfs}/{name}")).unwrap_or_default();
+            sectors.trim().parse::<u64>().unwrap_or(0) * 512
+        };
         (bytes("start"), bytes("start") + bytes("size"))
     }
 
