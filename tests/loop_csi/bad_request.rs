@@ -47,7 +47,7 @@ fn with<R: Clone>(request: &R, change: impl FnOnce(&mut R)) -> R {
     request
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_missing_field_is_refused_by_its_name_in_every_call() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;
@@ -109,7 +109,7 @@ async fn loop_a_missing_field_is_refused_by_its_name_in_every_call() {
     bench.assert_untouched().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;
@@ -151,7 +151,7 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
     bench.assert_untouched().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_name_of_128_bytes_and_one_like_a_path_are_just_names() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 128 * MIB);
@@ -164,7 +164,7 @@ async fn loop_a_name_of_128_bytes_and_one_like_a_path_are_just_names() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;
@@ -211,7 +211,7 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
     bench.assert_untouched().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_sizes_that_cannot_be_had_are_refused_with_what_could_be_had() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;
@@ -262,7 +262,7 @@ async fn loop_sizes_that_cannot_be_had_are_refused_with_what_could_be_had() {
     assert_refused(beyond, Code::OutOfRange, &[&made.size.to_string()]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_parameters_and_sources_that_are_not_known_are_refused_by_name() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;
@@ -297,7 +297,7 @@ async fn loop_parameters_and_sources_that_are_not_known_are_refused_by_name() {
     client.delete(&made.id).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_pages_give_every_volume_that_stays_once_while_others_come_and_go() {
     let lab = crate::lab!();
     let mut bench = Bench::new(&lab).await;

@@ -32,7 +32,7 @@ fn is_mounted(target: &Path) -> bool {
     mount_table().iter().any(|mount| mount.target == target)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_is_published_read_only_cannot_be_written() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -65,7 +65,7 @@ async fn loop_what_is_published_read_only_cannot_be_written() {
     OpenOptions::new().write(true).open(&target).unwrap().write_all_at(&[1; 4096], 0).unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_mount_flags_reach_the_mount_and_unknown_ones_are_refused_by_name() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -85,7 +85,7 @@ async fn loop_mount_flags_reach_the_mount_and_unknown_ones_are_refused_by_name()
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_that_is_not_staged_is_not_published() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -102,7 +102,7 @@ async fn loop_a_volume_that_is_not_staged_is_not_published() {
     assert_refused(refused, Code::NotFound, &[&made.id]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_busy_target_stays_published_and_is_said_to_be_busy() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -119,7 +119,7 @@ async fn loop_a_busy_target_stays_published_and_is_said_to_be_busy() {
     assert!(!target.exists());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_path_that_is_a_symlink_or_a_file_is_refused_and_left_alone() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -152,7 +152,7 @@ async fn loop_a_path_that_is_a_symlink_or_a_file_is_refused_and_left_alone() {
     assert!(!is_mounted(&elsewhere) && fs::read_dir(&elsewhere).unwrap().count() == 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_lies_in_a_target_directory_is_not_lost() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -168,7 +168,7 @@ async fn loop_what_lies_in_a_target_directory_is_not_lost() {
     assert_eq!(fs::read_to_string(target.join("precious")).unwrap(), "data");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;

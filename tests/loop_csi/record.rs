@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_volumes_survive_the_loss_of_the_state_directory() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -60,7 +60,7 @@ async fn loop_volumes_survive_the_loss_of_the_state_directory() {
     kept.disk.assert_tables_verify();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -99,7 +99,7 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     driver.await_verdict(&kept.disk.node, "Theirs", "in the pool of node other-");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopted() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -132,7 +132,7 @@ async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopte
     assert!(said.contains("/dev/nowhere") && said.contains("localpool devices"), "{said}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -156,7 +156,7 @@ async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -174,7 +174,7 @@ async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
     kept.disk.assert_tables_verify();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_either_copy_of_the_table_is_enough_and_the_other_is_written_again() {
     let lab = crate::lab!();
     for sector in [512, 4096] {
@@ -195,7 +195,7 @@ async fn loop_either_copy_of_the_table_is_enough_and_the_other_is_written_again(
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_whose_label_is_gone_in_both_copies_is_unknown_and_left_alone() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
