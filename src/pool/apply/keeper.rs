@@ -2,6 +2,8 @@
 //!
 //! Between two of them it sleeps; there is no polling. Requests wait for the pass that is under way.
 
+#![allow(clippy::disallowed_methods, reason = "the thread sleeps by its own clock; no rule is measured by it")]
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
