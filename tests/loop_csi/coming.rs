@@ -6,8 +6,9 @@ use std::fs;
 use tonic::Code;
 
 use crate::client::{Client, assert_refused, block, create, mount};
+use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, Lab, MIB, eventually, first_dirty, pattern, run, text, write_synced};
+use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// Takes a disk away; gives the image that comes back.
 fn take_away(lab: &Lab, disk: &Disk) -> std::path::PathBuf {

@@ -9,8 +9,9 @@ use nix::sys::stat::{major, minor};
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, of_kind, usage};
+use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
-use crate::lab::{Disk, Lab, MIB, first_dirty, mount_table, pattern, run, text, write_synced};
+use crate::lab::{Disk, Lab, MIB, mount_table, run, text};
 
 const USES: [Option<&str>; 4] = [None, Some("ext4"), Some("xfs"), Some("btrfs")];
 const WRITTEN: usize = 1 << 20;

@@ -8,7 +8,7 @@ use std::path::Path;
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, block, create, mount, mount_with, publish, stage};
-use crate::driver::{CARVED, Driver, Start, set};
+use crate::driver::{CARVED, Driver, Start, WHOLE, set};
 use crate::lab::{Lab, MIB, mount_table};
 
 async fn begin(lab: &Lab) -> (Driver, Client) {
@@ -190,4 +190,28 @@ async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
         assert!(is_mounted(&path), "{} was taken down", path.display());
     }
     assert_eq!(fs::read_to_string(foreign.join("precious")).unwrap(), "data");
+}
+
+/// A bound device node holds nothing open, and would lead to whichever device gets its number next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_published_block_volume_is_not_deleted_though_nobody_has_it_open() {
+    let lab = crate::lab!();
+    let layouts = [("carved", CARVED), ("whole", WHOLE), ("bare", "layout: RawDevice")];
+    let sets: Vec<_> = layouts.iter().map(|(name, layout)| set(&lab, name, &format!("{name}.img"), layout)).collect();
+    for (name, _) in layouts {
+        lab.disk(name, 64 * MIB);
+    }
+    let (_driver, mut client) = Start::new(&lab, &sets.concat()).ready().await;
+    for (class, _) in layouts {
+        let made = client.create(create(&lab.named(class), class, 20 * MIB, &block())).await;
+        let target = lab.path(class);
+        client.publish(&made.id, &lab.path("staging"), &target, &block()).await.unwrap();
+        fs::OpenOptions::new().write(true).open(&target).unwrap().write_all_at(b"precious", 0).unwrap();
+        assert_refused(client.delete(&made.id).await, Code::FailedPrecondition, &[&made.id, "in use"]);
+        let mut read = [0; 8];
+        File::open(&target).unwrap().read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"precious", "{class}");
+        client.unpublish(&made.id, &target).await.unwrap();
+        client.delete(&made.id).await.unwrap();
+    }
 }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, mount};
+use crate::content::{pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, Lab, MIB, eventually, pattern, run, text, write_synced};
+use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// A carved disk with a volume that has data, its driver stopped.
 struct Kept {
@@ -15,6 +16,8 @@ struct Kept {
     start: Start,
     made: Made,
     staging: PathBuf,
+    /// What the disk had to give before.
+    free: (u64, u64),
 }
 
 impl Kept {
@@ -22,8 +25,9 @@ impl Kept {
         let disk = lab.disk_of("pool", 128 * MIB, sector);
         let start = Start::new(lab, &set(lab, "fast", "pool*.img", CARVED));
         let (driver, mut client) = start.ready().await;
+        let free = client.capacity("fast", &mount("ext4")).await;
         let made = client.create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
-        let kept = Self { disk, start, made, staging: lab.path("staging") };
+        let kept = Self { disk, start, made, staging: lab.path("staging"), free };
         client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await.unwrap();
         write_synced(&kept.staging.join("data"), &pattern(5, 100_000)).unwrap();
         client.unstage(&kept.made.id, &kept.staging).await.unwrap();
@@ -56,6 +60,7 @@ async fn loop_volumes_survive_the_loss_of_the_state_directory() {
     let (driver, mut client) = kept.start.ready().await;
     kept.assert_whole(&mut client).await;
     client.delete(&kept.made.id).await.unwrap();
+    client.await_capacity("fast", &mount("ext4"), kept.free).await;
     driver.stop();
     kept.disk.assert_tables_verify();
 }
@@ -167,9 +172,11 @@ async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
     kept.disk.write(newer, &[0; 4096]);
     let (driver, mut client) = kept.start.ready().await;
     kept.assert_whole(&mut client).await;
+    let free = client.capacity("fast", &mount("ext4")).await;
     let other = client.create(create(&lab.named("other"), "fast", 20 * MIB, &mount("ext4"))).await;
     assert!(sequence(&newer) > 0, "the torn copy is the one that is written next");
     client.delete(&other.id).await.unwrap();
+    client.await_capacity("fast", &mount("ext4"), free).await;
     driver.stop();
     kept.disk.assert_tables_verify();
 }
