@@ -4,6 +4,8 @@
 //! Aims are printed as met or not met; timing never fails the run. Every disk that is written to is an
 //! image file of the run's own, behind a loop device of its own.
 
+#![allow(clippy::cast_precision_loss, reason = "figures for people")]
+
 #[path = "peers/data_path.rs"]
 mod data_path;
 #[path = "peers/discovery.rs"]

@@ -19,7 +19,7 @@ use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
 
 #[path = "../../tests/fixtures/machines/loader.rs"]
-#[allow(clippy::unwrap_used, reason = "it builds what the tests scan, and stops where it cannot")]
+#[allow(clippy::unwrap_used, reason = "the loader is test code")]
 mod loader;
 
 const REAL: usize = 8;

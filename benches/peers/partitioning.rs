@@ -11,6 +11,7 @@ use crate::measure::Samples;
 
 /// A second each; more of them say nothing more.
 const SGDISK_BATCH: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(2);
 /// 128 entries of 128 bytes and the header's sector: one copy of the table.
 const TABLE_COPY: u64 = 33 * 512;
 const ALIGNMENT: usize = 4096;
@@ -62,7 +63,12 @@ impl Sgdisk {
         let disk = self.disk.text();
         for number in (1..=std::mem::take(&mut self.partitions)).map(|number| number.to_string()) {
             let began = Instant::now();
-            lab.run("partx", &["-d", "--nr", &number, disk])?;
+            // Busy while anybody has it open, such as one who looks at all devices of the machine.
+            while let Err(error) = lab.run("partx", &["-d", "--nr", &number, disk]) {
+                if began.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+            }
             lab.run("sgdisk", &["-d", &number, disk])?;
             self.delete.push(began.elapsed());
         }

@@ -7,7 +7,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "it plays the machine's owner: makes disks of files, starts the driver, measures time"
+    reason = "it stands outside of the driver: makes images, reads them past it, and times its answers"
 )]
 
 mod disks;

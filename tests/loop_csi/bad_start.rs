@@ -17,7 +17,7 @@ fn assert_refuses_to_start(start: &Start, disk: &Disk, words: &[&str]) {
     assert_eq!((disk.fingerprint(), disk.writes()), before, "a driver that refused to start wrote to a disk");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_bad_document_among_the_sets_stops_only_itself_and_is_named() {
     let lab = crate::lab!();
     let names = ["first", "yaml", "field", "twice", "huge", "last"];
@@ -59,7 +59,7 @@ async fn loop_a_bad_document_among_the_sets_stops_only_itself_and_is_named() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_file_of_sets_that_is_missing_or_a_directory_stops_the_start() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 16 * MIB);
@@ -70,7 +70,7 @@ async fn loop_a_file_of_sets_that_is_missing_or_a_directory_stops_the_start() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_socket_path_that_is_no_socket_stops_the_start_and_stays_as_it_is() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 16 * MIB);
@@ -87,7 +87,7 @@ async fn loop_a_socket_path_that_is_no_socket_stops_the_start_and_stays_as_it_is
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_journal_cut_short_stops_the_start_and_is_kept() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 16 * MIB);
@@ -119,7 +119,7 @@ fn read_only(path: &Path) {
     nix::mount::mount(none, path, none, flags, none).unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_full_state_directory_costs_only_what_must_be_remembered_there() {
     let lab = crate::lab!();
     let disks = [lab.disk("a", 16 * MIB), lab.disk("b", 16 * MIB)];
@@ -144,7 +144,7 @@ async fn loop_a_full_state_directory_costs_only_what_must_be_remembered_there() 
     client.delete(&made.id).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_state_directory_that_cannot_be_written_stops_the_start() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 16 * MIB);

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::lab::{Lab, eventually, text};
+use crate::lab::{Lab, attached, eventually, text};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_localpool");
 /// For everything that has to come about by itself; what takes longer has gone wrong.
@@ -26,6 +26,7 @@ pub struct Start {
     pub node: String,
     pub min_age: String,
     log: PathBuf,
+    lab: PathBuf,
 }
 
 pub struct Driver {
@@ -50,6 +51,7 @@ impl Start {
             node: lab.node(),
             min_age: "0s".to_owned(),
             log: lab.path(&format!("{name}.log")),
+            lab: lab.dir.clone(),
         }
     }
 
@@ -66,8 +68,22 @@ impl Start {
         Driver { start: self.clone(), child }
     }
 
-    /// Starts it, and waits until it answers that it is ready.
+    /// Starts it, and waits until it answers that it is ready, and has looked at each disk of the lab. Drivers of other
+    /// tests hold a blank disk exclusively while they look at it; then the first look says so, and a later one takes it.
     pub async fn ready(&self) -> (Driver, Client) {
+        let (driver, client) = self.ready_at_once().await;
+        let mut held = Vec::new();
+        let settled = eventually(SOON, || {
+            let list = driver.cli_ok(&["devices", "-o", "json"]);
+            let verdicts = attached(&self.lab).into_iter().map(|disk| verdict_in(&list, &disk.node));
+            held = verdicts.filter(|(_, why)| why.contains("exclusively") || why.contains("not claimed")).collect();
+            held.is_empty()
+        });
+        assert!(settled, "disks of the lab are held by others: {held:?}");
+        (driver, client)
+    }
+
+    pub async fn ready_at_once(&self) -> (Driver, Client) {
         let mut driver = self.spawn();
         let client = driver.client().await;
         (driver, client)

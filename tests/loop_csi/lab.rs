@@ -2,14 +2,13 @@
 //! test that panics. What belongs to it is found by looking at the machine, never by a list.
 
 use std::fs::{self, File, OpenOptions};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Whence, lseek64};
+use crate::content::fingerprint;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -17,7 +16,16 @@ const DIRECTORY: &str = "localpool-csi-";
 
 pub struct Lab {
     pub dir: PathBuf,
+    _turn: Turn,
 }
+
+/// Drivers of other tests look at every disk, and hold it exclusively for that moment. Few tests mind.
+enum Turn {
+    Shared(#[allow(dead_code, reason = "it is held, not used")] RwLockReadGuard<'static, ()>),
+    Alone(#[allow(dead_code, reason = "it is held, not used")] RwLockWriteGuard<'static, ()>),
+}
+
+static TURN: RwLock<()> = RwLock::new(());
 
 /// A loop device on an image file of a lab.
 #[derive(Clone)]
@@ -32,7 +40,13 @@ pub struct Disk {
 #[macro_export]
 macro_rules! lab {
     () => {
-        match $crate::lab::Lab::new() {
+        $crate::lab!(new)
+    };
+    (alone) => {
+        $crate::lab!(new_alone)
+    };
+    ($make:ident) => {
+        match $crate::lab::Lab::$make() {
             Some(lab) => lab,
             None => return,
         }
@@ -42,14 +56,26 @@ macro_rules! lab {
 impl Lab {
     /// `None` without root, which it says.
     pub fn new() -> Option<Self> {
+        Self::with(|| Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// While no other test runs.
+    pub fn new_alone() -> Option<Self> {
+        Self::with(|| Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn with(turn: impl FnOnce() -> Turn) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             let thread = std::thread::current();
             let line = format!("skipped: {} needs root and loop devices\n", thread.name().unwrap_or("a loop_ test"));
             eprint!("{line}");
             return None;
         }
-        let dir = tempfile::Builder::new().prefix(DIRECTORY).tempdir().unwrap().keep();
-        Some(Self { dir: fs::canonicalize(dir).unwrap() })
+        let turn = turn();
+        // On a disk, not in memory: a loop device on tmpfs zeroes by writing, and then much is different.
+        let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+        let dir = tempfile::Builder::new().prefix(DIRECTORY).tempdir_in(base).unwrap().keep();
+        Some(Self { dir: fs::canonicalize(dir).unwrap(), _turn: turn })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -84,8 +110,17 @@ impl Lab {
     }
 
     pub fn attach(&self, image: &Path, sector: u32) -> Disk {
-        let sector = sector.to_string();
-        let node = run("losetup", &["--find", "--show", "--sector-size", &sector, text(image)]);
+        self.bind(image, sector, "--find")
+    }
+
+    /// On a device so high that no `losetup --find` takes it.
+    pub fn attach_aside(&self, image: &Path) -> Disk {
+        let number = 700 + std::process::id() % 100;
+        self.bind(image, 512, &format!("/dev/loop{number}"))
+    }
+
+    fn bind(&self, image: &Path, sector: u32, device: &str) -> Disk {
+        let node = run("losetup", &["--show", "--sector-size", &sector.to_string(), device, text(image)]);
         let mut disk = Disk { node: PathBuf::from(node.trim()), image: image.to_owned(), writes_before: 0 };
         // Partitions from BLKPG outlive the binding of a loop device.
         disk.unmap();
@@ -101,12 +136,12 @@ impl Lab {
                 problems.push(format!("{} was busy; detached: {detached:?}", target.display()));
             }
         }
-        for disk in self.attached() {
+        for disk in attached(&self.dir) {
             disk.unmap();
             let _ = Command::new("losetup").arg("--detach").arg(&disk.node).output();
         }
-        if !eventually(Duration::from_secs(10), || self.attached().is_empty()) {
-            let left: Vec<_> = self.attached().into_iter().map(|disk| disk.node).collect();
+        if !eventually(Duration::from_secs(10), || attached(&self.dir).is_empty()) {
+            let left: Vec<_> = attached(&self.dir).into_iter().map(|disk| disk.node).collect();
             problems.push(format!("still attached: {left:?}"));
         }
         let removed = fs::remove_dir_all(&self.dir);
@@ -118,22 +153,19 @@ impl Lab {
     pub fn mounts(&self) -> Vec<PathBuf> {
         mount_table().into_iter().map(|mount| mount.target).filter(|target| target.starts_with(&self.dir)).collect()
     }
+}
 
-    fn attached(&self) -> Vec<Disk> {
-        let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
-        devices
-            .filter_map(|name| {
-                let name = name.to_str()?;
-                let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-                let image = PathBuf::from(image.trim_end_matches('\n').trim_end_matches(" (deleted)"));
-                image.starts_with(&self.dir).then(|| Disk {
-                    node: Path::new("/dev").join(name),
-                    image,
-                    writes_before: 0,
-                })
-            })
-            .collect()
-    }
+/// The loop devices on images below a directory.
+pub fn attached(dir: &Path) -> Vec<Disk> {
+    let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
+    devices
+        .filter_map(|name| {
+            let name = name.to_str()?;
+            let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+            let image = PathBuf::from(image.trim_end_matches('\n').trim_end_matches(" (deleted)"));
+            image.starts_with(dir).then(|| Disk { node: Path::new("/dev").join(name), image, writes_before: 0 })
+        })
+        .collect()
 }
 
 impl Drop for Lab {
@@ -227,51 +259,6 @@ impl Disk {
     }
 }
 
-/// What a file holds: a hash of each block that is not all zeros, with its place.
-pub fn fingerprint(image: &Path) -> u64 {
-    let mut hash = DefaultHasher::new();
-    each_block(image, 0, fs::metadata(image).unwrap().size(), |at, block| {
-        if block.iter().any(|byte| *byte != 0) {
-            (at, block).hash(&mut hash);
-        }
-    });
-    hash.finish()
-}
-
-/// The first byte of a range that is not zero.
-pub fn first_dirty(image: &Path, from: u64, to: u64) -> Option<u64> {
-    let zeros = vec![0; usize::try_from(BLOCK).unwrap()];
-    let mut found = None;
-    each_block(image, from, to, |at, block| {
-        if found.is_none() && block != &zeros[..block.len()] {
-            found = Some(at + block.iter().position(|byte| *byte != 0).unwrap() as u64);
-        }
-    });
-    found
-}
-
-const BLOCK: u64 = 64 << 10;
-
-/// The blocks of a range that are not holes of the file.
-fn each_block(image: &Path, from: u64, to: u64, mut each: impl FnMut(u64, &[u8])) {
-    let file = File::open(image).unwrap();
-    let mut at = from;
-    while at < to {
-        let Ok(data) = lseek64(&file, i64::try_from(at).unwrap(), Whence::SeekData) else { return };
-        let data = u64::try_from(data).unwrap().max(at);
-        if data >= to {
-            return;
-        }
-        // Blocks lie the same way whatever the file's holes are.
-        let start = (data / BLOCK * BLOCK).max(at);
-        let end = to.min(start / BLOCK * BLOCK + BLOCK);
-        let mut block = vec![0; usize::try_from(end - start).unwrap()];
-        file.read_exact_at(&mut block, start).unwrap();
-        each(start, &block);
-        at = end;
-    }
-}
-
 /// One line of mountinfo.
 pub struct Mounted {
     pub target: PathBuf,
@@ -315,16 +302,4 @@ pub fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Bytes that no other place has: each word says where it is.
-pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let words = (0..len as u64 / 8).flat_map(|n| (n ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
-    words.collect()
-}
-
-pub fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }

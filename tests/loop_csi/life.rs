@@ -9,8 +9,9 @@ use nix::sys::stat::{major, minor};
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, of_kind, usage};
+use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
-use crate::lab::{Disk, Lab, MIB, first_dirty, mount_table, pattern, run, text, write_synced};
+use crate::lab::{Disk, Lab, MIB, mount_table, run, text};
 
 const USES: [Option<&str>; 4] = [None, Some("ext4"), Some("xfs"), Some("btrfs")];
 const WRITTEN: usize = 1 << 20;
@@ -43,55 +44,68 @@ const SLOTS_BY_BOTH: Case = Case {
 };
 const WHOLE_DISK: Case =
     Case { layout: WHOLE, disk: 400 * MIB, gives: |disk, all, largest| all == largest && all > disk - 3 * MIB };
+/// The bare device: no label, no table.
+const RAW_DISK: Case =
+    Case { layout: "layout: RawDevice", disk: 400 * MIB, gives: |disk, all, largest| all == disk && largest == disk };
 const CARVED_DISK: Case =
     Case { layout: CARVED, disk: 600 * MIB, gives: |disk, all, largest| all == largest && all > disk - 4 * MIB };
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk() {
     live_on(&WHOLE_DISK, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_on_a_whole_disk_of_4096_byte_sectors() {
     live_on(&WHOLE_DISK, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device() {
+    live_on(&RAW_DISK, 512).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_volume_lives_and_leaves_zeros_on_a_bare_device_of_4096_byte_sectors() {
+    live_on(&RAW_DISK, 4096).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size() {
     live_on(&SLOTS_BY_SIZE, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_SIZE, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_count() {
     live_on(&SLOTS_BY_COUNT, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_count_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_COUNT, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_and_count() {
     live_on(&SLOTS_BY_BOTH, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_and_leaves_zeros_in_a_slot_by_size_and_count_on_4096_byte_sectors() {
     live_on(&SLOTS_BY_BOTH, 4096).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk() {
     live_on(&CARVED_DISK, 512).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk_of_4096_byte_sectors() {
     live_on(&CARVED_DISK, 4096).await;
 }
@@ -108,7 +122,10 @@ async fn live_on(case: &Case, sector: u32) {
     }
     assert_eq!(lab.mounts(), [] as [PathBuf; 0]);
     driver.stop();
-    disk.assert_tables_verify();
+    match case.layout == RAW_DISK.layout {
+        true => assert!(disk.is_blank(), "something is left on a bare device"),
+        false => disk.assert_tables_verify(),
+    }
 }
 
 struct Life<'a> {
@@ -176,8 +193,11 @@ impl Life<'_> {
         };
         let device = fs::metadata(node).unwrap().rdev();
         let sysfs = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let bytes =
-            |name: &str| fs::read_to_string(format!("{sysfs}/{name}")).unwrap().trim().parse::<u64>().unwrap() * 512;
+        // A whole device has a size, and no start.
+        let bytes = |name: &str| {
+            let sectors = fs::read_to_string(format!("{sysfs}/{name}")).unwrap_or_default();
+            sectors.trim().parse::<u64>().unwrap_or(0) * 512
+        };
         (bytes("start"), bytes("start") + bytes("size"))
     }
 
@@ -290,7 +310,7 @@ impl Life<'_> {
 }
 
 /// What a published volume shows is on the disk, and not in anybody's memory.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_was_synced_to_a_block_volume_is_on_the_disk_at_the_place_of_its_partition() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 64 * MIB);

@@ -5,17 +5,19 @@
 //! Without root each test says so and passes; the summary of `make test` counts those lines.
 
 // clippy sees tests only in functions that are marked as such, not in what they share.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test may end where a step fails")]
 
 mod bad_request;
 mod bad_start;
 mod client;
 mod coming;
+mod content;
 mod driver;
 mod lab;
 mod life;
 mod making;
 mod mounting;
+mod pages;
 mod process;
 mod record;
 mod repeated;

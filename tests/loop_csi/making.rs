@@ -9,7 +9,7 @@ use crate::client::{assert_refused, create, mount};
 use crate::driver::{SOON, Start, WHOLE, set};
 use crate::lab::{GIB, eventually, run};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 8 * GIB);
@@ -28,7 +28,7 @@ async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem
 }
 
 /// Left behind, it would open the device later: when there is data on it, or another tenant's.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_an_mkfs_ends_with_its_driver_and_the_next_driver_makes_the_filesystem() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 8 * GIB);
@@ -53,7 +53,7 @@ async fn loop_an_mkfs_ends_with_its_driver_and_the_next_driver_makes_the_filesys
     run("e2fsck", &["-f", "-n", &format!("{}p2", disk.path())]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_stop_waits_for_the_call_that_is_under_way() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 8 * GIB);

@@ -8,7 +8,7 @@ use std::path::Path;
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, block, create, mount, mount_with, publish, stage};
-use crate::driver::{CARVED, Driver, Start, set};
+use crate::driver::{CARVED, Driver, Start, WHOLE, set};
 use crate::lab::{Lab, MIB, mount_table};
 
 async fn begin(lab: &Lab) -> (Driver, Client) {
@@ -32,7 +32,7 @@ fn is_mounted(target: &Path) -> bool {
     mount_table().iter().any(|mount| mount.target == target)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_is_published_read_only_cannot_be_written() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -65,7 +65,7 @@ async fn loop_what_is_published_read_only_cannot_be_written() {
     OpenOptions::new().write(true).open(&target).unwrap().write_all_at(&[1; 4096], 0).unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_mount_flags_reach_the_mount_and_unknown_ones_are_refused_by_name() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -85,7 +85,7 @@ async fn loop_mount_flags_reach_the_mount_and_unknown_ones_are_refused_by_name()
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_that_is_not_staged_is_not_published() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -102,7 +102,7 @@ async fn loop_a_volume_that_is_not_staged_is_not_published() {
     assert_refused(refused, Code::NotFound, &[&made.id]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_busy_target_stays_published_and_is_said_to_be_busy() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -119,7 +119,7 @@ async fn loop_a_busy_target_stays_published_and_is_said_to_be_busy() {
     assert!(!target.exists());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_path_that_is_a_symlink_or_a_file_is_refused_and_left_alone() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -152,7 +152,7 @@ async fn loop_a_path_that_is_a_symlink_or_a_file_is_refused_and_left_alone() {
     assert!(!is_mounted(&elsewhere) && fs::read_dir(&elsewhere).unwrap().count() == 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_lies_in_a_target_directory_is_not_lost() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -168,7 +168,7 @@ async fn loop_what_lies_in_a_target_directory_is_not_lost() {
     assert_eq!(fs::read_to_string(target.join("precious")).unwrap(), "data");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
     let lab = crate::lab!();
     let (_driver, mut client) = begin(&lab).await;
@@ -190,4 +190,28 @@ async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
         assert!(is_mounted(&path), "{} was taken down", path.display());
     }
     assert_eq!(fs::read_to_string(foreign.join("precious")).unwrap(), "data");
+}
+
+/// A bound device node holds nothing open, and would lead to whichever device gets its number next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_published_block_volume_is_not_deleted_though_nobody_has_it_open() {
+    let lab = crate::lab!();
+    let layouts = [("carved", CARVED), ("whole", WHOLE), ("bare", "layout: RawDevice")];
+    let sets: Vec<_> = layouts.iter().map(|(name, layout)| set(&lab, name, &format!("{name}.img"), layout)).collect();
+    for (name, _) in layouts {
+        lab.disk(name, 64 * MIB);
+    }
+    let (_driver, mut client) = Start::new(&lab, &sets.concat()).ready().await;
+    for (class, _) in layouts {
+        let made = client.create(create(&lab.named(class), class, 20 * MIB, &block())).await;
+        let target = lab.path(class);
+        client.publish(&made.id, &lab.path("staging"), &target, &block()).await.unwrap();
+        fs::OpenOptions::new().write(true).open(&target).unwrap().write_all_at(b"precious", 0).unwrap();
+        assert_refused(client.delete(&made.id).await, Code::FailedPrecondition, &[&made.id, "in use"]);
+        let mut read = [0; 8];
+        File::open(&target).unwrap().read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"precious", "{class}");
+        client.unpublish(&made.id, &target).await.unwrap();
+        client.delete(&made.id).await.unwrap();
+    }
 }

@@ -15,7 +15,7 @@ fn socket(path: &Path) -> (u64, u32) {
     (found.ino(), found.permissions().mode() & 0o777)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_stop_leaves_the_socket_and_a_start_replaces_it() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 64 * MIB);
@@ -40,7 +40,7 @@ async fn loop_a_stop_leaves_the_socket_and_a_start_replaces_it() {
     assert_eq!(dots.count(), 0, "a name to bind aside is left behind");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_second_process_waits_and_touches_nothing_until_the_first_is_gone() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 64 * MIB);
@@ -65,7 +65,7 @@ async fn loop_a_second_process_waits_and_touches_nothing_until_the_first_is_gone
     waiting.stop();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_process_that_waits_can_be_stopped() {
     let lab = crate::lab!();
     let first = Start::named(&lab, "first", &set(&lab, "fast", "pool.img", CARVED));

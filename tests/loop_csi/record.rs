@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, mount};
+use crate::content::{pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
-use crate::lab::{Disk, Lab, MIB, eventually, pattern, run, text, write_synced};
+use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// A carved disk with a volume that has data, its driver stopped.
 struct Kept {
@@ -15,6 +16,8 @@ struct Kept {
     start: Start,
     made: Made,
     staging: PathBuf,
+    /// What the disk had to give before.
+    free: (u64, u64),
 }
 
 impl Kept {
@@ -22,8 +25,9 @@ impl Kept {
         let disk = lab.disk_of("pool", 128 * MIB, sector);
         let start = Start::new(lab, &set(lab, "fast", "pool*.img", CARVED));
         let (driver, mut client) = start.ready().await;
+        let free = client.capacity("fast", &mount("ext4")).await;
         let made = client.create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
-        let kept = Self { disk, start, made, staging: lab.path("staging") };
+        let kept = Self { disk, start, made, staging: lab.path("staging"), free };
         client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await.unwrap();
         write_synced(&kept.staging.join("data"), &pattern(5, 100_000)).unwrap();
         client.unstage(&kept.made.id, &kept.staging).await.unwrap();
@@ -47,7 +51,7 @@ impl Kept {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_volumes_survive_the_loss_of_the_state_directory() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -56,11 +60,12 @@ async fn loop_volumes_survive_the_loss_of_the_state_directory() {
     let (driver, mut client) = kept.start.ready().await;
     kept.assert_whole(&mut client).await;
     client.delete(&kept.made.id).await.unwrap();
+    client.await_capacity("fast", &mount("ext4"), kept.free).await;
     driver.stop();
     kept.disk.assert_tables_verify();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -99,7 +104,7 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     driver.await_verdict(&kept.disk.node, "Theirs", "in the pool of node other-");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopted() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -132,7 +137,7 @@ async fn loop_a_disk_is_given_back_only_empty_and_stays_blank_until_it_is_adopte
     assert!(said.contains("/dev/nowhere") && said.contains("localpool devices"), "{said}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -156,7 +161,7 @@ async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
@@ -167,14 +172,16 @@ async fn loop_a_label_copy_that_was_torn_costs_no_volume() {
     kept.disk.write(newer, &[0; 4096]);
     let (driver, mut client) = kept.start.ready().await;
     kept.assert_whole(&mut client).await;
+    let free = client.capacity("fast", &mount("ext4")).await;
     let other = client.create(create(&lab.named("other"), "fast", 20 * MIB, &mount("ext4"))).await;
     assert!(sequence(&newer) > 0, "the torn copy is the one that is written next");
     client.delete(&other.id).await.unwrap();
+    client.await_capacity("fast", &mount("ext4"), free).await;
     driver.stop();
     kept.disk.assert_tables_verify();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_either_copy_of_the_table_is_enough_and_the_other_is_written_again() {
     let lab = crate::lab!();
     for sector in [512, 4096] {
@@ -195,7 +202,7 @@ async fn loop_either_copy_of_the_table_is_enough_and_the_other_is_written_again(
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_whose_label_is_gone_in_both_copies_is_unknown_and_left_alone() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;

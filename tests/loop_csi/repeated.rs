@@ -12,7 +12,7 @@ use crate::client::{Made, assert_refused, block, capability, create, mount, of_k
 use crate::driver::{CARVED, SOON, Start, WHOLE, set};
 use crate::lab::{GIB, MIB, run};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_every_call_may_be_made_twice() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 256 * MIB);
@@ -57,7 +57,7 @@ async fn loop_every_call_may_be_made_twice() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_sixteen_creates_at_once_make_sixteen_volumes_that_share_no_byte() {
     let lab = crate::lab!();
     let disks = [lab.disk("pool-1", 200 * MIB), lab.disk("pool-2", 200 * MIB)];
@@ -82,7 +82,7 @@ async fn loop_sixteen_creates_at_once_make_sixteen_volumes_that_share_no_byte() 
     assert_eq!(volumes.sum::<usize>(), 16);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_name_that_many_ask_for_at_once_is_one_volume() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 200 * MIB);
@@ -106,7 +106,7 @@ async fn loop_a_name_that_many_ask_for_at_once_is_one_volume() {
     assert!(room > 170 * MIB, "{room} bytes are left of 200 MiB less one volume");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_stage_whose_caller_went_away_during_mkfs_goes_on_and_a_later_one_finds_it_done() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 8 * GIB);
@@ -139,7 +139,7 @@ async fn loop_a_stage_whose_caller_went_away_during_mkfs_goes_on_and_a_later_one
     client.delete(&made.id).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_volume_for_one_pod_is_refused_a_second_target_and_one_for_many_is_not() {
     let lab = crate::lab!();
     let _disk = lab.disk("pool", 256 * MIB);

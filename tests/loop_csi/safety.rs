@@ -60,7 +60,7 @@ fn only_a_backup_table(image: &str) {
         .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_with_anything_on_it_is_never_taken_though_a_set_selects_it() {
     let lab = crate::lab!();
     let taken = [
@@ -116,9 +116,9 @@ impl Drop for Detach {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_that_is_formatted_before_its_time_is_never_taken() {
-    let lab = crate::lab!();
+    let lab = crate::lab!(alone);
     let mut start = Start::new(&lab, &set(&lab, "fast", "pool-*.img", WHOLE));
     start.min_age = "3s".to_owned();
     let (driver, _client) = start.ready().await;
@@ -136,7 +136,7 @@ async fn loop_a_disk_that_is_formatted_before_its_time_is_never_taken() {
     assert_eq!(run("blkid", &["-p", "-s", "TYPE", "-o", "value", formatted.path()]).trim(), "ext4");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_disk_that_somebody_holds_open_is_taken_when_he_lets_go_and_not_before() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 64 * MIB);
@@ -144,7 +144,7 @@ async fn loop_a_disk_that_somebody_holds_open_is_taken_when_he_lets_go_and_not_b
         std::os::unix::fs::OpenOptionsExt::custom_flags(std::fs::OpenOptions::new().read(true), nix::libc::O_EXCL)
             .open(&disk.node)
             .unwrap();
-    let (driver, _client) = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE)).ready().await;
+    let (driver, _client) = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE)).ready_at_once().await;
     driver.await_verdict(&disk.node, "Theirs", "exclusively");
     assert_eq!(disk.writes(), 0);
     drop(held);

@@ -2,10 +2,12 @@
 //!
 //! Between two of them it sleeps; there is no polling. Requests wait for the pass that is under way.
 
+#![allow(clippy::disallowed_methods, reason = "the thread sleeps by its own clock; no rule is measured by it")]
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::admin::{self, AdminError};
 use super::agent::{Agent, Pass};
@@ -18,6 +20,10 @@ use crate::host::{HostError, chain};
 const RESYNC: Duration = Duration::from_secs(3600);
 /// Events come in bursts; one pass serves those of this time.
 const SETTLE: Duration = Duration::from_millis(50);
+/// And not longer than this, however many come.
+const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
+/// Between two passes there is always time for a request.
+const BREATH: Duration = Duration::from_millis(1);
 /// The most passes without looking for requests in between: two looks, and one at what they changed.
 const AT_ONCE: usize = 3;
 /// How long the listener waits before it looks whether it is still wanted.
@@ -130,15 +136,31 @@ fn report(error: &HostError) {
     tracing::warn!(error = %chain(error), "device events cannot be read; looking at everything instead");
 }
 
+/// The last pass, and when the next one is due. Requests that come meanwhile do not put that off.
+struct Looked {
+    pass: Option<Pass>,
+    due: Instant,
+}
+
+impl Looked {
+    fn now(agent: &mut Agent) -> Self {
+        let pass = pass(agent);
+        let wait = pass.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC);
+        Self { pass, due: Instant::now() + wait.clamp(BREATH, RESYNC) }
+    }
+}
+
 fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: impl FnOnce()) {
-    let mut last = pass(&mut agent);
+    let mut last = Looked::now(&mut agent);
     first();
     loop {
-        let wait = last.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC).min(RESYNC);
-        let stop = match inbox.recv_timeout(wait) {
+        // Even a queue that is never empty leaves a pass its turn.
+        let wait = last.due.saturating_duration_since(Instant::now());
+        let request = if wait.is_zero() { Err(RecvTimeoutError::Timeout) } else { inbox.recv_timeout(wait) };
+        let stop = match request {
             Ok(request) => serve(&mut agent, pool, inbox, request, &mut last),
             Err(RecvTimeoutError::Timeout) => {
-                last = pass(&mut agent);
+                last = Looked::now(&mut agent);
                 false
             }
             Err(RecvTimeoutError::Disconnected) => true,
@@ -149,14 +171,9 @@ fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: im
     }
 }
 
-/// Serves one request and what arrived with it; true: stop.
-fn serve(
-    agent: &mut Agent,
-    pool: &Arc<Pool>,
-    inbox: &Receiver<Request>,
-    request: Request,
-    last: &mut Option<Pass>,
-) -> bool {
+/// Serves one request and what arrives with it; true: stop.
+fn serve(agent: &mut Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, request: Request, last: &mut Looked) -> bool {
+    let until = Instant::now() + SETTLE_AT_MOST;
     let mut next = Some(request);
     let mut look = false;
     while let Some(request) = next {
@@ -170,10 +187,10 @@ fn serve(
                 };
             }
             Request::Inventory(reply) => {
-                if std::mem::take(&mut look) || last.is_none() {
-                    *last = pass(agent);
+                if std::mem::take(&mut look) || last.pass.is_none() {
+                    *last = Looked::now(agent);
                 }
-                let shown = last.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
+                let shown = last.pass.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
                 let _ = reply.send(shown);
             }
             Request::Verb(verb, reply) => {
@@ -181,13 +198,15 @@ fn serve(
                 look = true;
             }
         }
-        next = match look {
-            true => inbox.recv_timeout(SETTLE).ok(),
-            false => inbox.try_recv().ok(),
+        let settle = until.saturating_duration_since(Instant::now()).min(SETTLE);
+        next = match (look, settle.is_zero()) {
+            (_, true) => None,
+            (true, false) => inbox.recv_timeout(settle).ok(),
+            (false, false) => inbox.try_recv().ok(),
         };
     }
     if look {
-        *last = pass(agent);
+        *last = Looked::now(agent);
     }
     false
 }
