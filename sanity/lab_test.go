@@ -97,7 +97,10 @@ func (l lab) disk(t *testing.T, name string, size int64) string {
 	if err != nil {
 		t.Fatalf("losetup of %s: %v: %s", image, err, out)
 	}
-	return strings.TrimSpace(string(out))
+	device := strings.TrimSpace(string(out))
+	// An earlier user of this loop device may have left the kernel partitions that are not on our disk.
+	_ = exec.Command("partx", "-d", device).Run()
+	return device
 }
 
 // start runs a command in a process group of its own (Ctrl-C is the janitor's business), marked as the lab's.
