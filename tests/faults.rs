@@ -12,7 +12,7 @@ use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::keeper::Verb;
 use localpool::pool::apply::member::Standing;
-use localpool::pool::apply::pool::{PoolError, WantedUsage};
+use localpool::pool::apply::pool::{PoolError, Selector, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
@@ -297,4 +297,23 @@ fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_th
     node.passes().expect("looks");
     node.pool.create(&request("b", BLOCK, MIB)).expect("it offers again");
     assert_eq!(node.pool.members()[0].lock().content().label.set.uid, "2", "and the label says so");
+}
+
+#[test]
+fn a_disk_that_is_being_cleaned_offers_all_its_space_to_filesystems_and_the_clean_part_to_raw_volumes() {
+    let host = Arc::new(FakeHost::default());
+    let slow = Geometry { size: 256 * MIB, offloads_zeroes: false, ..geometry() };
+    host.add_disk("fake0", "SERIAL-1", slow);
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    let offered = |wanted| node.pool.capacity(&Selector::default(), wanted).available;
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    assert_eq!((offered(ext4), offered(BLOCK)), (253 * MIB, 0), "nothing is clean yet");
+    node.pool.seats()[0].work().expect("one chunk");
+    let clean = offered(BLOCK);
+    assert!((62 * MIB..253 * MIB).contains(&clean), "{clean}");
+    assert_eq!(offered(ext4), 253 * MIB, "a filesystem takes space as it is");
+    node.pool.create(&request("fs", ext4, 200 * MIB)).expect("it fits nowhere but over what is still dirty");
+    node.pool.work_until_idle().expect("cleaned");
+    assert_eq!(offered(BLOCK), 53 * MIB);
 }

@@ -56,8 +56,7 @@ pub fn minimum(usage: VolumeUsage) -> u64 {
 }
 
 /// What a labelled disk offers. Raw block volumes get clean space only, unless the device zeroes by itself.
-/// `reserved` is being cleaned right now.
-pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage, reserved: &ExtentSet) -> Offer<D> {
+pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> Offer<D> {
     let clean_only = usage == VolumeUsage::Block && !content.geometry.offloads_zeroes;
     let clean = content.clean();
     let givable = |e: &Extent| !clean_only || clean.contains(e);
@@ -66,14 +65,14 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage, reserved: &Exten
         false => content
             .free_places()
             .into_iter()
-            .filter(|(_, e)| givable(e) && reserved.iter().all(|r| !r.overlaps(e)))
+            .filter(|(_, e)| givable(e))
             .map(|(number, extent)| (Site::Slot(number), extent))
             .collect(),
     };
     let room = match (content.carves() && content.table.free_number().is_some(), clean_only) {
         (false, _) => ExtentSet::default(),
-        (true, true) => content.unpartitioned().intersection(&clean).minus(reserved).aligned(MIB),
-        (true, false) => content.unpartitioned().minus(reserved).aligned(MIB),
+        (true, true) => content.unpartitioned().intersection(&clean).aligned(MIB),
+        (true, false) => content.unpartitioned(),
     };
     let volume_ends = content.volumes().map(|v| v.entry.extent.end).collect();
     Offer { disk, places, room, volume_ends }

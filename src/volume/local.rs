@@ -109,7 +109,6 @@ impl From<PoolError> for Error {
             PoolError::NoPlace(NoPlace::NoDisk | NoPlace::Full { .. }) | PoolError::NoSet(_) => Error::Exhausted(words),
             PoolError::WhichClass(_) => Error::Invalid(words),
             PoolError::Differs { .. } => Error::Exists(words),
-            PoolError::Cleaning => Error::Aborted(words),
             PoolError::InUse { .. }
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }

@@ -133,7 +133,7 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
     }
     let dir = text(&lab.dir);
     for bad in
-        ["relative/path", "../up", &format!("{dir}/../up"), &format!("{dir}/a\0b"), &format!("/{}", "p".repeat(4096))]
+        ["relative/path", "../up", &format!("{dir}/inner/../up"), &format!("{dir}/a\0b"), &format!("/{}", "p".repeat(4096))]
     {
         let staged = with(&stage(&id, &lab.dir, &mount("ext4")), |r| r.staging_target_path = bad.to_owned());
         assert_refused(client.node.node_stage_volume(staged).await, INVALID, &["staging_target_path"]);

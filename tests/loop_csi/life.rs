@@ -111,7 +111,7 @@ async fn loop_a_volume_lives_grows_and_leaves_zeros_on_a_carved_disk_of_4096_byt
 }
 
 async fn live_on(case: &Case, sector: u32) {
-    let lab = crate::lab!();
+    let lab = if case.layout == RAW_DISK.layout { crate::lab!(alone) } else { crate::lab!() };
     let disk = lab.disk_of("pool", case.disk, sector);
     let start = Start::new(&lab, &set(&lab, "fast", "pool.img", case.layout));
     let (mut driver, mut client) = start.ready().await;

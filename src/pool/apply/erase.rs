@@ -1,18 +1,22 @@
 //! Background work on one disk: erasing what was deleted, and cleaning dirty space for raw block volumes.
 //!
-//! The slow part runs without the disk's lock: an erasing entry, and space reserved as *cleaning*, belong to
-//! nobody else meanwhile. The cursor is durable after each chunk, so a stop repeats one chunk at most.
+//! Erasing runs without the disk's lock: an erasing entry belongs to nobody else meanwhile. The cursor is durable
+//! after each chunk, so a stop repeats one chunk at most. Cleaning holds the lock for a small chunk at a time: the
+//! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::disk::{ApplyError, StepError, zero};
 use super::member::{Member, State};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::{BlockDevice, Disk, Extent, IoError};
-use crate::pool::content::Content;
 use crate::pool::extents::MIB;
-use crate::pool::plan::{ERASE_CHUNK, EraseWork, Plan, Step, erase_advanced, erase_finished, next_erase};
+use crate::pool::plan::{EraseWork, Plan, Step, erase_advanced, erase_finished, next_erase};
 
+/// The most that is cleaned while others wait for the disk, and how long they then have to get it.
+const CLEAN_CHUNK: u64 = 64 * MIB;
+const GIVE_WAY: Duration = Duration::from_millis(2);
 /// How many places of an erased range are read back, and how much of each.
 const SAMPLES: u64 = 16;
 const SAMPLE_BYTES: u64 = 4096;
@@ -26,48 +30,37 @@ pub enum Progress {
 
 /// Does one chunk of work on a disk.
 pub fn work(member: &Member) -> Result<Progress, ApplyError> {
-    let (disk, job) = {
+    let (disk, work) = {
         let mut state = member.lock();
         // Without a disk nothing is asked for: what it still has to erase waits until it is back.
-        let job = state.handle().and_then(|disk| Some((disk, next_job(&mut state)?)));
-        match job {
-            Some(job) => job,
+        let work = state.handle().and_then(|disk| Some((disk, next_erase(state.content())?)));
+        match (work, next_to_clean(&state)) {
+            (Some(work), _) => work,
+            (None, Some(extent)) => {
+                clean(&mut state, extent)?;
+                drop(state);
+                std::thread::sleep(GIVE_WAY);
+                return Ok(Progress::Worked);
+            }
             // Under the lock: who gives work from now on finds no worker, and starts one.
-            None => {
+            (None, None) => {
                 state.worker = false;
                 return Ok(Progress::Idle);
             }
         }
     };
-    let result = match job {
-        Job::Erase(work) => erase(member, &disk, &work),
-        Job::Clean(extent) => clean(member, &disk, extent),
-    };
-    result.map(|()| Progress::Worked)
+    erase(member, &disk, &work).map(|()| Progress::Worked)
 }
 
-enum Job {
-    Erase(EraseWork),
-    Clean(Extent),
-}
-
-fn next_job(state: &mut State) -> Option<Job> {
-    if let Some(work) = next_erase(state.content()) {
-        return Some(Job::Erase(work));
-    }
+/// Dirty space to zero for raw volumes to come, where the device cannot do that in no time when they come.
+fn next_to_clean(state: &State) -> Option<Extent> {
     let wanted = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
-    if !wanted || state.content().geometry.offloads_zeroes {
+    if !wanted || !state.is_usable() || state.content().geometry.offloads_zeroes {
         return None;
     }
-    let extent = next_dirty(state.content())?;
-    state.cleaning.insert(extent);
-    Some(Job::Clean(extent))
-}
-
-fn next_dirty(content: &Content) -> Option<Extent> {
-    let dirty = content.dirty();
+    let dirty = state.content().dirty();
     let first = dirty.iter().next()?;
-    let end = first.end.min(first.start.saturating_add(ERASE_CHUNK) / MIB * MIB);
+    let end = first.end.min(first.start.saturating_add(CLEAN_CHUNK) / MIB * MIB);
     Some(Extent { start: first.start, end: if end > first.start { end } else { first.end } })
 }
 
@@ -115,11 +108,10 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
     Ok(true)
 }
 
-fn clean(member: &Member, disk: &Arc<dyn Disk>, extent: Extent) -> Result<(), ApplyError> {
-    let zeroed = zero(&**disk, extent).map_err(|e| failed(disk, "clean", extent, e));
-    let mut state = member.lock();
-    state.cleaning.remove(extent);
-    zeroed?;
+/// Under the lock, as any volume may be made of the space at any time.
+fn clean(state: &mut State, extent: Extent) -> Result<(), ApplyError> {
+    let disk = Arc::clone(state.disk()?.disk());
+    zero(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, e))?;
     state.disk()?.change(|content| {
         let mut clean = content.clean();
         clean.insert(extent);

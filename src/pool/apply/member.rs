@@ -10,11 +10,10 @@ use uuid::Uuid;
 use super::disk::{ApplyError, PoolDisk};
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
-use crate::host::{Disk, Extent, RawDisk};
+use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
 use crate::pool::content::{Content, OnDisk};
-use crate::pool::extents::ExtentSet;
-use crate::pool::plan::{NewVolume, PlanError, Site, create, expand};
+use crate::pool::plan::{NewVolume, Site, create, expand};
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct Member {
@@ -30,8 +29,6 @@ pub struct State {
     standing: Standing,
     /// The set that owns the disk, where it exists; without one the disk offers nothing.
     pub rule: Option<Arc<Rule>>,
-    /// Free space that is being zeroed right now.
-    pub cleaning: ExtentSet,
     /// A background worker is busy with this disk.
     pub worker: bool,
 }
@@ -71,14 +68,7 @@ pub struct VolumeView {
 
 impl Member {
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state = State {
-            raw,
-            holding: Holding::Open(disk),
-            standing: Standing::Ready,
-            rule,
-            cleaning: ExtentSet::default(),
-            worker: false,
-        };
+        let state = State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, worker: false };
         Self { id, state: Mutex::new(state) }
     }
 
@@ -149,7 +139,6 @@ impl State {
         self.raw = raw;
         self.holding = Holding::Open(disk);
         self.standing = Standing::Ready;
-        self.cleaning = ExtentSet::default();
     }
 
     /// Here, ready, and not lost by a failed write.
@@ -160,33 +149,15 @@ impl State {
     /// What it has to give for `usage`, where its set exists and allows that.
     pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
         let rule = self.rule.as_ref()?;
-        (rule.allows(usage) && self.is_usable()).then(|| offer(member, self.content(), usage, &self.cleaning))
+        (rule.allows(usage) && self.is_usable()).then(|| offer(member, self.content(), usage))
     }
 
     pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {
-        let cleaning = self.cleaning.clone();
-        self.disk()?.change(|content| {
-            let extent = match site {
-                Site::Space(extent) => Some(extent),
-                Site::Slot(number) => content.table.get(number).map(|entry| entry.extent),
-            };
-            match extent.filter(|e| cleaning.iter().any(|c| c.overlaps(e))) {
-                Some(extent) => Err(PlanError::Taken { extent }),
-                None => create(content, site, volume),
-            }
-        })
+        self.disk()?.change(|content| create(content, site, volume))
     }
 
     pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
-        let cleaning = self.cleaning.clone();
-        self.disk()?.change(|content| {
-            let end = content.volume(id).map(|v| v.entry.extent.end);
-            let behind = end.map(|end| Extent { start: end, end: end.saturating_add(required) });
-            match behind.filter(|b| cleaning.iter().any(|c| c.overlaps(b))) {
-                Some(extent) => Err(PlanError::Taken { extent }),
-                None => expand(content, id, required),
-            }
-        })
+        self.disk()?.change(|content| expand(content, id, required))
     }
 
     fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {

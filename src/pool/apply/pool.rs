@@ -47,8 +47,6 @@ pub enum PoolError {
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
     NotDescribed { id: Uuid, disk: String },
-    #[error("space next to the volume is being cleaned; try again")]
-    Cleaning,
     #[error(transparent)]
     Journal(#[from] StoreError),
     #[error(transparent)]

@@ -105,7 +105,6 @@ impl Seat {
                 Err(ApplyError::Plan { source: PlanError::CannotGrow { id, wanted, growable_to }, .. }) => {
                     Err(PoolError::CannotGrow { id, wanted, growable_to })
                 }
-                Err(ApplyError::Plan { source: PlanError::Taken { .. }, .. }) => Err(PoolError::Cleaning),
                 done => Ok(done?),
             },
             Self::Raw(_) if required <= view.size => Ok(()),
