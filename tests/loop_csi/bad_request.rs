@@ -132,9 +132,13 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
         assert_refused(staged, Code::NotFound, &[stranger]);
     }
     let dir = text(&lab.dir);
-    for bad in
-        ["relative/path", "../up", &format!("{dir}/inner/../up"), &format!("{dir}/a\0b"), &format!("/{}", "p".repeat(4096))]
-    {
+    for bad in [
+        "relative/path",
+        "../up",
+        &format!("{dir}/inner/../up"),
+        &format!("{dir}/a\0b"),
+        &format!("/{}", "p".repeat(4096)),
+    ] {
         let staged = with(&stage(&id, &lab.dir, &mount("ext4")), |r| r.staging_target_path = bad.to_owned());
         assert_refused(client.node.node_stage_volume(staged).await, INVALID, &["staging_target_path"]);
         let published = publish(&id, &lab.path("staging"), &lab.dir, &mount("ext4"));
