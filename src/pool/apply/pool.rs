@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -21,6 +22,10 @@ use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use crate::pool::plan::NewVolume;
 use crate::pool::request::difference;
 pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
+
+/// How often and how long an expansion waits for the erasure of the space that it needs.
+const ERASE_WAITS: u32 = 100;
+const ERASE_WAIT: Duration = Duration::from_millis(20);
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -298,6 +303,18 @@ impl Pool {
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
             let why = "the volume has already".to_owned();
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
+        }
+        // What is behind the volume may be on its way to free space: worth a moment.
+        for _ in 0..ERASE_WAITS {
+            // Asked first: an erasure that ends in between has freed what was refused.
+            let erasing = seat.is_erasing();
+            match seat.expand(&view, required) {
+                Err(PoolError::CannotGrow { .. }) if erasing => {
+                    self.kick();
+                    std::thread::sleep(ERASE_WAIT);
+                }
+                done => return done.and_then(|()| self.volume(id)),
+            }
         }
         seat.expand(&view, required)?;
         self.volume(id)

@@ -112,6 +112,14 @@ impl Seat {
         }
     }
 
+    /// Whether some of its space is being erased.
+    pub fn is_erasing(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.lock().content().erasing().next().is_some(),
+            Self::Raw(_) => false,
+        }
+    }
+
     pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| formatted(content, view.id))?),
