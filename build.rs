@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use protox::prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, MessageDescriptor, Value};
 
-const FILES: [&str; 2] = ["csi.proto", "agent.proto"];
+const FILES: [&str; 3] = ["csi.proto", "agent.proto", "pluginregistration.proto"];
 const SECRET_OPTION: &str = "csi.v1.csi_secret";
 
 /// A message that carries secrets, and those of its fields that may be shown.

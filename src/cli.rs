@@ -1,17 +1,21 @@
 //! The command line: one subcommand per role. Wires, prints, and decides nothing.
 
 pub mod ask;
+mod roles;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo;
 use crate::device::show::Format;
-use crate::standalone::{self, Settings};
+use crate::operator;
+use crate::operator::controller::abandon;
+use crate::operator::crds::{self, Ownership};
+use crate::volume::VolumeId;
 use ask::Local;
+use roles::{ControllerArgs, NodeArgs, StandaloneArgs};
 
 const LOGS: &str =
     "Logs go to stderr; LOCALPOOL_LOG says how much, such as debug or localpool=debug,h2=warn [default: info].";
@@ -28,34 +32,24 @@ pub struct Cli {
 enum Command {
     /// Run a whole CSI driver (Identity, Controller and Node) on this machine's disks, without Kubernetes
     Standalone(StandaloneArgs),
+    /// Run the agent of one Kubernetes node: its pool, its objects, and CSI for kubelet
+    Node(NodeArgs),
+    /// Run the controller of a cluster: CSI's Controller for the provisioner, and the objects' statuses
+    Controller(ControllerArgs),
     /// Print every disk of this machine, whose it is, and why
     Devices(DevicesArgs),
+    /// Print every volume on the disks of this node's pool, also one that no object or claim tells of any more
+    Volumes(DevicesArgs),
     /// Give a disk of the pool back, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
-    /// Make a volume usable that came with a disk which was taken over
+    /// Adopt a volume that came with a disk, or give up one whose node is gone
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Print the custom resource definitions, or bring a cluster to them
+    Crds(CrdsArgs),
     /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
     Demo,
-}
-
-#[derive(Debug, Args)]
-struct StandaloneArgs {
-    /// Unix socket to serve CSI on; made with mode 0600, its folder too where there is none
-    #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
-    socket: PathBuf,
-    #[command(flatten)]
-    state: StateArgs,
-    /// YAML file of LocalVolumeSets (several documents): which disks may be used, and how
-    #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS", hide_env_values = true)]
-    sets: PathBuf,
-    /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
-    #[arg(long, default_value = "60s", value_parser = parse_duration)]
-    device_min_age: Duration,
-    /// How many volumes the orchestrator may put on this node at once; 0 is no limit
-    #[arg(long, default_value_t = 0)]
-    max_volumes_per_node: u32,
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +108,17 @@ struct DiskArgs {
 enum VolumeCommand {
     /// Make a volume usable that came with an adopted disk; needs a running agent
     Adopt(VolumeArgs),
+    /// Give up the object of a volume whose Node object was deleted; asks the cluster, and erases nothing
+    Abandon(AbandonArgs),
+}
+
+#[derive(Debug, Args)]
+struct AbandonArgs {
+    /// Id of the volume: the name of its PoolVolume
+    volume: VolumeId,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -133,12 +138,28 @@ struct HowArgs {
     state: StateArgs,
 }
 
+#[derive(Debug, Args)]
+struct CrdsArgs {
+    /// Apply them to the cluster that KUBECONFIG or the pod's service account names, and wait until they serve
+    #[arg(long)]
+    apply: bool,
+    /// Replace a CRD that came from another owner too (its objects stay)
+    #[arg(long, requires = "apply")]
+    take_ownership: bool,
+}
+
 impl Cli {
     pub fn run(self) -> Result<()> {
         match self.command {
             Command::Standalone(args) => args.run(),
+            Command::Node(args) => args.run(),
+            Command::Controller(args) => args.run(),
             Command::Devices(DevicesArgs { output, state }) => {
                 print!("{}", ask::devices(&state.local()?, output)?);
+                Ok(())
+            }
+            Command::Volumes(DevicesArgs { output, state }) => {
+                print!("{}", ask::volumes(&state.local()?, output)?);
                 Ok(())
             }
             Command::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
@@ -147,23 +168,35 @@ impl Cli {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?);
                 Ok(())
             }
+            Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
+            Command::Crds(args) => args.run(),
             Command::Demo => Ok(demo::run()?),
         }
     }
 }
 
-impl StandaloneArgs {
+impl AbandonArgs {
     fn run(self) -> Result<()> {
-        let Self { socket, state, sets, device_min_age, max_volumes_per_node } = self;
-        let node = state.node()?;
-        standalone::run(Settings {
-            socket,
-            state_dir: state.state_dir,
-            sets,
-            node,
-            min_age: device_min_age,
-            max_volumes: i64::from(max_volumes_per_node),
-        })
+        let Self { volume, dry_run } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let lines = runtime.block_on(async { abandon(operator::client().await?, volume, dry_run).await })?;
+        print_lines(&lines);
+        Ok(())
+    }
+}
+
+impl CrdsArgs {
+    fn run(self) -> Result<()> {
+        let Self { apply, take_ownership } = self;
+        if !apply {
+            print!("{}", crds::yaml()?);
+            return Ok(());
+        }
+        let ownership = if take_ownership { Ownership::Take } else { Ownership::Respect };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let lines = runtime.block_on(async { crds::apply(operator::client().await?, ownership).await })?;
+        print_lines(&lines);
+        Ok(())
     }
 }
 
@@ -190,21 +223,6 @@ fn parse_format(text: &str) -> Result<Format, String> {
     text.parse()
 }
 
-/// A number and a unit: s, m or h.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write a number and s, m or h, such as 60s or 5m");
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(factor).map(Duration::from_secs).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,14 +231,5 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_time_is_a_number_and_a_unit() {
-        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
-        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
-        for bad in ["", "5", "m", "5d", "-1s", "1.5s", "99999999999999999999h"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -12,8 +12,9 @@
 //! * `volume`: what a claim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
+//! * `operator`: the Kubernetes edge, of the node's agent and of the controller.
 //!
-//! `api` stands left of `pool`: it makes `device`'s rules. `standalone` and `cli` wire the parts, and import all.
+//! `api` stands left of `pool`: it makes `device`'s rules. `role` and `cli` wire the parts, and import all.
 //! tests/layering holds this; docs/architecture.md says more.
 
 // Effects belong to `host` (clippy.toml names them); tests may do what they like.
@@ -25,6 +26,7 @@ pub mod csi;
 pub mod demo;
 pub mod device;
 pub mod host;
+pub mod operator;
 pub mod pool;
-pub mod standalone;
+pub mod role;
 pub mod volume;

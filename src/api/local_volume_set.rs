@@ -66,7 +66,8 @@ fn name_of(value: &Value) -> Option<String> {
     Some(format!("{namespace}/{name}"))
 }
 
-fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Vec<Problem>> {
+/// One set for one node, or all that is wrong with it.
+pub fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Vec<Problem>> {
     let problems = Problems::default();
     let rule = read_set(value, node, position, &problems);
     let problems = problems.into_vec();

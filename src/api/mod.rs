@@ -4,6 +4,7 @@
 //! not one. Nothing is guessed: an unknown field, a second spelling with another value or a quantity out
 //! of range stops that document, and only it.
 
+pub mod crd;
 pub mod documents;
 pub mod local_volume_set;
 pub mod metadata;
@@ -11,7 +12,7 @@ pub mod node_selector;
 pub mod quantity;
 pub mod strict;
 
-pub use local_volume_set::parse_sets;
+pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
 
 use strict::Problem;

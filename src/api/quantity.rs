@@ -119,11 +119,37 @@ pub fn format(bytes: u64) -> String {
     }
 }
 
+/// For people: in the largest unit that leaves at least 1, with one decimal where it is not whole. Rounded down, as
+/// nothing may look larger than it is.
+pub fn short(bytes: u64) -> String {
+    let Some((name, shift)) = BINARY.iter().find(|(_, shift)| bytes >> shift > 0) else { return bytes.to_string() };
+    let tenths = (u128::from(bytes) * 10) >> shift;
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole}{name}"),
+        (whole, tenth) => format!("{whole}.{tenth}{name}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn people_read_short_sizes_that_never_flatter() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1 << 30, "1Gi"),
+            ((4 << 30) - 1, "3.9Gi"),
+            (4093 << 20, "3.9Gi"),
+            (639_551_504_384, "595.6Gi"),
+            (u64::MAX, "15.9Ei"),
+        ] {
+            assert_eq!(short(bytes), text);
+        }
+    }
 
     #[test]
     fn quantities_mean_what_kubernetes_says_they_mean() {

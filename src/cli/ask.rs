@@ -4,23 +4,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
 use crate::csi::client::connect;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, VolumeRequest};
 use crate::device::show::{Format, render};
-use crate::host::Host;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
 use crate::host::sysfs::Roots;
+use crate::host::{Host, StateStore as _};
 use crate::pool::apply::admin::inventory;
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
-use crate::standalone::{AGENT_SOCKET, CLUSTER};
+use crate::role::AGENT_SOCKET;
+use crate::role::node::CLUSTER_FILE;
+use crate::role::standalone::CLUSTER;
 use crate::volume::VolumeId;
 
 /// Where the agent of this machine is, and what it is called.
@@ -41,6 +43,16 @@ pub fn devices(local: &Local, output: Format) -> Result<String> {
     let set = agent.look().context("looking at the disks of this machine")?;
     let pass = crate::pool::apply::agent::Pass::of_look(set);
     Ok(render(&inventory(&pool, &pass), output)?)
+}
+
+pub fn volumes(local: &Local, output: Format) -> Result<String> {
+    if let Some(text) = ask(local, async |mut agent| {
+        let request = InventoryRequest { output: output.name().to_owned() };
+        Ok(agent.volumes(request).await?.into_inner().text)
+    })? {
+        return Ok(text);
+    }
+    bail!("no agent runs on {}: start it first", local.state_dir.display())
 }
 
 pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
@@ -86,8 +98,10 @@ fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
 }
 
 fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
-    let owner = Owner { cluster: CLUSTER.to_owned(), node: local.node.clone() };
     let state = StateDir::at(&local.state_dir);
+    // An agent of Kubernetes has written down whose disks these are.
+    let cluster = state.load(CLUSTER_FILE)?.map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty());
+    let owner = Owner { cluster: cluster.unwrap_or_else(|| CLUSTER.to_owned()), node: local.node.clone() };
     let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
     Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))

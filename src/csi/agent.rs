@@ -11,7 +11,7 @@ use crate::host::chain;
 use crate::pool::apply::admin::AdminError;
 use crate::pool::apply::keeper::{Keeper, Verb};
 use crate::pool::apply::pool::{Outcome, Pool};
-use crate::volume::VolumeId;
+use crate::volume::{VolumeId, show as volumes};
 
 pub struct AgentService {
     keeper: Keeper,
@@ -56,6 +56,15 @@ impl Agent for AgentService {
         Ok(Response::new(InventoryReply { text }))
     }
 
+    async fn volumes(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
+        let pool = Arc::clone(&self.pool);
+        let views = tokio::task::spawn_blocking(move || pool.volumes()).await;
+        let views = views.map_err(|e| Status::internal(e.to_string()))?;
+        let text = volumes::render(&views, format).map_err(|e| Status::internal(chain(&e)))?;
+        Ok(Response::new(InventoryReply { text }))
+    }
+
     async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
         self.verb(Verb::ReleaseDisk { disk, dry_run }).await
@@ -75,7 +84,8 @@ impl Agent for AgentService {
                 true => Outcome::Done,
                 false => Outcome::AlreadySo,
             }),
-            false => pool.adopt_volume(id.uuid()),
+            // Its object says so too, where there are objects.
+            false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
         });
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
         let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::TOPOLOGY_KEY;
 use super::proto::volume_capability::{AccessType, access_mode::Mode};
-use super::proto::{CapacityRange, TopologyRequirement, VolumeCapability};
+use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
 use crate::host::FsKind;
-use crate::volume::{Error, MountWish, Selector, WantedUsage};
+use crate::volume::{Error, MountWish, Nodes, Selector, WantedUsage};
 
 /// CSI 1.13, "Size Limits": strings without a stated limit have at most 128 bytes.
 const MAX_STRING: usize = 128;
@@ -140,21 +140,21 @@ pub fn parameters(given: &HashMap<String, String>) -> Result<(Selector, BTreeMap
     Ok((selector, kept))
 }
 
-/// Whether `node` may have the volume. Only the first preferred term is tried: it is the scheduler's choice.
-pub fn accessible_from(topology: Option<&TopologyRequirement>, node: &str) -> Result<(), Error> {
-    let Some(topology) = topology else { return Ok(()) };
-    let first = topology.preferred.first().map(std::slice::from_ref);
-    let terms = first.unwrap_or(&topology.requisite);
-    let matches = terms.iter().any(|term| term.segments.get(TOPOLOGY_KEY).is_none_or(|wanted| wanted == node));
-    match terms.is_empty() || matches {
-        true => Ok(()),
-        false => Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one"))),
+/// Where the volume may be. A term without our key leaves the choice open.
+pub fn nodes(topology: Option<&TopologyRequirement>) -> Nodes {
+    let Some(topology) = topology else { return Nodes::Any };
+    let named = |terms: &[Topology]| -> Option<Vec<String>> {
+        terms.iter().map(|term| term.segments.get(TOPOLOGY_KEY).cloned()).collect()
+    };
+    match (topology.preferred.as_slice(), topology.requisite.as_slice()) {
+        ([], []) => Nodes::Any,
+        ([], requisite) => named(requisite).map_or(Nodes::Any, Nodes::AnyOf),
+        (preferred, _) => named(preferred).map_or(Nodes::Any, Nodes::Preferred),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::Topology;
     use super::super::proto::volume_capability::{AccessMode, BlockVolume, MountVolume};
     use super::*;
 
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_preferred_term_counts() {
+    fn preferred_terms_come_in_their_order_and_requisite_ones_leave_the_choice() {
         let term = |node: &str| Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() };
-        let wanted =
-            TopologyRequirement { requisite: vec![term("a"), term("b")], preferred: vec![term("b"), term("a")] };
-        assert!(accessible_from(Some(&wanted), "b").is_ok());
-        assert!(matches!(accessible_from(Some(&wanted), "a"), Err(Error::Exhausted(_))));
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        let both = TopologyRequirement { requisite: vec![term("a"), term("b")], preferred: vec![term("b"), term("a")] };
+        assert_eq!(nodes(Some(&both)), Nodes::Preferred(vec![b, a.clone()]));
         let requisite = TopologyRequirement { requisite: vec![term("a")], preferred: vec![] };
-        assert!(accessible_from(Some(&requisite), "a").is_ok());
-        assert!(accessible_from(Some(&requisite), "c").is_err());
+        assert_eq!(nodes(Some(&requisite)), Nodes::AnyOf(vec![a]));
+        let foreign = TopologyRequirement { requisite: vec![Topology::default()], preferred: vec![] };
+        assert_eq!((nodes(Some(&foreign)), nodes(None)), (Nodes::Any, Nodes::Any));
     }
 }

@@ -1,10 +1,11 @@
 //! The Controller service, over the port `Volumes`.
 
-use std::sync::Arc;
+use std::time::Duration;
 
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::capability::{accessible_from, parameters, required, sizes, usage, volume_name};
+use super::capability::{nodes, parameters, required, sizes, usage, volume_name};
 use super::paging::page;
 use super::proto::controller_service_capability::{self, Rpc, rpc};
 use super::proto::{
@@ -20,23 +21,23 @@ use super::{TOPOLOGY_KEY, proto, topology, wire};
 use crate::device::label::VolumeUsage;
 use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes, WantedUsage};
 
+/// How long a caller waits that does not say.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 pub struct ControllerService<V> {
     volumes: V,
-    node: Arc<str>,
 }
 
 impl<V: Volumes> ControllerService<V> {
-    /// `node` is where the volumes are made.
-    pub fn new(volumes: V, node: &str) -> Self {
-        Self { volumes, node: node.into() }
+    pub fn new(volumes: V) -> Self {
+        Self { volumes }
     }
 
     async fn find(&self, text: &str) -> Result<Volume, Status> {
         let text = required("volume_id", text)?;
         let missing = || Status::not_found(format!("there is no volume {text}"));
         let id: VolumeId = text.parse().map_err(|_| missing())?;
-        let volumes = self.volumes.list().await?;
-        volumes.into_iter().find(|volume| volume.id == id && !volume.found).ok_or_else(missing)
+        self.volumes.get(id).await?.filter(|volume| !volume.found).ok_or_else(missing)
     }
 }
 
@@ -47,6 +48,22 @@ fn volume(volume: &Volume) -> proto::Volume {
         volume_context: Default::default(),
         content_source: None,
         accessible_topology: vec![topology(&volume.node)],
+    }
+}
+
+/// What the caller's `grpc-timeout` says: a number and a unit.
+fn patience(metadata: &MetadataMap) -> Duration {
+    let text = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some((unit_at, unit)) = text.char_indices().last() else { return PATIENCE };
+    let Ok(number) = text[..unit_at].parse::<u64>() else { return PATIENCE };
+    match unit {
+        'H' => Duration::from_secs(number.saturating_mul(3600)),
+        'M' => Duration::from_secs(number.saturating_mul(60)),
+        'S' => Duration::from_secs(number),
+        'm' => Duration::from_millis(number),
+        'u' => Duration::from_micros(number),
+        'n' => Duration::from_nanos(number),
+        _ => PATIENCE,
     }
 }
 
@@ -61,6 +78,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
+        let patience = patience(request.metadata());
         let request = request.into_inner();
         let name = volume_name(&request.name)?.to_owned();
         let usage = usage(&request.volume_capabilities)?;
@@ -74,8 +92,9 @@ impl<V: Volumes> Controller for ControllerService<V> {
         if let Some(key) = request.mutable_parameters.keys().next() {
             return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
         }
-        accessible_from(request.accessibility_requirements.as_ref(), &self.node)?;
-        let made = self.volumes.create(NewVolume { name, required, limit, usage, parameters, selector }).await?;
+        let nodes = nodes(request.accessibility_requirements.as_ref());
+        let wanted = NewVolume { name, required, limit, usage, parameters, selector, nodes, patience };
+        let made = self.volumes.create(wanted).await?;
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
     }
 
@@ -202,5 +221,33 @@ impl<V: Volumes> Controller for ControllerService<V> {
         };
         let capabilities = capabilities.map(capability).to_vec();
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_deadline_is_read_in_every_unit() {
+        let said = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().expect("ascii"));
+            patience(&metadata)
+        };
+        for (text, time) in [
+            ("1H", Duration::from_secs(3600)),
+            ("2M", Duration::from_secs(120)),
+            ("15S", Duration::from_secs(15)),
+            ("59999m", Duration::from_millis(59_999)),
+            ("14999999u", Duration::from_micros(14_999_999)),
+            ("7n", Duration::from_nanos(7)),
+            ("x", PATIENCE),
+            ("S", PATIENCE),
+            ("5Y", PATIENCE),
+        ] {
+            assert_eq!(said(text), time, "{text}");
+        }
+        assert_eq!(patience(&MetadataMap::new()), PATIENCE);
     }
 }

@@ -12,13 +12,18 @@ use super::proto::{
     PluginCapability, ProbeRequest, ProbeResponse, identity_server::Identity,
 };
 
-/// Whether the first look at the machine's disks is over.
+/// Whether calls can be answered: on a node, the first look at the machine's disks is over; in the controller, it
+/// knows the cluster's objects.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     pub fn set_ready(&self) {
-        self.0.store(true, Ordering::Release);
+        self.set(true);
+    }
+
+    pub fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Release);
     }
 
     pub fn is_ready(&self) -> bool {
@@ -58,6 +63,7 @@ impl Identity for IdentityService {
         let expansion = |kind: volume_expansion::Type| {
             plugin_capability::Type::VolumeExpansion(plugin_capability::VolumeExpansion { r#type: kind.into() })
         };
+        // Of the driver as a whole, on every socket, whatever is served there: CSI has it so.
         let capabilities = [
             service(service::Type::ControllerService),
             service(service::Type::VolumeAccessibilityConstraints),

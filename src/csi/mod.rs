@@ -8,21 +8,21 @@ mod capability;
 pub mod client;
 mod controller;
 mod identity;
+mod measure;
 mod node;
 mod paging;
 pub mod proto;
+pub mod registration;
 pub mod server;
 mod status;
 
 pub use agent::AgentService;
 pub use controller::ControllerService;
 pub use identity::{IdentityService, Readiness};
+pub use measure::Calls;
 pub use node::NodeService;
 
-/// The name that Kubernetes knows the driver by.
-pub const DRIVER_NAME: &str = "csi.localpool.dev";
-/// The topology key of a node's name.
-pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
+pub use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
 
 /// Bytes as CSI counts them.
 fn wire(size: u64) -> i64 {

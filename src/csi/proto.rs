@@ -17,6 +17,12 @@ pub mod agent {
     include!(concat!(env!("OUT_DIR"), "/localpool.agent.v1.rs"));
 }
 
+/// kubelet's plugin registration.
+#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
+pub mod registration {
+    include!(concat!(env!("OUT_DIR"), "/pluginregistration.rs"));
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;

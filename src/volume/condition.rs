@@ -1,22 +1,24 @@
 //! How a volume is doing, in one reason word and a sentence. Pure.
 
+use std::borrow::Cow;
+
 use crate::pool::apply::member::{Standing, VolumeView};
 
 /// A volume's condition; `reason` is one word for machines, `message` a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub abnormal: bool,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
 }
 
 impl Condition {
     pub fn healthy() -> Self {
-        Self { abnormal: false, reason: "Healthy", message: "the volume is healthy".to_owned() }
+        Self { abnormal: false, reason: "Healthy".into(), message: "the volume is healthy".to_owned() }
     }
 
-    pub fn abnormal(reason: &'static str, message: String) -> Self {
-        Self { abnormal: true, reason, message }
+    pub fn abnormal(reason: impl Into<Cow<'static, str>>, message: String) -> Self {
+        Self { abnormal: true, reason: reason.into(), message }
     }
 
     /// What the pool knows of a volume without looking at its mounts.

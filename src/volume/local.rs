@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Capacity, Condition, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+use super::{
+    Capacity, Condition, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage,
+};
 use crate::host::chain;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::apply::pool::{CreateRequest, Pool, PoolError};
@@ -51,8 +53,18 @@ pub(super) async fn blocking<T: Send + 'static>(
 impl Volumes for LocalVolumes {
     async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
+        let node = &self.pool.owner().node;
+        // With a choice of nodes only the first one is ours to answer for: it is the scheduler's.
+        let here = match &wanted.nodes {
+            Nodes::Any => true,
+            Nodes::Preferred(nodes) => nodes.first() == Some(node),
+            Nodes::AnyOf(nodes) => nodes.contains(node),
+        };
+        if !here {
+            return Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one")));
+        }
         self.locked(id, move |pool| {
-            let NewVolume { name, required, limit, usage, parameters, selector } = wanted;
+            let NewVolume { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
             let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
             Ok(volume(pool, &view))
@@ -71,6 +83,11 @@ impl Volumes for LocalVolumes {
 
     async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
         self.locked(id, move |pool| pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &view))).await
+    }
+
+    async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
+        let pool = Arc::clone(&self.pool);
+        blocking(move || Ok(pool.volume(id.uuid()).ok().map(|view| volume(&pool, &view)))).await
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {

@@ -21,9 +21,11 @@ mod local;
 mod locks;
 mod node;
 mod publish;
+pub mod show;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 pub use condition::Condition;
 pub use id::VolumeId;
@@ -35,6 +37,11 @@ pub use publish::MountWish;
 use crate::device::label::VolumeUsage;
 pub use crate::pool::apply::pool::{Selector, WantedUsage};
 pub use crate::pool::choose::Capacity;
+
+/// The name that orchestrators know the driver by.
+pub const DRIVER_NAME: &str = "csi.localpool.dev";
+/// The topology key of a node's name.
+pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
 
 /// Where volumes come from. One implementation works on this node's pool, another on objects of a cluster.
 pub trait Volumes: Send + Sync + 'static {
@@ -51,6 +58,9 @@ pub trait Volumes: Send + Sync + 'static {
         required: u64,
         limit: Option<u64>,
     ) -> impl Future<Output = Result<Volume, Error>> + Send;
+
+    /// One volume; `None` where there is none of that id.
+    fn get(&self, id: VolumeId) -> impl Future<Output = Result<Option<Volume>, Error>> + Send;
 
     /// All volumes, by id.
     fn list(&self) -> impl Future<Output = Result<Vec<Volume>, Error>> + Send;
@@ -75,6 +85,20 @@ pub struct NewVolume {
     /// As they were asked for, less what external tools add.
     pub parameters: BTreeMap<String, String>,
     pub selector: Selector,
+    pub nodes: Nodes,
+    /// How long the caller waits.
+    pub patience: Duration,
+}
+
+/// Where a volume may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nodes {
+    #[default]
+    Any,
+    /// In order of preference, and nowhere else.
+    Preferred(Vec<String>),
+    /// On any one of these.
+    AnyOf(Vec<String>),
 }
 
 /// A volume, as the edges see it.

@@ -25,9 +25,9 @@ const MODULES: [(&str, &[&str]); 12] = [
     ("health", &["host", "device", "pool", "volume"]),
     ("operator", &["host", "device", "api", "pool", "volume"]),
     // The wiring: each role joins the parts, and the command line starts the roles.
-    ("standalone", &["host", "device", "api", "pool", "volume", "csi", "health"]),
-    ("demo", &["host", "device", "api", "pool", "volume", "csi", "health", "standalone"]),
-    ("cli", &["host", "device", "api", "pool", "volume", "csi", "health", "operator", "standalone", "demo"]),
+    ("role", &["host", "device", "api", "pool", "volume", "csi", "health", "operator"]),
+    ("demo", &["host", "device", "api", "pool", "volume", "csi", "health", "role"]),
+    ("cli", &["host", "device", "api", "pool", "volume", "csi", "health", "operator", "role", "demo"]),
     ("main", &["cli"]),
 ];
 
@@ -54,7 +54,7 @@ const SHELLS: &[(&str, &str)] = &[
     ("pool/apply", "performs plans"),
     ("volume/node", "mounts volumes"),
     ("volume/local", "the port `Volumes` on this node's pool"),
-    ("standalone", "wiring: makes the real host"),
+    ("role", "wiring: makes the real host"),
     ("demo", "wiring"),
     ("cli", "wiring: makes the real host"),
 ];
@@ -84,7 +84,8 @@ const SEAMS: [Seam; 8] = [
         places: &[
             ("host", "the only effects"),
             ("csi/server", "a socket is a file: bound aside, renamed into its place"),
-            ("standalone", "reads the file of sets that a person named"),
+            ("role/standalone", "reads the file of sets that a person named"),
+            ("role/sidecar", "keeps the identity of the sidecars in the folder that they mount"),
             ("demo", "makes and removes the image files of its own disks"),
         ],
         tests: Tests::Exempt,
@@ -94,7 +95,7 @@ const SEAMS: [Seam; 8] = [
         names: &["tonic", "prost", "prost_types", "hyper_util", "tower"],
         places: &[
             ("csi", "the gRPC edge"),
-            ("standalone", "wiring: joins the services to their sockets"),
+            ("role", "wiring: joins the services to their sockets"),
             ("cli", "wiring: a client of the agent's socket"),
             ("demo", "a client of the CSI socket"),
         ],
@@ -118,7 +119,8 @@ const SEAMS: [Seam; 8] = [
             ("volume/local", "moves work to blocking threads"),
             ("volume/node", "moves work to blocking threads"),
             ("csi", "the async edge"),
-            ("standalone", "wiring"),
+            ("operator", "watches and answers of the API server"),
+            ("role", "wiring"),
             ("demo", "wiring"),
             ("cli", "wiring"),
         ],
@@ -260,7 +262,7 @@ fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
         ("operator/decide", "type T = crate::csi::NodeService;", "must not import `csi`"),
         ("health/probe", "mod inner { use super::super::super::csi::server; }", "must not import `csi`"),
         ("api/strict", "use crate::pool::layout;", "must not import `pool`"),
-        ("standalone", "use crate::cli::Cli;", "must not import `cli`"),
+        ("role/standalone", "use crate::cli::Cli;", "must not import `cli`"),
         ("main", "use localpool::pool::apply;", "must not import `pool`"),
         ("pool/choose", "use super::apply::member::Member;", "must not know its shell"),
         ("pool/plan/mod", "use crate::pool::{content::Content, apply::disk};", "must not know its shell"),
@@ -296,7 +298,7 @@ fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
         ),
         ("device/record/frame", "fn f(device: &dyn BlockDevice) {}"),
         ("pool/apply/disk", "use crate::host::{BlockDevice, Disk, Host};"),
-        ("standalone", "use crate::csi::server; use std::fs;"),
+        ("role/standalone", "use crate::csi::server; use std::fs;"),
         ("main", "use std::process::ExitCode; fn main() { localpool::cli::Cli::parse(); }"),
         ("volume/publish", "use super::Error; fn f(host: u8, disk: u8) {}"),
         ("csi/server", "use std::fs; use tonic::{Code, Status}; async fn f() {}"),

@@ -137,6 +137,11 @@ impl Agent {
         wanted.then_some(now)
     }
 
+    /// The sets, from now on.
+    pub fn set_rules(&mut self, rules: Vec<Rule>) {
+        self.rules = rules.into_iter().map(Arc::new).collect();
+    }
+
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }

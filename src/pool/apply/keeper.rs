@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::admin::{self, AdminError};
 use super::agent::{Agent, Pass};
 use super::pool::Pool;
+use crate::device::rule::Rule;
 use crate::device::show::Shown;
 use crate::host::uevent::{Hint, UeventSocket};
 use crate::host::{HostError, chain};
@@ -36,6 +37,7 @@ enum Request {
     Look,
     Inventory(Sender<Vec<Shown>>),
     Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
+    Rules(Vec<Rule>),
     Stop,
 }
 
@@ -61,12 +63,12 @@ pub struct KeeperThread(JoinHandle<()>);
 pub struct Stopped;
 
 impl Keeper {
-    /// Subscribes to events, then starts the thread. `first` is called after the first pass.
+    /// Subscribes to events, then starts the thread. `seen` is called after each pass.
     pub fn start(
         agent: Agent,
         pool: Arc<Pool>,
         events: Option<UeventSocket>,
-        first: impl FnOnce() + Send + 'static,
+        seen: impl FnMut(&Pass) + Send + 'static,
     ) -> (Self, KeeperThread) {
         let (requests, inbox) = mpsc::channel();
         if let Some(socket) = events {
@@ -77,7 +79,7 @@ impl Keeper {
         pool.on_nudge(move || {
             let _ = outbox.send(Request::Look);
         });
-        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, first));
+        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, seen));
         (Self { requests }, KeeperThread(thread))
     }
 
@@ -89,6 +91,11 @@ impl Keeper {
     /// Does what a person asked, between two passes; gives the lines to print. Blocks.
     pub fn verb(&self, verb: Verb) -> Result<Result<Vec<String>, AdminError>, Stopped> {
         self.ask(|reply| Request::Verb(verb, reply))
+    }
+
+    /// The sets are others now: the next pass claims by them.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        let _ = self.requests.send(Request::Rules(rules));
     }
 
     pub fn stop(&self) {
@@ -143,24 +150,26 @@ struct Looked {
 }
 
 impl Looked {
-    fn now(agent: &mut Agent) -> Self {
+    fn now(agent: &mut Agent, seen: &mut dyn FnMut(&Pass)) -> Self {
         let pass = pass(agent);
+        if let Some(pass) = &pass {
+            seen(pass);
+        }
         let wait = pass.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC);
         Self { pass, due: Instant::now() + wait.clamp(BREATH, RESYNC) }
     }
 }
 
-fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: impl FnOnce()) {
-    let mut last = Looked::now(&mut agent);
-    first();
+fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen: impl FnMut(&Pass)) {
+    let mut last = Looked::now(&mut agent, &mut seen);
     loop {
         // Even a queue that is never empty leaves a pass its turn.
         let wait = last.due.saturating_duration_since(Instant::now());
         let request = if wait.is_zero() { Err(RecvTimeoutError::Timeout) } else { inbox.recv_timeout(wait) };
         let stop = match request {
-            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last),
+            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last, &mut seen),
             Err(RecvTimeoutError::Timeout) => {
-                last = Looked::now(&mut agent);
+                last = Looked::now(&mut agent, &mut seen);
                 false
             }
             Err(RecvTimeoutError::Disconnected) => true,
@@ -172,7 +181,14 @@ fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, first: im
 }
 
 /// Serves one request and what arrives with it; true: stop.
-fn serve(agent: &mut Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, request: Request, last: &mut Looked) -> bool {
+fn serve(
+    agent: &mut Agent,
+    pool: &Arc<Pool>,
+    inbox: &Receiver<Request>,
+    request: Request,
+    last: &mut Looked,
+    seen: &mut dyn FnMut(&Pass),
+) -> bool {
     let until = Instant::now() + SETTLE_AT_MOST;
     let mut next = Some(request);
     let mut look = false;
@@ -188,10 +204,14 @@ fn serve(agent: &mut Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, request
             }
             Request::Inventory(reply) => {
                 if std::mem::take(&mut look) || last.pass.is_none() {
-                    *last = Looked::now(agent);
+                    *last = Looked::now(agent, seen);
                 }
                 let shown = last.pass.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
                 let _ = reply.send(shown);
+            }
+            Request::Rules(rules) => {
+                agent.set_rules(rules);
+                look = true;
             }
             Request::Verb(verb, reply) => {
                 let _ = reply.send(agent.verb(&verb));
@@ -206,7 +226,7 @@ fn serve(agent: &mut Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, request
         };
     }
     if look {
-        *last = Looked::now(agent);
+        *last = Looked::now(agent, seen);
     }
     false
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::disk::{ApplyError, PoolDisk};
-use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
+use crate::device::label::{Layout, SetRef, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
@@ -66,7 +66,46 @@ pub struct VolumeView {
     pub node: PathBuf,
 }
 
+/// A disk of the pool as the rest of the product sees it. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskView {
+    pub id: String,
+    pub path: PathBuf,
+    pub model: Option<String>,
+    pub layout: Layout,
+    pub set: SetRef,
+    pub size: u64,
+    pub free: u64,
+    pub erasing: u64,
+    pub volumes: usize,
+    /// Slots, taken or free; else volumes.
+    pub partitions: usize,
+    pub standing: Standing,
+    /// Whether the set that owns it exists.
+    pub owned: bool,
+}
+
 impl Member {
+    pub fn disk_view(&self) -> DiskView {
+        let state = self.lock();
+        let content = state.content();
+        let volumes = content.volumes().count();
+        DiskView {
+            id: self.id.clone(),
+            path: state.raw.path.clone(),
+            model: state.raw.model.clone(),
+            layout: content.label.layout.clone(),
+            set: content.label.set.clone(),
+            size: content.geometry.size,
+            free: content.free().total(),
+            erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
+            volumes,
+            partitions: volumes + content.free_slots().count(),
+            standing: state.standing(),
+            owned: state.rule.is_some(),
+        }
+    }
+
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
         let state = State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, worker: false };
         Self { id, state: Mutex::new(state) }

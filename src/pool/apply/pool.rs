@@ -262,6 +262,19 @@ impl Pool {
         Ok((self.volume(request.id)?, Outcome::Done))
     }
 
+    /// Whether a volume that is not there could be made now. Writes nothing, promises nothing.
+    pub fn check(&self, request: &CreateRequest) -> Result<(), PoolError> {
+        self.check_selector(&request.selector)?;
+        let usage = self.usage(request.usage, &request.selector);
+        let offers = offers(&self.seats(), &request.selector, usage);
+        if offers.is_empty() {
+            return Err(PoolError::NoSet(request.selector.clone()));
+        }
+        let wish = Wish { usage, required: request.required, limit: request.limit };
+        choose(&offers, &wish)?;
+        Ok(())
+    }
+
     /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.
     fn check_selector(&self, selector: &Selector) -> Result<(), PoolError> {
         if selector.class.is_some() || selector.set.is_some() {
@@ -342,6 +355,16 @@ impl Pool {
                 seat.adopt_volume(id)?;
                 Ok(Outcome::Done)
             }
+        }
+    }
+
+    /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        let (seat, view) = self.find(id)?;
+        match &view.record {
+            None => Err(PoolError::NotDescribed { id, disk: view.disk }),
+            Some(record) if record.found => Ok(()),
+            Some(_) => seat.disown_volume(id),
         }
     }
 

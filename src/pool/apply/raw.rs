@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::disk::zero;
 use super::journal::{JournalStore, StoreError};
-use super::member::{Standing, VolumeView};
-use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
+use super::member::{DiskView, Standing, VolumeView};
+use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
 use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
@@ -107,6 +107,27 @@ impl RawMember {
             return Err(format!("claim disputed: the device should be free, and holds data; {adopt}"));
         }
         Ok(disk)
+    }
+
+    /// `None`: its claim has just ended.
+    pub fn disk_view(&self) -> Option<DiskView> {
+        let claim = self.claim().ok()?;
+        let state = self.lock();
+        let taken = claim.volume.is_some();
+        Some(DiskView {
+            id: self.id.clone(),
+            path: state.raw.path.clone(),
+            model: state.raw.model.clone(),
+            layout: Layout::RawDevice {},
+            set: claim.set,
+            size: claim.size,
+            free: if taken || claim.erasing.is_some() { 0 } else { claim.size },
+            erasing: if claim.erasing.is_some() { claim.size } else { 0 },
+            volumes: usize::from(taken),
+            partitions: 0,
+            standing: state.standing.clone(),
+            owned: state.rule.is_some(),
+        })
     }
 
     pub fn leave(&self) {

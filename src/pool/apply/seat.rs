@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use super::disk::ApplyError;
 use super::erase::{Progress, work};
-use super::member::{Member, VolumeView};
+use super::member::{DiskView, Member, VolumeView};
 use super::pool::PoolError;
 use super::raw::{RawError, RawMember};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::pool::choose::Offer;
-use crate::pool::plan::{NewVolume, PlanError, Site, adopt_volume, delete, formatted, grown};
+use crate::pool::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, grown};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -47,6 +47,13 @@ impl Seat {
         match self {
             Self::Labelled(member) => member.view(id),
             Self::Raw(member) => member.view().filter(|view| view.id == id),
+        }
+    }
+
+    pub fn disk_view(&self) -> Option<DiskView> {
+        match self {
+            Self::Labelled(member) => Some(member.disk_view()),
+            Self::Raw(member) => member.disk_view(),
         }
     }
 
@@ -141,6 +148,13 @@ impl Seat {
         match self {
             Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| adopt_volume(content, id))?),
             Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = false)?),
+        }
+    }
+
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| disown_volume(content, id))?),
+            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = true)?),
         }
     }
 

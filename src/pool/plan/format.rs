@@ -43,6 +43,16 @@ pub fn adopt_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
     Ok(relabel(label))
 }
 
+/// The volume waits for its adoption from now on.
+pub fn disown_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
+    content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
+    let mut label = content.pruned_label();
+    if let Some(record) = label.volumes.get_mut(&id) {
+        record.found = true;
+    }
+    Ok(relabel(label))
+}
+
 /// Another description of the same disk: an adopted disk's new owner, a set made anew.
 pub fn relabel(label: Label) -> Plan {
     Plan(vec![Step::Label(Box::new(label))])

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
+use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr};
 use crate::api::{Node, parse_sets};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
@@ -19,7 +20,6 @@ use crate::device::rule::Rule;
 use crate::host::Host;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
-use crate::host::state::{AgentLock, StateDir};
 use crate::host::sysfs::Roots;
 use crate::host::uevent::UeventSocket;
 use crate::pool::apply::agent::Agent;
@@ -27,12 +27,8 @@ use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
-/// The name of the agent's own socket in the state directory.
-pub const AGENT_SOCKET: &str = "agent.sock";
 /// What labels say where no cluster is. Fixed, so that disks outlive the state directory.
 pub const CLUSTER: &str = "standalone";
-/// How long calls that are under way may take to end at a stop.
-const GRACE: Duration = Duration::from_secs(8);
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
@@ -47,21 +43,13 @@ pub struct Settings {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<()> {
-    log_to_stderr();
+    log_to_stderr(LogFormat::Text);
     let rules = read_sets(&settings.sets, &settings.node)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(serve(settings, rules));
     // Work that outlived its call is not waited for: every stop is a normal stop.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
-}
-
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("LOCALPOOL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    let _ = log.try_init();
 }
 
 /// A bad document stops only itself; a file that cannot be read stops the start.
@@ -99,13 +87,13 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let ready = readiness.clone();
-    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move || ready.set_ready());
+    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |_| ready.set_ready());
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone());
     let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
-        .add_service(ControllerServer::new(ControllerService::new(volumes, &settings.node)))
+        .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
     let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
@@ -136,15 +124,4 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     keeper.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
     Ok(())
-}
-
-/// Waits until this process is the one that may touch disks.
-fn become_agent(path: &Path) -> Result<(StateDir, AgentLock)> {
-    let state = StateDir::open(path)?;
-    if let Some(lock) = state.try_lock()? {
-        return Ok((state, lock));
-    }
-    tracing::info!(state = %path.display(), "another process is the agent of this state directory; waiting, touching nothing");
-    let lock = state.lock()?;
-    Ok((state, lock))
 }

@@ -1,0 +1,129 @@
+//! DevicePool: the disks of one node, what they have to give, and why others were not taken.
+//!
+//! The user writes the spec, the node's agent the status, and only when it changed.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a person asks of a node's pool.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "localpool.dev",
+    version = "v1alpha1",
+    kind = "DevicePool",
+    plural = "devicepools",
+    shortname = "ldp",
+    category = "localpool",
+    status = "DevicePoolStatus",
+    derive = "PartialEq",
+    doc = "The disks that localpool has on one node, and what they have to give. Its name is the node's.",
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Disks","type":"integer","jsonPath":".status.diskCount"}"#,
+    printcolumn = r#"{"name":"Volumes","type":"integer","jsonPath":".status.volumeCount"}"#,
+    printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.size"}"#,
+    printcolumn = r#"{"name":"Free","type":"string","jsonPath":".status.free"}"#,
+    printcolumn = r#"{"name":"Largest","type":"string","jsonPath":".status.largest"}"#,
+    printcolumn = r#"{"name":"Cordon","type":"boolean","jsonPath":".spec.cordon"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].message","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+pub struct DevicePoolSpec {
+    /// No new volumes on this node; those that are there stay and work.
+    #[serde(default)]
+    pub cordon: bool,
+}
+
+/// What the agent says. Sizes are bytes where they are numbers, and for people where they are text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DevicePoolStatus {
+    #[serde(default)]
+    pub disk_count: i64,
+    #[serde(default)]
+    pub volume_count: i64,
+    #[serde(default)]
+    pub size: String,
+    #[serde(default)]
+    pub free: String,
+    /// The largest volume that could be made now.
+    #[serde(default)]
+    pub largest: String,
+    #[serde(default)]
+    pub disks: Vec<DiskStatus>,
+    /// What each set has to give here, and which devices it left.
+    #[serde(default)]
+    pub sets: Vec<SetOffer>,
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskStatus {
+    pub id: String,
+    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// `Whole`, `Slots`, `Carved` or `RawDevice`.
+    pub layout: String,
+    /// `namespace/name` of the set that owns it.
+    pub set: String,
+    pub size: i64,
+    pub free: i64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub erasing: i64,
+    pub volumes: i64,
+    pub state: DiskState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DiskState {
+    #[default]
+    Ready,
+    NotReady,
+    Missing,
+}
+
+/// What one set has to give on this node, in bytes, now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetOffer {
+    pub namespace: String,
+    pub name: String,
+    #[serde(default)]
+    pub uid: String,
+    pub class: String,
+    pub devices: i64,
+    pub partitions: i64,
+    /// For a volume with a filesystem.
+    pub available: i64,
+    pub largest: i64,
+    pub smallest: i64,
+    /// For a raw block volume, which gets clean space only.
+    pub block_available: i64,
+    pub block_largest: i64,
+    pub block_smallest: i64,
+    /// Where the set is not valid or selects nothing here: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Devices that it does not take, at most 32 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<Unmatched>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unmatched {
+    pub device: String,
+    pub reason: String,
+}

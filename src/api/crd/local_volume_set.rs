@@ -1,0 +1,226 @@
+//! The CRD of LocalVolumeSet, in the Local Storage Operator's group: its manifests apply unchanged.
+//!
+//! The schema knows each field of the operator and of ours, keeps unknown ones (the strict parser names
+//! them; a pruned `dryRun` would be a real run), and holds what must not change.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A set, with its spec as it was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalVolumeSet {
+    #[serde(default)]
+    pub api_version: String,
+    #[serde(default)]
+    pub kind: String,
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<LocalVolumeSetStatus>,
+}
+
+/// What the controller says of it: the operator's fields, and which devices were left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalVolumeSetStatus {
+    pub conditions: Vec<Condition>,
+    pub total_provisioned_device_count: i32,
+    pub total_provisioned_partition_count: i32,
+    pub observed_generation: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmatched_devices: Vec<Value>,
+}
+
+impl kube::Resource for LocalVolumeSet {
+    type DynamicType = ();
+    type Scope = k8s_openapi::NamespaceResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        "LocalVolumeSet".into()
+    }
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        "local.storage.openshift.io".into()
+    }
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        "v1alpha1".into()
+    }
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        "localvolumesets".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn texts(description: &str) -> Value {
+    json!({"type": "array", "items": {"type": "string"}, "nullable": true, "description": description})
+}
+
+fn quantity(description: &str) -> Value {
+    json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true, "description": description})
+}
+
+fn requirements() -> Value {
+    json!({"type": "array", "items": {
+        "type": "object",
+        "required": ["key", "operator"],
+        "properties": {
+            "key": {"type": "string"},
+            "operator": {"type": "string"},
+            "values": {"type": "array", "items": {"type": "string"}},
+        },
+    }})
+}
+
+fn spec() -> Value {
+    let filter = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "description": "Which devices may be taken; all that is given must hold.",
+        "properties": {
+            "deviceTypes": texts("disk, part, loop, mpath (RawDisk and Partition are accepted too). Default: disk."),
+            "devices": texts("An older spelling of deviceTypes."),
+            "deviceMechanicalProperties": texts("Rotational, NonRotational. Default: both."),
+            "deviceMechanicalProperty": texts("An older spelling of deviceMechanicalProperties."),
+            "minSize": quantity("The smallest device. Default: 1Gi; 0 is no minimum."),
+            "maxSize": quantity("The largest device."),
+            "models": texts("Case-insensitive parts of the model's name."),
+            "vendors": texts("Case-insensitive parts of the vendor's name."),
+            "paths": texts("Globs over device node, links, and a loop device's file."),
+        },
+    });
+    let partitioning = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "description": "How disks are cut. Absent: a disk is one volume.",
+        "properties": {
+            "partSize": quantity("The size of each partition; the disk is filled with them."),
+            "size": quantity("An older spelling of partSize."),
+            "count": {"type": "integer", "format": "int64", "minimum": 1, "description": "The number of partitions of each disk."},
+            "mode": {"type": "string", "enum": ["Dynamic"], "description": "Dynamic: each volume gets a partition of just its size."},
+        },
+    });
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["storageClassName"],
+        "properties": {
+            "storageClassName": {"type": "string", "minLength": 1, "description": "The StorageClass that offers the disks; made where there is none."},
+            "nodeSelector": {
+                "type": "object",
+                "description": "The nodes that it is for. Absent: all.",
+                "required": ["nodeSelectorTerms"],
+                "properties": {"nodeSelectorTerms": {"type": "array", "items": {
+                    "type": "object",
+                    "properties": {"matchExpressions": requirements(), "matchFields": requirements()},
+                }}},
+            },
+            "tolerations": {"type": "array", "items": {"type": "object", "properties": {
+                "key": {"type": "string"}, "operator": {"type": "string"}, "value": {"type": "string"},
+                "effect": {"type": "string"}, "tolerationSeconds": {"type": "integer", "format": "int64"},
+            }}},
+            "minDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "Below this many matching devices on a node, none is claimed there."},
+            "maxDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "The most devices of a node that it claims."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem"], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
+            "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
+            "fstype": text("An older spelling of fsType."),
+            "filesystem": text("An older spelling of fsType."),
+            "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a partition table of ours."},
+            "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
+            "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
+            "dryRun": {"type": "boolean", "description": "Claim nothing, only say what would be claimed."},
+            "deviceInclusionSpec": filter,
+            "deviceExclusionSpec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"deviceNameFilter": texts("Globs over the kernel's name that keep a device out.")},
+            },
+            "partitioningSpec": partitioning,
+        },
+        "x-kubernetes-validations": [
+            {"rule": "has(self.partitioningSpec) == has(oldSelf.partitioningSpec)",
+             "message": "spec.partitioningSpec can be neither added nor removed later: make another set"},
+            {"rule": "!has(self.partitioningSpec) || self == oldSelf",
+             "message": "the spec of a set with a partitioningSpec cannot be changed: make another set"},
+            {"rule": "has(self.layout) == has(oldSelf.layout) && (!has(self.layout) || self.layout == oldSelf.layout)",
+             "message": "spec.layout cannot be changed: make another set"},
+        ],
+    })
+}
+
+fn status() -> Value {
+    let condition = json!({
+        "type": "object",
+        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+        "properties": {
+            "type": {"type": "string"}, "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "reason": {"type": "string"}, "message": {"type": "string"},
+            "lastTransitionTime": {"type": "string", "format": "date-time"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+        },
+    });
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "conditions": {"type": "array", "items": condition},
+            "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
+            "totalProvisionedPartitionCount": {"type": "integer", "format": "int32"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+            "unmatchedDevices": {"type": "array", "items": {"type": "object", "properties": {
+                "node": {"type": "string"}, "device": {"type": "string"}, "reason": {"type": "string"},
+            }}},
+        },
+    })
+}
+
+/// The CRD, without what all of ours have in common.
+pub fn set_crd() -> CustomResourceDefinition {
+    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "localvolumesets.local.storage.openshift.io"},
+        "spec": {
+            "group": "local.storage.openshift.io",
+            "scope": "Namespaced",
+            "names": {"kind": "LocalVolumeSet", "listKind": "LocalVolumeSetList", "plural": "localvolumesets",
+                      "singular": "localvolumeset", "shortNames": ["lvset"], "categories": ["localpool"]},
+            "versions": [{
+                "name": "v1alpha1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    column("StorageClass", "string", ".spec.storageClassName"),
+                    column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
+                    column("Partitions", "integer", ".status.totalProvisionedPartitionCount"),
+                    column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
+                    column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
+                    column("Age", "date", ".metadata.creationTimestamp"),
+                ],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": "Which local disks of which nodes may be used for volumes, and how.",
+                    "required": ["spec"],
+                    "properties": {
+                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+                        "spec": spec(), "status": status(),
+                    },
+                }},
+            }],
+        },
+    });
+    serde_json::from_value(crd).expect("the fields of a CRD, spelled out above; a test calls this")
+}

@@ -1,0 +1,65 @@
+//! The custom resources: their types, their schemas, and the list that `localpool crds` prints.
+//!
+//! A set's spec stays raw JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown
+//! fields, where a typed one would drop them. Every CRD carries the number of its schema.
+
+mod device_pool;
+mod local_volume_set;
+mod pool_volume;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
+pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
+
+/// Group of our own objects.
+pub const GROUP: &str = "localpool.dev";
+/// Keeps the object of a volume until its node's agent has let go of it.
+pub const FINALIZER: &str = "localpool.dev/volume";
+/// On each CRD: the number of the schema that this code was built with.
+pub const SCHEMA_ANNOTATION: &str = "localpool.dev/schema";
+/// Grows with each change of a schema that a running agent must know of before it claims anything.
+pub const SCHEMA: &str = "1";
+/// The API server's own mark of who applied an object.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
+
+/// All of our CRDs, by name.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    let mut crds = vec![DevicePool::crd(), set_crd(), PoolVolume::crd()];
+    for crd in &mut crds {
+        let metadata = &mut crd.metadata;
+        metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), SCHEMA.to_owned());
+        metadata.labels.get_or_insert_default().insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
+    }
+    crds
+}
+
+/// Whether a CRD in the cluster has the schema that this code needs.
+pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
+    crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)).is_some_and(|number| number == SCHEMA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_crd_has_a_structural_schema_a_status_and_the_number_of_its_schema() {
+        let names: Vec<String> = all().iter().filter_map(|crd| crd.metadata.name.clone()).collect();
+        assert_eq!(
+            names,
+            ["devicepools.localpool.dev", "localvolumesets.local.storage.openshift.io", "poolvolumes.localpool.dev"]
+        );
+        for crd in all() {
+            assert!(has_our_schema(&crd));
+            for version in &crd.spec.versions {
+                let schema = version.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref()).expect("a schema");
+                assert_eq!(schema.type_.as_deref(), Some("object"));
+                assert!(version.subresources.as_ref().is_some_and(|sub| sub.status.is_some()));
+                assert!(version.additional_printer_columns.as_ref().is_some_and(|columns| !columns.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! PoolVolume: what one claim gets, as the controller and the node's agent tell each other.
+//!
+//! The controller writes the spec, the agent of `spec.node` the status and the finalizer. Nothing in it is
+//! needed to find a volume's data: that is on the disk.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the controller asks of a node. All of it is fixed but `size`, which grows, and `intent`.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "localpool.dev",
+    version = "v1alpha1",
+    kind = "PoolVolume",
+    plural = "poolvolumes",
+    shortname = "lpv",
+    category = "localpool",
+    status = "PoolVolumeStatus",
+    derive = "PartialEq",
+    selectable = ".spec.node",
+    validation = Rule::new("self.metadata.name.matches('^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$')").message("a PoolVolume's name is the id that follows from spec.volumeName: the driver makes these objects, make a PersistentVolumeClaim"),
+    doc = "A volume on a local disk. Made and deleted by the driver: deleting it by hand erases nothing, it comes back.",
+    printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.capacity"}"#,
+    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
+    printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.volumeName"}"#,
+    printcolumn = r#"{"name":"Disk","type":"string","jsonPath":".status.disk","priority":1}"#,
+    printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.message","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[x_kube(
+    validation = Rule::new("self.node == oldSelf.node").message("spec.node cannot be changed: a local volume stays on its node"),
+    validation = Rule::new("self.volumeName == oldSelf.volumeName").message("spec.volumeName cannot be changed"),
+    validation = Rule::new("self.volumeMode == oldSelf.volumeMode").message("spec.volumeMode cannot be changed"),
+    validation = Rule::new("self.required == oldSelf.required").message("spec.required cannot be changed: spec.size is what grows"),
+    validation = Rule::new("has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || self.limit == oldSelf.limit)").message("spec.limit cannot be changed"),
+    validation = Rule::new("has(self.fsType) == has(oldSelf.fsType) && (!has(self.fsType) || self.fsType == oldSelf.fsType)").message("spec.fsType cannot be changed"),
+    validation = Rule::new("has(self.parameters) == has(oldSelf.parameters) && (!has(self.parameters) || self.parameters == oldSelf.parameters)").message("spec.parameters cannot be changed"),
+    validation = Rule::new("!has(self.fsType) || self.volumeMode == 'Filesystem'").message("spec.fsType goes with volumeMode Filesystem only"),
+    validation = Rule::new("oldSelf.intent != 'Delete' || self.intent == 'Delete'").message("spec.intent Delete cannot be taken back: the data may be gone"),
+)]
+pub struct PoolVolumeSpec {
+    /// The node whose disk the volume is on.
+    #[schemars(length(min = 1, max = 253))]
+    pub node: String,
+    /// The CSI volume name; the object's name is the UUID that follows from it.
+    #[schemars(length(min = 1, max = 128))]
+    pub volume_name: String,
+    /// Bytes that CreateVolume asked for.
+    #[schemars(range(min = 0))]
+    pub required: i64,
+    /// The most bytes that it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub limit: Option<i64>,
+    pub volume_mode: VolumeMode,
+    /// The filesystem, where the claim's class names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fs_type: Option<String>,
+    /// Of the StorageClass, less what Kubernetes' own tools add.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// Bytes that it is to grow to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub size: Option<i64>,
+    #[serde(default)]
+    pub intent: Intent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum VolumeMode {
+    Block,
+    Filesystem,
+}
+
+/// What a deletion of the object means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Intent {
+    /// Nothing is erased, and the object comes back.
+    #[default]
+    Keep,
+    /// The volume is erased. Only the controller may say so.
+    Delete,
+}
+
+/// What the node's agent says of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolVolumeStatus {
+    #[serde(default)]
+    pub phase: Phase,
+    /// One word for machines, where the phase alone does not say why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i64>,
+    /// The same for people, such as 10Gi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<String>,
+    /// Bytes that it could grow to now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growable_to: Option<i64>,
+    /// The filesystem that it has or will get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fs_type: Option<String>,
+    /// Id of its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// `namespace/name` of the set that owns the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// The `spec.size` that the agent acted on last, and why it did not grow where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_size: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How far a volume has got. See `src/volume/phase.rs` for the state diagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// The agent has not looked at it.
+    #[default]
+    Pending,
+    /// The agent will not make it; nothing was written. The controller withdraws it.
+    Rejected,
+    /// The agent is making it.
+    Accepted,
+    /// It could not be made, and nothing of it is on a disk. The controller withdraws it.
+    Failed,
+    Ready,
+    /// It is on a disk, and nobody has claimed it: no object and no PersistentVolume told of it.
+    Found,
+    /// It is being deleted, or its deletion waits for a reason that the message gives.
+    Deleting,
+}

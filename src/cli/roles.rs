@@ -1,0 +1,186 @@
+//! The subcommands that run a role: their options, and the settings that these become.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::StateArgs;
+use crate::operator::controller::Gone;
+use crate::role::sidecar::Sidecar;
+use crate::role::{LogFormat, controller, node, standalone};
+
+#[derive(Debug, Args)]
+pub struct StandaloneArgs {
+    /// Unix socket to serve CSI on; made with mode 0600, its folder too where there is none
+    #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
+    socket: PathBuf,
+    #[command(flatten)]
+    state: StateArgs,
+    /// YAML file of LocalVolumeSets (several documents): which disks may be used, and how
+    #[arg(long, default_value = "/etc/localpool/sets.yaml", env = "LOCALPOOL_SETS", hide_env_values = true)]
+    sets: PathBuf,
+    /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    device_min_age: Duration,
+    /// How many volumes the orchestrator may put on this node at once; 0 is no limit
+    #[arg(long, default_value_t = 0)]
+    max_volumes_per_node: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    #[command(flatten)]
+    state: StateArgs,
+    /// kubelet's root directory; the CSI and registration sockets are made in its `plugins` and `plugins_registry`
+    #[arg(long, default_value = "/var/lib/kubelet", env = "LOCALPOOL_KUBELET_DIR", hide_env_values = true)]
+    kubelet_dir: PathBuf,
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, default_value = "0.0.0.0:9808", env = "LOCALPOOL_HTTP", hide_env_values = true)]
+    http: SocketAddr,
+    /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    device_min_age: Duration,
+    /// How many volumes the scheduler may put on this node at once; 0 is no limit
+    #[arg(long, default_value_t = 0)]
+    max_volumes_per_node: u32,
+    /// Log lines as text or json
+    #[arg(long, default_value = "text", value_parser = parse_log_format)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct ControllerArgs {
+    /// Namespace of this pod: of its lease, and of the sidecars' ServiceAccount
+    #[arg(long, env = "LOCALPOOL_NAMESPACE", hide_env_values = true)]
+    namespace: String,
+    /// Name of this pod, by which it holds the lease
+    #[arg(long, env = "LOCALPOOL_POD_NAME", hide_env_values = true)]
+    pod_name: String,
+    /// Unix socket to serve CSI on, shared with the sidecars
+    #[arg(long, default_value = "/csi/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
+    socket: PathBuf,
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, default_value = "0.0.0.0:9809", env = "LOCALPOOL_HTTP", hide_env_values = true)]
+    http: SocketAddr,
+    /// Name of the lease whose holder writes StorageClasses, statuses and events
+    #[arg(long, default_value = "localpool-controller")]
+    lease: String,
+    /// ServiceAccount of the sidecars, whose token is kept fresh in --sidecar-token-dir
+    #[arg(long, requires = "sidecar_token_dir")]
+    sidecar_service_account: Option<String>,
+    /// Folder that the sidecars mount as their identity
+    #[arg(long, requires = "sidecar_service_account")]
+    sidecar_token_dir: Option<PathBuf>,
+    /// What becomes of the objects of volumes whose Node object was deleted: Keep, or Release to give them up
+    #[arg(long, default_value = "Keep", value_parser = parse_gone)]
+    deleted_node_volumes: Gone,
+    /// Log lines as text or json
+    #[arg(long, default_value = "text", value_parser = parse_log_format)]
+    log_format: LogFormat,
+}
+
+impl StandaloneArgs {
+    pub fn run(self) -> Result<()> {
+        let Self { socket, state, sets, device_min_age, max_volumes_per_node } = self;
+        let node = state.node()?;
+        standalone::run(standalone::Settings {
+            socket,
+            state_dir: state.state_dir,
+            sets,
+            node,
+            min_age: device_min_age,
+            max_volumes: i64::from(max_volumes_per_node),
+        })
+    }
+}
+
+impl NodeArgs {
+    pub fn run(self) -> Result<()> {
+        let Self { state, kubelet_dir, http, device_min_age, max_volumes_per_node, log_format } = self;
+        let node = state.node()?;
+        node::run(node::Settings {
+            node,
+            state_dir: state.state_dir,
+            kubelet_dir,
+            http,
+            min_age: device_min_age,
+            max_volumes: i64::from(max_volumes_per_node),
+            log: log_format,
+        })
+    }
+}
+
+impl ControllerArgs {
+    pub fn run(self) -> Result<()> {
+        let Self {
+            namespace,
+            pod_name,
+            socket,
+            http,
+            lease,
+            sidecar_service_account,
+            sidecar_token_dir,
+            deleted_node_volumes,
+            log_format,
+        } = self;
+        let sidecar = sidecar_service_account.zip(sidecar_token_dir);
+        controller::run(controller::Settings {
+            namespace,
+            pod_name,
+            socket,
+            http,
+            lease,
+            deleted_node_volumes,
+            sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
+            log: log_format,
+        })
+    }
+}
+
+fn parse_gone(text: &str) -> Result<Gone, String> {
+    match text {
+        "Keep" => Ok(Gone::Keep),
+        "Release" => Ok(Gone::Release),
+        other => Err(format!("{other:?} is neither Keep nor Release")),
+    }
+}
+
+fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        other => Err(format!("{other:?} is neither text nor json")),
+    }
+}
+
+/// A number and a unit: s, m or h.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: write a number and s, m or h, such as 60s or 5m");
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        for bad in ["", "5", "m", "5d", "-1s", "1.5s", "99999999999999999999h"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+}

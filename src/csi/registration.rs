@@ -1,0 +1,97 @@
+//! kubelet's plugin registration: the agent registers itself, no other container does.
+//!
+//! kubelet calls each socket that appears in its folder. A registration that it refuses is offered again by
+//! making the socket anew, as only a socket that appears is looked at.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+
+use super::DRIVER_NAME;
+use super::proto::registration::registration_server::{Registration, RegistrationServer};
+use super::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
+use super::server::{self, ServeError};
+
+/// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our
+/// HTTP/2 server refuses as a host; what stands before an `@` may be encoded so.
+pub const SOCKET: &str = "csi.localpool.dev@reg.sock";
+/// The CSI versions whose contract kubelet may expect; it compares the major number.
+const VERSIONS: [&str; 1] = ["1.0.0"];
+/// How long a refused registration waits, doubled each time.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+
+/// What kubelet said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registered {
+    NotAsked,
+    Yes,
+    Refused,
+}
+
+struct RegistrationService {
+    endpoint: String,
+    said: Arc<watch::Sender<Registered>>,
+}
+
+#[tonic::async_trait]
+impl Registration for RegistrationService {
+    async fn get_info(&self, _request: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            r#type: "CSIPlugin".to_owned(),
+            name: DRIVER_NAME.to_owned(),
+            endpoint: self.endpoint.clone(),
+            supported_versions: VERSIONS.map(str::to_owned).to_vec(),
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let RegistrationStatus { plugin_registered, error } = request.into_inner();
+        match plugin_registered {
+            true => tracing::info!("kubelet has registered the driver"),
+            false => tracing::error!(error, "kubelet refused the registration; it is offered again"),
+        }
+        self.said.send_replace(if plugin_registered { Registered::Yes } else { Registered::Refused });
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}
+
+/// Registers the driver whose services are at `endpoint`, until `stop`.
+pub async fn register(socket: PathBuf, endpoint: &Path, stop: watch::Receiver<bool>) -> Result<(), ServeError> {
+    let mut pause = AGAIN;
+    let stopped = |mut stop: watch::Receiver<bool>| async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    loop {
+        let (said, mut heard) = watch::channel(Registered::NotAsked);
+        let service = RegistrationService { endpoint: endpoint.display().to_string(), said: Arc::new(said) };
+        let routes = Routes::new(RegistrationServer::new(service));
+        let stop_here = stopped(stop.clone());
+        let refused = async move {
+            if heard.wait_for(|said| *said == Registered::Refused).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let end = async move {
+            tokio::select! {
+                () = stop_here => {}
+                () = refused => {}
+            }
+        };
+        server::serve(server::bind(&socket)?, routes, end).await?;
+        if *stop.borrow() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = stopped(stop.clone()) => return Ok(()),
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(AGAIN_AT_MOST),
+        }
+    }
+}

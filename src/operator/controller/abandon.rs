@@ -1,0 +1,48 @@
+//! `localpool volume abandon`: gives up the object of a volume whose node was deleted. Nothing is erased: there
+//! is nobody who could.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client, ResourceExt as _};
+
+use super::objects::{Objects, Outcome, within};
+use crate::operator::Error;
+use crate::volume::VolumeId;
+
+/// Gives up the volume, or says what would be done. Refuses where the node exists.
+pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, Error> {
+    let objects = Objects::new(client.clone());
+    let name = id.to_string();
+    let refused = |words: String| Err(Error::Refused(words));
+    let Some(object) = objects.get(&name).await? else {
+        return refused(format!("there is no PoolVolume {id}"));
+    };
+    let node = &object.spec.node;
+    let nodes: Api<Node> = Api::all(client);
+    if within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?.is_some() {
+        return refused(format!(
+            "node {node} of volume {id} exists: its agent would write the object again. Delete the volume's claim \
+             instead, or the Node object first where the machine is gone for good"
+        ));
+    }
+    let claim = object.spec.volume_name.clone();
+    let mut lines = vec![match dry_run {
+        true => format!("would give up volume {id} ({claim}) of the deleted node {node}"),
+        false => format!("gave up volume {id} ({claim}) of the deleted node {node}"),
+    }];
+    if !dry_run {
+        let again = || refused(format!("PoolVolume {id} changed meanwhile: run this again"));
+        match objects.delete(&object).await? {
+            Outcome::Changed => return again(),
+            Outcome::Done(Some(held)) => match objects.let_go(&held).await? {
+                Outcome::Changed => return again(),
+                Outcome::Done(()) => {}
+            },
+            Outcome::Done(None) => {}
+        }
+    }
+    if let Some(persistent) = objects.persistent_volume(&name).await? {
+        let name = persistent.name_any();
+        lines.push(format!("PersistentVolume {name} still names it: delete its claim, and it goes"));
+    }
+    Ok(lines)
+}

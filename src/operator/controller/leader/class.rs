@@ -1,0 +1,87 @@
+//! The StorageClass of each set: made where there is none of that name, left alone where it is another
+//! provisioner's. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::api::crd::LocalVolumeSet;
+use crate::volume::DRIVER_NAME;
+
+/// Ties a class to the set that it was made for.
+const OWNER: &str = "local.storage.openshift.io/owner-";
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
+/// A label's value has at most so many bytes.
+const LABEL: usize = 63;
+
+/// How it stands with the class of a set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Class {
+    Missing,
+    /// It leads to our driver, whoever made it.
+    Ours,
+    Foreign {
+        provisioner: String,
+    },
+    /// The API server does not take it: why.
+    Refused(String),
+}
+
+pub fn look(found: Option<&StorageClass>) -> Class {
+    match found {
+        None => Class::Missing,
+        Some(class) if class.provisioner == DRIVER_NAME => Class::Ours,
+        Some(class) => Class::Foreign { provisioner: class.provisioner.clone() },
+    }
+}
+
+/// The class that a set gets.
+pub fn make(name: &str, set: &LocalVolumeSet) -> StorageClass {
+    let of = |text: &Option<String>| text.clone().unwrap_or_default();
+    let owner = [
+        ("kind", "LocalVolumeSet".to_owned()),
+        ("name", of(&set.metadata.name)),
+        ("namespace", of(&set.metadata.namespace)),
+    ];
+    // A name may be longer than a label can say; such a class is tied to nothing.
+    let owner = owner.into_iter().filter(|(_, value)| value.len() <= LABEL);
+    let mut labels: BTreeMap<String, String> = owner.map(|(key, value)| (format!("{OWNER}{key}"), value)).collect();
+    labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
+    StorageClass {
+        metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() },
+        provisioner: DRIVER_NAME.to_owned(),
+        parameters: Some(BTreeMap::from([("class".to_owned(), name.to_owned())])),
+        reclaim_policy: Some("Delete".to_owned()),
+        volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        allow_volume_expansion: Some(true),
+        ..StorageClass::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::set;
+    use super::*;
+
+    #[test]
+    fn a_missing_class_leads_to_our_driver_and_says_whose_it_is() {
+        let class = make("fast", &set("disks", "fast"));
+        assert_eq!(look(Some(&class)), Class::Ours);
+        assert_eq!(class.parameters.as_ref().and_then(|all| all.get("class")).map(String::as_str), Some("fast"));
+        assert_eq!(class.volume_binding_mode.as_deref(), Some("WaitForFirstConsumer"));
+        let labels = class.metadata.labels.expect("labels");
+        for (key, value) in [("kind", "LocalVolumeSet"), ("name", "disks"), ("namespace", "storage")] {
+            assert_eq!(labels[&format!("local.storage.openshift.io/owner-{key}")], value);
+        }
+        let long = make("fast", &set(&"x".repeat(64), "fast")).metadata.labels.expect("labels");
+        assert!(!long.contains_key("local.storage.openshift.io/owner-name"));
+    }
+
+    #[test]
+    fn another_provisioners_class_is_told_from_ours() {
+        let other = StorageClass { provisioner: "kubernetes.io/no-provisioner".to_owned(), ..StorageClass::default() };
+        assert_eq!(look(Some(&other)), Class::Foreign { provisioner: other.provisioner.clone() });
+        assert_eq!(look(None), Class::Missing);
+    }
+}

@@ -1,0 +1,273 @@
+//! What one replica does for all: StorageClasses, the status of the sets, and volumes whose node is gone.
+//!
+//! Each pass looks at the whole and writes what differs; it begins when something changed, or when the one
+//! before could not do all. `class`, `set`, `gone` and `leftover` decide and are pure; this does it.
+
+mod class;
+mod gone;
+mod leftover;
+mod news;
+#[cfg(test)]
+mod sample;
+mod set;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::DeserializeGuard;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::cache::{self, Cache};
+use super::objects::{Objects, Outcome, within};
+use super::{Caches, Metrics};
+use crate::api::crd::{LocalVolumeSet, LocalVolumeSetStatus, PoolVolume};
+use crate::host::chain;
+use crate::operator::Error;
+use crate::volume::DRIVER_NAME;
+use class::Class;
+pub use gone::Gone;
+use news::{News, Tone};
+use set::Read;
+
+/// Changes come in crowds; a pass waits for the end of one.
+const SETTLE: Duration = Duration::from_millis(250);
+/// How long a pass that could not do all is not tried again: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The work of the leader.
+pub struct Leader {
+    client: Client,
+    caches: Caches,
+    classes: Cache<StorageClass>,
+    objects: Objects,
+    recorder: Recorder,
+    metrics: Metrics,
+    gone: Gone,
+}
+
+impl Leader {
+    pub fn new(client: Client, caches: Caches, metrics: Metrics, gone: Gone, identity: &str) -> Self {
+        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
+        Self {
+            caches,
+            classes: Cache::new(|a, b| a == b),
+            objects: Objects::new(client.clone()),
+            recorder: Recorder::new(client.clone(), reporter),
+            metrics,
+            gone,
+            client,
+        }
+    }
+
+    /// Works until it is dropped.
+    pub async fn run(self) {
+        let mut tasks = JoinSet::new();
+        let api = Api::<DeserializeGuard<StorageClass>>::all(self.client.clone());
+        tasks.spawn(cache::keep(self.classes.clone(), api, "StorageClasses"));
+        let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
+        let mut wait = FIRST_WAIT;
+        loop {
+            // What changes from here on begins another pass.
+            changes.seen();
+            classes.borrow_and_update();
+            let done = match self.caches.are_synced() && self.classes.is_synced() {
+                true => self.pass().await,
+                false => true,
+            };
+            let again = if done { Duration::MAX } else { wait };
+            wait = if done { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            let _ = tokio::time::timeout(again, async {
+                tokio::select! {
+                    () = changes.next() => {}
+                    _ = classes.changed() => {}
+                }
+            })
+            .await;
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    /// Whether all was done.
+    async fn pass(&self) -> bool {
+        let sets = self.sets().await;
+        let volumes = self.volumes().await;
+        sets && volumes
+    }
+
+    /// Counts a write, and says what went wrong.
+    fn note<T>(&self, controller: &str, result: Result<T, Error>) -> bool {
+        match result {
+            Ok(_) => {
+                self.metrics.writes.with_label_values(&[controller]).inc();
+                true
+            }
+            Err(error) => {
+                self.metrics.errors.with_label_values(&[controller]).inc();
+                tracing::warn!(controller, "{}; it is tried again", chain(&error));
+                false
+            }
+        }
+    }
+
+    async fn tell(&self, about: ObjectReference, action: &str, news: &[News]) -> bool {
+        let mut done = true;
+        for news in news {
+            let event = news.event(action);
+            let request = self.recorder.publish(&event, &about);
+            let told = within("writing an Event", request).await;
+            done &= told.is_ok() || self.note("events", told);
+        }
+        done
+    }
+
+    async fn sets(&self) -> bool {
+        let (nodes, pools) = (self.caches.nodes.all(), self.caches.pools.all());
+        let mut sets = self.caches.sets.all();
+        // A class of several sets carries the name of the oldest.
+        sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
+        let mut made: BTreeMap<String, Class> = BTreeMap::new();
+        let mut done = true;
+        for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
+            let read = set::read(set, &nodes);
+            let class = match &read {
+                Read::Invalid(_) => None,
+                Read::Valid { class: name, .. } => {
+                    if !made.contains_key(name) {
+                        let (class, ok) = self.class(name, set).await;
+                        done &= ok;
+                        made.insert(name.clone(), class);
+                    }
+                    made.get(name)
+                }
+            };
+            let offers = set::offers(set, pools.iter().map(Arc::as_ref));
+            let (status, news) = set::decide(set, &read, class, &offers);
+            if set.status.as_ref() == Some(&status) {
+                continue;
+            }
+            let written = self.note("sets", self.write(set, &status).await);
+            done &= written && self.tell(set.object_ref(&()), "Claim", &news).await;
+        }
+        done
+    }
+
+    /// How it stands with the class, and whether that is all that can be done.
+    async fn class(&self, name: &str, set: &LocalVolumeSet) -> (Class, bool) {
+        let found = class::look(self.classes.get(name).as_deref());
+        if found != Class::Missing {
+            return (found, true);
+        }
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let what = format!("creating StorageClass {name}");
+        let class = class::make(name, set);
+        match within(&what, api.create(&PostParams::default(), &class)).await {
+            Ok(class) => {
+                self.note("classes", Ok(()));
+                let note = format!("StorageClass {} was made for the set", class.name_any());
+                let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
+                let told = self.tell(set.object_ref(&()), "CreateStorageClass", &[news]).await;
+                (Class::Ours, told)
+            }
+            // Somebody was first; the watch will show it.
+            Err(error) if error.is_conflict() => (Class::Missing, true),
+            // The same request would be refused again.
+            Err(error) if error.code() == Some(422) => (Class::Refused(chain(&error)), true),
+            Err(error) => (Class::Missing, self.note("classes", Err::<(), _>(error))),
+        }
+    }
+
+    async fn write(&self, set: &LocalVolumeSet, status: &LocalVolumeSetStatus) -> Result<(), Error> {
+        let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
+        let api: Api<LocalVolumeSet> = Api::namespaced(self.client.clone(), &namespace);
+        let mut status = json!({ "status": status });
+        if status["status"].get("unmatchedDevices").is_none() {
+            status["status"]["unmatchedDevices"] = json!([]);
+        }
+        let what = format!("writing the status of LocalVolumeSet {namespace}/{name}");
+        let params = PatchParams::default();
+        match within(&what, api.patch_status(&name, &params, &Patch::Merge(&status))).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn volumes(&self) -> bool {
+        let mut done = true;
+        let now = jiff::Timestamp::now();
+        for volume in self.caches.volumes.all() {
+            if leftover::is_leftover(&volume, now) {
+                done &= self.note("leftovers", self.objects.withdraw(&volume).await);
+                continue;
+            }
+            let exists = self.caches.nodes.get(&volume.spec.node).is_some();
+            let Some(act) = gone::decide(&volume, exists, self.gone) else { continue };
+            // A watch may be behind; that a node is gone is asked of the API server itself.
+            let result = match exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
+                true => self.act(&volume, act).await,
+                false => continue,
+            };
+            match result {
+                Ok(news) => {
+                    self.note("nodes", Ok(()));
+                    done &= self.tell(volume.object_ref(&()), "WatchNode", &news).await;
+                }
+                Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
+            }
+        }
+        done
+    }
+
+    async fn exists(&self, node: &str) -> Result<bool, Error> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
+    }
+
+    /// Gives what there is to tell.
+    async fn act(&self, volume: &PoolVolume, act: gone::Act) -> Result<Vec<News>, Error> {
+        let node = &volume.spec.node;
+        let warning = |reason: &str, note: String| News { tone: Tone::Warning, reason: reason.to_owned(), note };
+        let (conditions, news) = match act {
+            gone::Act::Release => {
+                let held = match self.objects.delete(volume).await? {
+                    Outcome::Done(held) => held,
+                    Outcome::Changed => return Ok(Vec::new()),
+                };
+                if let Some(held) = held {
+                    self.objects.let_go(&held).await?;
+                }
+                let note = format!("node {node} was deleted, and its volume was given up; nothing was erased");
+                return Ok(vec![warning("NodeDeletedVolumeReleased", note)]);
+            }
+            gone::Act::Mark(conditions) => {
+                let note = format!("node {node}, whose disk holds the volume, was deleted");
+                (conditions, vec![warning("NodeDeleted", note)])
+            }
+            gone::Act::Clear(conditions) => {
+                let news =
+                    News { tone: Tone::Normal, reason: "NodeBack".to_owned(), note: format!("node {node} is back") };
+                (conditions, vec![news])
+            }
+        };
+        let api: Api<PoolVolume> = Api::all(self.client.clone());
+        let name = volume.name_any();
+        let change = json!({
+            "metadata": { "resourceVersion": volume.resource_version() },
+            "status": { "conditions": conditions },
+        });
+        let what = format!("writing the status of PoolVolume {name}");
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
+            Ok(_) => Ok(news),
+            // It changed: the watch begins another pass.
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}

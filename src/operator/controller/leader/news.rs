@@ -1,0 +1,59 @@
+//! What an Event says, before it is one. Pure.
+
+use kube::runtime::events::{Event, EventType};
+
+/// A condition's message and an Event's note have room for so many bytes.
+const ROOM: usize = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Normal,
+    Warning,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    pub tone: Tone,
+    /// One word.
+    pub reason: String,
+    pub note: String,
+}
+
+impl News {
+    pub fn event(&self, action: &str) -> Event {
+        let type_ = match self.tone {
+            Tone::Normal => EventType::Normal,
+            Tone::Warning => EventType::Warning,
+        };
+        Event {
+            type_,
+            reason: self.reason.clone(),
+            note: Some(clip(self.note.clone())),
+            action: action.to_owned(),
+            secondary: None,
+        }
+    }
+}
+
+/// As much of a text as there is room for.
+pub fn clip(mut text: String) -> String {
+    if text.len() > ROOM {
+        let most = ROOM - "…".len();
+        let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= most).last();
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(clip("short".to_owned()), "short");
+        let cut = clip("ä".repeat(ROOM));
+        assert!(cut.len() <= ROOM && cut.ends_with("ä…"));
+    }
+}

@@ -1,0 +1,27 @@
+//! Objects for tests of the leader's decisions.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+
+use crate::api::crd::LocalVolumeSet;
+
+/// A valid set of the namespace `storage`.
+pub fn set(name: &str, class: &str) -> LocalVolumeSet {
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1",
+        "kind": "LocalVolumeSet",
+        "metadata": {"name": name, "namespace": "storage", "uid": "u", "generation": 3},
+        "spec": {"storageClassName": class},
+    });
+    serde_json::from_value(set).expect("a set")
+}
+
+pub fn node(name: &str, labels: &[(&str, &str)]) -> Arc<PartialObjectMeta<Node>> {
+    let mut node = PartialObjectMeta::<Node>::default();
+    node.metadata.name = Some(name.to_owned());
+    node.metadata.labels = Some(labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
+    Arc::new(node)
+}

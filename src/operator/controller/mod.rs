@@ -1,0 +1,123 @@
+//! The controller's side of Kubernetes: the one writer of specs.
+//!
+//! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which
+//! the agents of the nodes answer. `create`, `delete`, `expand` and `room` decide and are pure; `volumes` does
+//! what was decided, through `objects`, where each write holds only for the state that was seen.
+//!
+//! ```text
+//!  CSI ─▶ volumes ─▶ objects ─▶ API server ─▶ agent of the node
+//!            ▲  └▶ create, delete, expand, room          │
+//!            └──────────── cache, sight ◀────────────────┘ status
+//! ```
+
+mod abandon;
+mod cache;
+mod create;
+mod delete;
+mod expand;
+mod handle;
+mod leader;
+pub mod lease;
+mod metrics;
+mod objects;
+mod room;
+#[cfg(test)]
+mod sample;
+mod sight;
+mod view;
+mod volumes;
+mod wish;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::api::crd::{DevicePool, LocalVolumeSet, PoolVolume};
+use crate::volume::VolumeLocks;
+pub use abandon::abandon;
+pub use cache::{Cache, Known};
+pub use leader::{Gone, Leader};
+pub use metrics::Metrics;
+pub use volumes::ClusterVolumes;
+
+/// What the controller knows of the cluster.
+#[derive(Clone)]
+pub struct Caches {
+    pub volumes: Cache<PoolVolume>,
+    pub pools: Cache<DevicePool>,
+    pub nodes: Cache<PartialObjectMeta<Node>>,
+    pub sets: Cache<LocalVolumeSet>,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            volumes: Cache::new(|a, b| a == b),
+            pools: Cache::new(|a, b| a == b),
+            // A node's heartbeat is nobody's business here.
+            nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
+            sets: Cache::new(|a, b| a == b),
+        }
+    }
+}
+
+impl Caches {
+    /// Watches for as long as the set of tasks lives.
+    pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
+        let Self { volumes, pools, nodes, sets } = self.clone();
+        let client = || client.clone();
+        tasks.spawn(cache::keep(volumes, Api::<DeserializeGuard<PoolVolume>>::all(client()), "PoolVolumes"));
+        tasks.spawn(cache::keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
+        tasks.spawn(cache::keep(sets, Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), "LocalVolumeSets"));
+        tasks.spawn(cache::keep_metadata(nodes, Api::<PartialObjectMeta<Node>>::all(client()), "Nodes"));
+    }
+
+    /// All was read, and the API server serves all kinds.
+    pub fn are_synced(&self) -> bool {
+        let Self { volumes, pools, nodes, sets } = self;
+        volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
+    }
+
+    /// Rings with each change of anything from now on.
+    pub fn changes(&self) -> Changes {
+        let Self { volumes, pools, nodes, sets } = self;
+        Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes()])
+    }
+
+    /// The port `Volumes` on them.
+    pub fn volumes(&self, client: Client) -> ClusterVolumes {
+        ClusterVolumes {
+            objects: objects::Objects::new(client),
+            volumes: self.volumes.clone(),
+            pools: self.pools.clone(),
+            nodes: self.nodes.clone(),
+            locks: VolumeLocks::default(),
+        }
+    }
+}
+
+/// A bell for changes of any kind of object.
+pub struct Changes([watch::Receiver<Known>; 4]);
+
+impl Changes {
+    /// What has changed so far is known.
+    pub fn seen(&mut self) {
+        for kind in &mut self.0 {
+            kind.mark_unchanged();
+        }
+    }
+
+    /// Waits for a change since the last one that was waited for.
+    pub async fn next(&mut self) {
+        let [volumes, pools, nodes, sets] = &mut self.0;
+        // An end of a cache would be an end of the process.
+        let _ = tokio::select! {
+            changed = volumes.changed() => changed,
+            changed = pools.changed() => changed,
+            changed = nodes.changed() => changed,
+            changed = sets.changed() => changed,
+        };
+    }
+}

@@ -1,0 +1,297 @@
+//! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for
+//! its answer on the watch. What is done next is decided in `create`, `delete` and `expand`; this does it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::cache::Cache;
+use super::objects::{Objects, Outcome};
+use super::sight::Sight;
+use super::{create, delete, expand, handle, room, view, wish};
+use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume};
+use crate::host::chain;
+use crate::volume::{Capacity, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+
+/// How long a deletion or an expansion is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an agent gets to notice what has just changed.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long before the end of a caller's patience it is answered, at most.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Volumes of a cluster.
+#[derive(Clone)]
+pub struct ClusterVolumes {
+    pub(super) objects: Objects,
+    pub(super) volumes: Cache<PoolVolume>,
+    pub(super) pools: Cache<DevicePool>,
+    pub(super) nodes: Cache<PartialObjectMeta<Node>>,
+    pub(super) locks: VolumeLocks,
+}
+
+impl ClusterVolumes {
+    fn node_exists(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some()
+    }
+
+    /// Without a view of the cluster nothing can be said of it.
+    fn synced(&self) -> Result<(), Error> {
+        let known = self.volumes.is_synced() && self.pools.is_synced() && self.nodes.is_synced();
+        known.then_some(()).ok_or_else(|| {
+            Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
+        })
+    }
+
+    /// Runs to its end, whether or not the caller waits for it: what was begun is not left half done.
+    async fn to_its_end<T, F>(&self, id: VolumeId, work: impl FnOnce(Self) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.synced()?;
+        let guard = self.locks.hold(id)?;
+        let work = work(self.clone());
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            drop(guard);
+            result
+        });
+        task.await.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
+    }
+
+    async fn make(self, id: VolumeId, wanted: NewVolume) -> Result<Volume, Error> {
+        let began = Instant::now();
+        let silent_at = began + wanted.patience * 3 / 4;
+        let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
+        let mut sight = Sight::new(&self.volumes, id.to_string());
+        let mut own = None;
+        let mut refusal: Option<Error> = None;
+        let mut tried = Vec::new();
+        loop {
+            let seen = sight.look();
+            if let Some(pending) = seen.as_deref().filter(|seen| wish::phase(seen) == Phase::Pending) {
+                own = pending.uid();
+            }
+            let now = Instant::now();
+            let facts = create::Facts {
+                own_uid: own.as_deref(),
+                node_exists: seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node)),
+                silent: now >= silent_at,
+                over: now >= over_at,
+            };
+            // Nobody else is asked so late.
+            if let Some(refusal) = refusal.take_if(|_| seen.is_none() && facts.silent) {
+                return Err(refusal);
+            }
+            match create::step(&wanted, seen.as_deref(), facts) {
+                create::Act::Make => {
+                    let node = match (self.choose(&wanted, &tried), refusal.take()) {
+                        (Ok(node), _) => node,
+                        (Err(_), Some(refusal)) => return Err(refusal),
+                        (Err(error), None) => return Err(error),
+                    };
+                    match self.objects.create(&wish::object(&wanted, &node)).await.map_err(unknown)? {
+                        Outcome::Done(made) => {
+                            own = made.uid();
+                            sight.learn(Some(made));
+                        }
+                        Outcome::Changed => self.look_again(&mut sight, id).await?,
+                    }
+                }
+                create::Act::Wait(create::Until::Silent) => sight.changed(silent_at).await,
+                create::Act::Wait(create::Until::Over) => sight.changed(over_at).await,
+                create::Act::Withdraw(then) => {
+                    let Some(seen) = seen else { continue };
+                    match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                        Outcome::Changed => self.look_again(&mut sight, id).await?,
+                        Outcome::Done(()) => {
+                            sight.learn(None);
+                            match then {
+                                create::Then::Anew => {}
+                                create::Then::Elsewhere(error) => {
+                                    tried.push(seen.spec.node.clone());
+                                    refusal = Some(error);
+                                }
+                                create::Then::Answer(error) => return Err(error),
+                            }
+                        }
+                    }
+                }
+                create::Act::Answer(Ok(())) => return answer(seen.as_deref()),
+                create::Act::Answer(Err(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
+        let (pools, volumes) = (self.pools.all(), self.volumes.all());
+        let rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &wanted.selector, wanted.usage);
+        room::choose(wanted, &rooms, |node| self.node_exists(node), tried)
+    }
+
+    async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
+        sight.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
+        Ok(())
+    }
+
+    async fn erase(self, id: VolumeId) -> Result<(), Error> {
+        let name = id.to_string();
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.volumes, name.clone());
+        self.look_again(&mut sight, id).await?;
+        let pending = sight.look().is_some_and(|seen| wish::phase(&seen) == Phase::Pending);
+        // Only there it matters.
+        let persistent = pending && self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some();
+        let mut ordered = false;
+        loop {
+            let seen = sight.look();
+            ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let (grace, over) = (now >= grace_at, now >= over_at);
+            let act = delete::step(seen.as_deref(), delete::Facts { node_exists, persistent, ordered, grace, over });
+            let done = match (act, seen) {
+                (delete::Act::Answer(answer), _) => return answer,
+                (delete::Act::Trace, _) => {
+                    let Some(object) = self.trace(id).await? else { return Ok(()) };
+                    self.objects.create(&object).await.map(|done| done.map(Some))
+                }
+                (delete::Act::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                    Outcome::Done(()) => return Ok(()),
+                    Outcome::Changed => Ok(Outcome::Changed),
+                },
+                (delete::Act::Order, Some(seen)) => self.objects.order(&seen).await.map(|done| done.map(Some)),
+                (delete::Act::Delete, Some(seen)) => self.objects.delete(&seen).await,
+                (_, _) => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+            };
+            match done.map_err(unknown)? {
+                Outcome::Done(now) => sight.learn(now),
+                Outcome::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+
+    /// The object that orders a volume erased whose own object is missing, where a PersistentVolume tells of it.
+    async fn trace(&self, id: VolumeId) -> Result<Option<PoolVolume>, Error> {
+        match self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)? {
+            Some(volume) => self.order_of(id, &volume),
+            None => Ok(None),
+        }
+    }
+
+    /// The object that orders it; `None` where its node is missing, too.
+    fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
+        let spec = handle::order(volume).map_err(|why| {
+            let name = volume.name_any();
+            Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
+        })?;
+        if !self.node_exists(&spec.node) {
+            tracing::info!(volume = %id, node = spec.node, "deleted without its data: neither object nor node exist");
+            return Ok(None);
+        }
+        Ok(Some(wish::of_spec(id, spec)))
+    }
+
+    async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.volumes, id.to_string());
+        if sight.look().is_none() {
+            self.look_again(&mut sight, id).await?;
+        }
+        let mut asked = false;
+        loop {
+            let seen = sight.look();
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let facts = expand::Facts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
+            let (size, after) = match expand::step(seen.as_deref(), required, limit, facts) {
+                expand::Act::Answer(Ok(())) => return answer(seen.as_deref()),
+                expand::Act::Answer(Err(error)) => return Err(error),
+                expand::Act::Wait => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+                expand::Act::Ask(size) => (size, None),
+                expand::Act::TakeBack(size, error) => (size, Some(error)),
+            };
+            let Some(seen) = seen else { continue };
+            match self.objects.change(&seen, json!({ "size": size })).await.map_err(unknown)? {
+                Outcome::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
+                Outcome::Done(now) => {
+                    asked = true;
+                    sight.learn(Some(now));
+                }
+                Outcome::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+}
+
+/// The volume of an object that is Ready.
+fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
+    let volume = object.and_then(|object| view::volume(object, true));
+    volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
+}
+
+/// Nobody knows whether a request that failed was done: the caller comes back.
+fn unknown(error: super::super::Error) -> Error {
+    match error.code() {
+        // What the API server refuses it refuses again.
+        Some(400 | 403 | 422) => Error::Internal(chain(&error)),
+        _ => Error::Aborted(chain(&error)),
+    }
+}
+
+fn borrowed<K>(objects: &[Arc<K>]) -> impl Iterator<Item = &K> {
+    objects.iter().map(Arc::as_ref)
+}
+
+impl Volumes for ClusterVolumes {
+    async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
+        let id = VolumeId::of_name(&wanted.name);
+        let made = self.to_its_end(id, |this| this.make(id, wanted)).await?;
+        tracing::info!(volume = %id, name = made.name, node = made.node, size = made.size, "the volume is there");
+        Ok(made)
+    }
+
+    async fn delete(&self, id: VolumeId) -> Result<(), Error> {
+        self.to_its_end(id, |this| this.erase(id)).await?;
+        tracing::info!(volume = %id, "the volume is gone");
+        Ok(())
+    }
+
+    async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let grown = self.to_its_end(id, |this| this.grow(id, required, limit)).await?;
+        tracing::info!(volume = %id, size = grown.size, "the volume is large enough");
+        Ok(grown)
+    }
+
+    async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
+        self.synced()?;
+        let object = self.volumes.get(&id.to_string());
+        Ok(object.and_then(|object| view::volume(&object, self.node_exists(&object.spec.node))))
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>, Error> {
+        self.synced()?;
+        let all = self.volumes.all();
+        Ok(all.iter().filter_map(|object| view::volume(object, self.node_exists(&object.spec.node))).collect())
+    }
+
+    async fn capacity(&self, selector: Selector, usage: WantedUsage, node: Option<String>) -> Result<Capacity, Error> {
+        self.synced()?;
+        let (pools, volumes) = (self.pools.all(), self.volumes.all());
+        let mut rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &selector, usage);
+        rooms.retain(|name, _| self.node_exists(name) && node.as_ref().is_none_or(|node| node == name));
+        Ok(room::total(rooms.values()))
+    }
+}

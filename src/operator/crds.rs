@@ -1,0 +1,93 @@
+//! `localpool crds`: prints our CRDs, or brings a cluster to them.
+//!
+//! A CRD of another owner (the Local Storage Operator's LocalVolumeSet) is never taken from it unasked:
+//! what decides is our schema annotation on it.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+
+use super::Error;
+use crate::api::crd::{self, SCHEMA_ANNOTATION};
+
+/// The field manager of our CRDs.
+const MANAGER: &str = "localpool-crds";
+/// How often, and how long after each other, a new CRD is looked at until it serves.
+const LOOKS: u32 = 100;
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// What to do with a CRD that another owner has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    Respect,
+    Take,
+}
+
+/// All CRDs as YAML documents.
+pub fn yaml() -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = String::new();
+    for crd in crd::all() {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&crd)?);
+    }
+    Ok(text)
+}
+
+/// Applies each CRD and waits until the API server serves it. Gives a line for each.
+pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, Error> {
+    let api: Api<CustomResourceDefinition> = Api::all(client);
+    let mut lines = Vec::new();
+    let mut refused = Vec::new();
+    for crd in crd::all() {
+        let name = crd.name_any();
+        let found = api.get_opt(&name).await.map_err(Error::api(format!("reading the CRD {name}")))?;
+        let foreign = found.as_ref().is_some_and(|found| !found.annotations().contains_key(SCHEMA_ANNOTATION));
+        if foreign && ownership == Ownership::Respect {
+            refused.push(name);
+            continue;
+        }
+        let params = PatchParams::apply(MANAGER).force();
+        api.patch(&name, &params, &Patch::Apply(&crd)).await.map_err(Error::api(format!("applying the CRD {name}")))?;
+        wait_until_served(&api, &name).await?;
+        lines.push(format!("{name} {}", if found.is_some() { "is up to date" } else { "made" }));
+    }
+    match refused.is_empty() {
+        true => Ok(lines),
+        false => Err(Error::Refused(format!(
+            "{} came from another owner and was left alone, so nothing new will be claimed; `localpool crds --apply --take-ownership` (chart value crds.takeOwnership) replaces it, keeping its objects",
+            refused.join(", ")
+        ))),
+    }
+}
+
+async fn wait_until_served(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), Error> {
+    for _ in 0..LOOKS {
+        let found = api.get(name).await.map_err(Error::api(format!("reading the CRD {name}")))?;
+        let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
+        let holds = |kind: &str| conditions.iter().any(|c| c.type_ == kind && c.status == "True");
+        if holds("Established") {
+            return Ok(());
+        }
+        let names = conditions.iter().find(|c| c.type_ == "NamesAccepted" && c.status == "False");
+        if let Some(clash) = names {
+            let why = clash.message.clone().unwrap_or_default();
+            return Err(Error::Refused(format!("the API server does not accept the names of {name}: {why}")));
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+    Err(Error::Refused(format!("the API server did not serve {name} in time; run this again")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_yaml_that_reads_back_as_the_same_crds() {
+        let text = yaml().expect("it can be written");
+        let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&text).expect("it can be read");
+        assert_eq!(read, crd::all());
+    }
+}

@@ -1,0 +1,104 @@
+//! The Kubernetes edge: observe → decide → apply → report.
+//!
+//! Takes in objects by watches, gives out statuses, events and verbs on the pool. `node` is the agent's
+//! side, the one writer of its pool's objects; `controller` is the other, the one writer of specs.
+//! What is decided (`decide`, `report`) takes no client, clock or path.
+
+pub mod condition;
+pub mod controller;
+pub mod crds;
+pub mod node;
+
+use kube::Client;
+
+/// Why the cluster was not asked, or did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no Kubernetes API server is known: neither a service account nor KUBECONFIG names a usable one")]
+    Config(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("{what}")]
+    Api {
+        /// What was being done to which object.
+        what: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Api { what, source: Box::new(source) }
+    }
+
+    /// The HTTP code of the API server's answer, where it gave one.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            Self::Config(_) | Self::Refused(_) => None,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Somebody else changed the object first, or it is there already.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+}
+
+/// What went wrong, in words. Of an API server's answer its message is enough, and a kind that is not served says
+/// nothing of use by itself.
+pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let api =
+            error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(|e| &**e));
+        if let Some(kube::Error::Api(status)) = api {
+            words.push(match status.message.contains("404 page not found") {
+                true => "the API server does not serve this kind: is its CRD there? `localpool crds --apply` makes it"
+                    .to_owned(),
+                false => status.message.clone(),
+            });
+            break;
+        }
+        let next = error.to_string();
+        if words.last().is_none_or(|last| !last.ends_with(&next)) {
+            words.push(next);
+        }
+        cause = error.source();
+    }
+    words.join(": ")
+}
+
+/// A client of the cluster that this process runs in, or that KUBECONFIG names.
+pub async fn client() -> Result<Client, Error> {
+    let config = kube::Config::infer().await.map_err(|e| Error::Config(Box::new(e)))?;
+    Client::try_from(config).map_err(|e| Error::Config(Box::new(e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_api_server_is_told_by_its_message_alone() {
+        let status = |message: &str, code| {
+            let status = kube::core::Status { message: message.to_owned(), code, ..Default::default() };
+            kube::Error::Api(Box::new(status))
+        };
+        let forbidden = Error::api("reading x")(status("x is forbidden", 403));
+        assert_eq!(words(&forbidden), "reading x: x is forbidden");
+        let unserved = Error::api("listing y")(status("404 page not found", 404));
+        assert!(words(&unserved).contains("localpool crds --apply"));
+        assert_eq!(words(&Error::Refused("no".to_owned())), "no");
+    }
+}

@@ -1,0 +1,102 @@
+//! Who else says that a volume is wanted: a PersistentVolume with its handle and this node's affinity.
+
+use k8s_openapi::api::core::v1::{Namespace, NodeSelectorTerm, PersistentVolume};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use uuid::Uuid;
+
+use crate::operator::Error;
+use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
+
+/// The UID that stands for a cluster: that of its `kube-system` namespace.
+pub async fn cluster_uid(client: Client) -> Result<String, Error> {
+    let namespaces: Api<Namespace> = Api::all(client);
+    let what = "reading the namespace kube-system, whose UID names the cluster on its disks";
+    let system = namespaces.get("kube-system").await.map_err(Error::api(what))?;
+    system.uid().ok_or_else(|| Error::Refused("the namespace kube-system has no UID".to_owned()))
+}
+
+/// How many PersistentVolumes are read at once.
+const PAGE: u32 = 500;
+
+/// Whether a PersistentVolume claims the volume for this node. The provisioner names it as it named the volume; one
+/// that a person or a backup made may be called anything.
+pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
+    let volumes: Api<PersistentVolume> = Api::all(client);
+    if is_object_name(volume_name) {
+        let found = volumes.get_opt(volume_name).await;
+        let found = found.map_err(Error::api(format!("reading the PersistentVolume {volume_name}")))?;
+        if found.is_some_and(|found| claims(&found, id, node)) {
+            return Ok(true);
+        }
+    }
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let listed = volumes.list(&page).await.map_err(Error::api("listing PersistentVolumes"))?;
+        if listed.items.iter().any(|found| claims(found, id, node)) {
+            return Ok(true);
+        }
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(false),
+        }
+    }
+}
+
+/// CSI names are any text; what no object can be called has no PersistentVolume, and would be another path.
+fn is_object_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !name.is_empty() && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+fn claims(volume: &PersistentVolume, id: Uuid, node: &str) -> bool {
+    let Some(spec) = &volume.spec else { return false };
+    let handle = VolumeId::from(id).to_string();
+    let ours = spec.csi.as_ref().is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == handle);
+    let terms = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    ours && terms.is_some_and(|terms| terms.node_selector_terms.iter().any(|term| names(term, node)))
+}
+
+fn names(term: &NodeSelectorTerm, node: &str) -> bool {
+    term.match_expressions.iter().flatten().any(|wanted| {
+        let values = wanted.values.as_deref().unwrap_or_default();
+        wanted.key == TOPOLOGY_KEY && wanted.operator == "In" && values == [node]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(driver: &str, handle: &str, node: &str) -> PersistentVolume {
+        let value = serde_json::json!({
+            "metadata": {"name": "pvc-1"},
+            "spec": {
+                "csi": {"driver": driver, "volumeHandle": handle},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}]},
+                ]}},
+            },
+        });
+        serde_json::from_value(value).expect("a PersistentVolume")
+    }
+
+    #[test]
+    fn only_a_persistent_volume_of_this_driver_handle_and_node_claims_a_volume() {
+        let id = VolumeId::of_name("pvc-1");
+        let handle = id.to_string();
+        assert!(claims(&volume(DRIVER_NAME, &handle, "n"), id.uuid(), "n"));
+        assert!(!claims(&volume("other.csi", &handle, "n"), id.uuid(), "n"));
+        assert!(!claims(&volume(DRIVER_NAME, "x", "n"), id.uuid(), "n"));
+        assert!(!claims(&volume(DRIVER_NAME, &handle, "m"), id.uuid(), "n"));
+        assert!(!claims(&PersistentVolume::default(), id.uuid(), "n"));
+    }
+
+    #[test]
+    fn a_csi_name_that_no_object_can_have_is_not_asked_for() {
+        assert!(is_object_name("pvc-7c0e"));
+        for name in ["", "../secrets", "a/b", "A", "ä", "-a", "a b"] {
+            assert!(!is_object_name(name), "{name:?}");
+        }
+    }
+}

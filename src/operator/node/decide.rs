@@ -1,0 +1,233 @@
+//! What an agent does about one volume, from its object and what is on its disks. Pure.
+//!
+//! A deletion without `intent: Delete` erases nothing: the object goes, and comes back from the disk. A
+//! volume whose disk is away is neither made again nor forgotten.
+
+use kube::ResourceExt as _;
+
+use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
+use crate::device::label::VolumeRecord;
+
+/// What is on the disks of this node.
+#[derive(Clone, Copy, Debug)]
+pub enum OnDisk<'a> {
+    Nothing,
+    /// The disk that the object names is not in the pool now: what is on it is not known.
+    DiskAway,
+    Volume {
+        record: Option<&'a VolumeRecord>,
+        size: u64,
+    },
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Nothing,
+    /// Say yes or no; after a yes, make it.
+    Consider,
+    /// It was accepted: make it, or find it made.
+    Make,
+    /// Erase it, then let the object go.
+    Delete,
+    /// Let the object go; the disk is not touched.
+    LetGo,
+    /// Grow it to `to` bytes, then say how that went.
+    Grow {
+        to: u64,
+    },
+    /// Say how it is.
+    Report,
+    /// A volume without an object: write one.
+    Restore,
+}
+
+/// Decides about one volume of `node`.
+pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act {
+    let Some(object) = object else {
+        return match disk {
+            OnDisk::Volume { record: Some(_), .. } => Act::Restore,
+            // What nothing describes has no name to write an object with; the DevicePool tells of it.
+            OnDisk::Volume { record: None, .. } | OnDisk::Nothing | OnDisk::DiskAway => Act::Nothing,
+        };
+    };
+    if object.spec.node != node {
+        return Act::Nothing;
+    }
+    let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
+    if object.metadata.deletion_timestamp.is_some() {
+        return going(object, phase, disk);
+    }
+    if object.spec.intent == Intent::Delete {
+        // Ordered, and not given yet: its deletion follows. Nothing is made for it in between.
+        return Act::Nothing;
+    }
+    match (phase, disk) {
+        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway) => Act::Consider,
+        (Phase::Accepted, OnDisk::Nothing) => Act::Make,
+        (Phase::Accepted, OnDisk::DiskAway) => Act::Nothing,
+        // Its controller takes these back.
+        (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway) => Act::Nothing,
+        (_, OnDisk::Volume { record: None, .. }) => Act::Report,
+        (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_growth(object, size) {
+            Some(to) => Act::Grow { to },
+            None => Act::Report,
+        },
+        (_, OnDisk::Volume { .. }) | (Phase::Ready | Phase::Found | Phase::Deleting, _) => Act::Report,
+    }
+}
+
+fn going(object: &PoolVolume, phase: Phase, disk: OnDisk<'_>) -> Act {
+    if !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        return Act::Nothing;
+    }
+    match (object.spec.intent, disk) {
+        (Intent::Delete, OnDisk::Volume { .. }) => Act::Delete,
+        // The volume may well be on the disk that is away: letting go would leave its data there for ever.
+        (Intent::Delete, OnDisk::DiskAway) if !matches!(phase, Phase::Pending | Phase::Rejected | Phase::Failed) => {
+            Act::Report
+        }
+        (Intent::Delete, OnDisk::Nothing | OnDisk::DiskAway) | (Intent::Keep, _) => Act::LetGo,
+    }
+}
+
+/// The size that the spec asks for, where that is more than there is and was not tried yet.
+fn wanted_growth(object: &PoolVolume, size: u64) -> Option<u64> {
+    let wanted = object.spec.size?;
+    let tried = object.status.as_ref().and_then(|status| status.observed_size);
+    let to = u64::try_from(wanted).ok()?;
+    (to > size && tried != Some(wanted)).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::api::crd::{PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
+    use crate::device::label::VolumeUsage;
+
+    const ALL: [Phase; 7] =
+        [Phase::Pending, Phase::Rejected, Phase::Accepted, Phase::Failed, Phase::Ready, Phase::Found, Phase::Deleting];
+
+    fn object(phase: Phase) -> PoolVolume {
+        let spec = PoolVolumeSpec {
+            node: "n".to_owned(),
+            volume_name: "pvc-1".to_owned(),
+            required: 1 << 20,
+            limit: None,
+            volume_mode: VolumeMode::Block,
+            fs_type: None,
+            parameters: BTreeMap::new(),
+            size: None,
+            intent: Intent::Keep,
+        };
+        let mut object = PoolVolume::new("v", spec);
+        object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+        object.status = Some(PoolVolumeStatus { phase, ..PoolVolumeStatus::default() });
+        object
+    }
+
+    fn deleted(phase: Phase, intent: Intent) -> PoolVolume {
+        let mut object = object(phase);
+        object.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        object.spec.intent = intent;
+        object
+    }
+
+    fn record() -> VolumeRecord {
+        VolumeRecord {
+            name: "pvc-1".to_owned(),
+            required: 1 << 20,
+            limit: None,
+            parameters: BTreeMap::new(),
+            usage: VolumeUsage::Block,
+            fs_size: 0,
+            found: false,
+        }
+    }
+
+    #[test]
+    fn a_deletion_by_hand_never_erases_whatever_the_phase_and_the_disk() {
+        let record = record();
+        for phase in ALL {
+            for disk in [
+                OnDisk::Nothing,
+                OnDisk::DiskAway,
+                OnDisk::Volume { record: Some(&record), size: 1 },
+                OnDisk::Volume { record: None, size: 1 },
+            ] {
+                assert_eq!(decide(Some(&deleted(phase, Intent::Keep)), "n", disk), Act::LetGo, "{phase:?} {disk:?}");
+            }
+        }
+        assert_eq!(decide(None, "n", OnDisk::Volume { record: Some(&record), size: 1 }), Act::Restore);
+    }
+
+    #[test]
+    fn only_an_ordered_deletion_erases_and_an_order_alone_waits_for_the_deletion() {
+        let record = record();
+        let volume = OnDisk::Volume { record: Some(&record), size: 1 << 20 };
+        for phase in ALL {
+            assert_eq!(decide(Some(&deleted(phase, Intent::Delete)), "n", volume), Act::Delete, "{phase:?}");
+            let mut ordered = object(phase);
+            ordered.spec.intent = Intent::Delete;
+            for disk in [volume, OnDisk::Nothing, OnDisk::DiskAway] {
+                assert_eq!(decide(Some(&ordered), "n", disk), Act::Nothing, "{phase:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deletion_waits_for_a_disk_that_is_away_where_the_volume_may_be_on_it() {
+        for (phase, act) in [
+            (Phase::Ready, Act::Report),
+            (Phase::Accepted, Act::Report),
+            (Phase::Deleting, Act::Report),
+            (Phase::Pending, Act::LetGo),
+            (Phase::Rejected, Act::LetGo),
+            (Phase::Failed, Act::LetGo),
+        ] {
+            assert_eq!(decide(Some(&deleted(phase, Intent::Delete)), "n", OnDisk::DiskAway), act, "{phase:?}");
+        }
+        assert_eq!(decide(Some(&deleted(Phase::Ready, Intent::Delete)), "n", OnDisk::Nothing), Act::LetGo);
+    }
+
+    #[test]
+    fn another_nodes_object_is_never_acted_on() {
+        let record = record();
+        for phase in ALL {
+            for object in [object(phase), deleted(phase, Intent::Delete), deleted(phase, Intent::Keep)] {
+                let volume = OnDisk::Volume { record: Some(&record), size: 1 };
+                assert_eq!(decide(Some(&object), "other", volume), Act::Nothing);
+            }
+        }
+    }
+
+    #[test]
+    fn a_volume_is_made_once_and_not_again_while_its_disk_is_away() {
+        assert_eq!(decide(Some(&object(Phase::Pending)), "n", OnDisk::Nothing), Act::Consider);
+        assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::Nothing), Act::Make);
+        for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
+            for disk in [OnDisk::Nothing, OnDisk::DiskAway] {
+                assert_eq!(decide(Some(&object(phase)), "n", disk), Act::Report, "{phase:?}");
+            }
+        }
+        for phase in [Phase::Rejected, Phase::Failed] {
+            assert_eq!(decide(Some(&object(phase)), "n", OnDisk::Nothing), Act::Nothing);
+        }
+    }
+
+    #[test]
+    fn growth_is_tried_once_for_each_size() {
+        let record = record();
+        let volume = |size| OnDisk::Volume { record: Some(&record), size };
+        let mut asked = object(Phase::Ready);
+        asked.spec.size = Some(5 << 20);
+        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), Act::Grow { to: 5 << 20 });
+        assert_eq!(decide(Some(&asked), "n", volume(5 << 20)), Act::Report);
+        asked.status.as_mut().expect("set above").observed_size = Some(5 << 20);
+        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), Act::Report);
+    }
+}

@@ -1,0 +1,117 @@
+//! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
+//!
+//! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
+//! gives out verbs on the pool, statuses, and objects for volumes that have none. `decide`, `wanted` and
+//! `report` are pure; `act` does what was decided; `sets` turns objects into rules.
+
+mod act;
+mod claimed;
+mod decide;
+mod report;
+mod sets;
+mod status;
+mod wanted;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kube::Client;
+use tokio::sync::{mpsc, watch as channel};
+use uuid::Uuid;
+
+pub use claimed::cluster_uid;
+
+use crate::device::Device;
+use crate::device::election::Outcome;
+use crate::pool::apply::agent::Pass;
+use crate::pool::apply::keeper::Keeper;
+use crate::pool::apply::pool::Pool;
+use crate::pool::apply::seat::Seat;
+use crate::volume::VolumeLocks;
+
+/// What a pass saw that is told in the DevicePool.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The name for people of each device, by the kernel's.
+    pub links: BTreeMap<String, String>,
+    pub outcomes: Vec<Outcome>,
+    /// What stands against a disk, by kernel name.
+    pub problems: BTreeMap<String, String>,
+}
+
+impl Seen {
+    pub fn of(pass: &Pass) -> Self {
+        let Pass { set, problems, outcomes, claimed: _, ripe_in: _ } = pass;
+        let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
+        // A loop device without a file is no device that anybody left.
+        let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
+        Self { links, outcomes: outcomes.clone(), problems: problems.clone() }
+    }
+}
+
+/// Requests to the API server that change something, by kind: what a volume costs there.
+#[derive(Debug, Default)]
+pub struct Writes {
+    pub volume: AtomicU64,
+    pub pool: AtomicU64,
+}
+
+/// What the tasks of one agent share.
+#[derive(Clone)]
+pub struct NodeOperator {
+    client: Client,
+    pool: Arc<Pool>,
+    keeper: Keeper,
+    locks: VolumeLocks,
+    node: Arc<str>,
+    /// Volumes to look at again.
+    dirty: mpsc::UnboundedSender<Uuid>,
+    /// The pool changed: its status is due.
+    changed: Arc<channel::Sender<u64>>,
+    writes: Arc<Writes>,
+}
+
+impl NodeOperator {
+    pub fn new(
+        client: Client,
+        pool: Arc<Pool>,
+        keeper: Keeper,
+        locks: VolumeLocks,
+        writes: Arc<Writes>,
+    ) -> (Self, Inbox) {
+        let (dirty, inbox) = mpsc::unbounded_channel();
+        let (changed, _) = channel::channel(0);
+        let node = pool.owner().node.as_str().into();
+        (Self { client, pool, keeper, locks, node, dirty, changed: Arc::new(changed), writes }, Inbox(inbox))
+    }
+
+    /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
+    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
+        let Inbox(inbox) = inbox;
+        let (world, worlds) = channel::channel(Arc::new(sets::World::default()));
+        let known = act::Known::default();
+        tokio::join!(
+            sets::keep(self.clone(), world),
+            report::keep(self.clone(), seen.clone(), worlds.clone()),
+            watch::volumes(self.clone(), known.clone()),
+            act::keep(self.clone(), known, inbox, seen, worlds),
+        );
+    }
+
+    fn look_at(&self, id: Uuid) {
+        let _ = self.dirty.send(id);
+    }
+
+    fn pool_changed(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn count(&self, counter: impl Fn(&Writes) -> &AtomicU64) {
+        counter(&self.writes).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Where the volumes to look at arrive.
+pub struct Inbox(mpsc::UnboundedReceiver<Uuid>);

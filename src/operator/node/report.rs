@@ -1,0 +1,219 @@
+//! The DevicePool's status: what this node has, what it can give, and what it left. Written when it changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::watch as channel;
+
+use super::sets::World;
+use super::wanted::signed;
+use super::{NodeOperator, Seen};
+use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+use crate::api::quantity;
+use crate::device::election::{Left, Outcome};
+use crate::device::label::Layout;
+use crate::device::rule::Rule;
+use crate::operator::Error;
+use crate::operator::condition::condition;
+use crate::operator::words;
+use crate::pool::apply::member::{DiskView, Standing};
+use crate::pool::apply::pool::{Pool, Selector, WantedUsage};
+
+/// Changes come in bursts; one write serves those of this time.
+const SETTLE: Duration = Duration::from_millis(100);
+/// After a failed write.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Devices that a set leaves and are told of, at most.
+const MOST_UNMATCHED: usize = 32;
+/// The field manager of the status.
+const MANAGER: &str = "localpool-agent";
+
+/// Writes the status whenever what it says has changed.
+pub async fn keep(
+    operator: NodeOperator,
+    mut seen: channel::Receiver<Option<Arc<Seen>>>,
+    mut worlds: channel::Receiver<Arc<World>>,
+) {
+    let mut changed = operator.changed.subscribe();
+    let mut written: Option<DevicePoolStatus> = None;
+    let mut failed = false;
+    loop {
+        let wait = if failed { AGAIN } else { Duration::MAX };
+        tokio::select! {
+            ok = seen.changed() => if ok.is_err() { return },
+            ok = worlds.changed() => if ok.is_err() { return },
+            ok = changed.changed() => if ok.is_err() { return },
+            () = sleep(wait) => {}
+        }
+        tokio::time::sleep(SETTLE).await;
+        let (Some(seen), world) = (seen.borrow_and_update().clone(), worlds.borrow_and_update().clone()) else {
+            continue;
+        };
+        changed.mark_unchanged();
+        if !world.complete {
+            continue;
+        }
+        if !world.pool_exists {
+            written = None;
+        }
+        let pool = Arc::clone(&operator.pool);
+        let before = written.clone().unwrap_or_default();
+        let status = tokio::task::spawn_blocking(move || status(&pool, &seen, &world, &before)).await;
+        let Ok(status) = status else { continue };
+        if written.as_ref() == Some(&status) {
+            continue;
+        }
+        failed = match write(&operator, &status).await {
+            Ok(()) => {
+                written = Some(status);
+                false
+            }
+            Err(error) => {
+                tracing::warn!(error = words(&error), "the DevicePool's status is not up to date; trying again");
+                true
+            }
+        };
+    }
+}
+
+async fn sleep(time: Duration) {
+    match time {
+        Duration::MAX => std::future::pending().await,
+        time => tokio::time::sleep(time).await,
+    }
+}
+
+async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
+    let api: Api<DevicePool> = Api::all(operator.client.clone());
+    let name = &*operator.node;
+    let failed = || Error::api(format!("writing the status of DevicePool {name}"));
+    let params = PatchParams::apply(MANAGER).force();
+    let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
+    operator.count(|writes| &writes.pool);
+    match api.patch_status(name, &params, &Patch::Apply(&patch)).await {
+        Ok(_) => return Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(failed()(error)),
+    }
+    let pool = DevicePool::new(name, DevicePoolSpec::default());
+    match api.create(&PostParams::default(), &pool).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(Error::api(format!("making DevicePool {name}"))(error)),
+    }
+    api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())?;
+    Ok(())
+}
+
+/// What there is to say. `before` lends the times of its conditions.
+fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+    let disks: Vec<DiskView> = pool.seats().iter().filter_map(super::Seat::disk_view).collect();
+    let sets: Vec<SetOffer> = world
+        .sets
+        .iter()
+        .map(|((namespace, name), set)| match set {
+            Ok(rule) => offer(pool, &disks, seen, rule),
+            Err(problem) => SetOffer {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                message: Some(problem.clone()),
+                ..SetOffer::default()
+            },
+        })
+        .collect();
+    let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
+    let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
+    let (holds, reason, message) = match (&world.held_back, world.cordoned) {
+        (Some(why), _) => (false, "HeldBack", why.clone()),
+        (None, true) => (true, "Cordoned", "no new volumes here: spec.cordon is set".to_owned()),
+        (None, false) => (true, "AgentReady", "the node's agent works".to_owned()),
+    };
+    DevicePoolStatus {
+        disk_count: count(disks.len()),
+        volume_count: count(disks.iter().map(|disk| disk.volumes).sum()),
+        size: total(|disk| disk.size),
+        free: total(|disk| disk.free),
+        largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
+        disks: disks.iter().map(disk).collect(),
+        sets,
+        conditions: vec![condition(&before.conditions, "Ready", holds, reason, message, None)],
+    }
+}
+
+fn disk(view: &DiskView) -> DiskStatus {
+    let DiskView { id, path, model, layout, set, size, free, erasing, volumes, partitions: _, standing, owned } = view;
+    let (state, message) = match standing {
+        Standing::Ready if !owned => {
+            let words = format!("its set {}/{} does not exist: it offers nothing", set.namespace, set.name);
+            (DiskState::Ready, Some(words))
+        }
+        Standing::Ready => (DiskState::Ready, None),
+        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
+        Standing::Missing => (DiskState::Missing, Some("it is not there; is it unplugged or dead?".to_owned())),
+    };
+    let layout = match layout {
+        Layout::Whole {} => "Whole",
+        Layout::Slots { .. } => "Slots",
+        Layout::Carved {} => "Carved",
+        Layout::RawDevice {} => "RawDevice",
+    };
+    DiskStatus {
+        id: id.clone(),
+        path: path.display().to_string(),
+        model: model.clone(),
+        layout: layout.to_owned(),
+        set: format!("{}/{}", set.namespace, set.name),
+        size: signed(*size),
+        free: signed(*free),
+        erasing: signed(*erasing),
+        volumes: count(*volumes),
+        state,
+        message,
+    }
+}
+
+fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
+    let set = &rule.set;
+    let selector = Selector { class: None, set: Some(format!("{}/{}", set.namespace, set.name)) };
+    let mount = pool.capacity(&selector, WantedUsage::Mount(None));
+    let block = pool.capacity(&selector, WantedUsage::Block);
+    let own = || disks.iter().filter(|disk| (&disk.set.namespace, &disk.set.name) == (&set.namespace, &set.name));
+    SetOffer {
+        namespace: set.namespace.clone(),
+        name: set.name.clone(),
+        uid: set.uid.clone(),
+        class: rule.class.clone(),
+        devices: count(own().count()),
+        partitions: count(own().map(|disk| disk.partitions).sum()),
+        available: signed(mount.available),
+        largest: signed(mount.largest),
+        smallest: signed(mount.smallest),
+        block_available: signed(block.available),
+        block_largest: signed(block.largest),
+        block_smallest: signed(block.smallest),
+        message: None,
+        unmatched: unmatched(seen, rule),
+    }
+}
+
+/// The devices that a set left, by the names that people use.
+fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
+    let outcome: Option<&Outcome> = seen.outcomes.iter().find(|outcome| outcome.set == rule.set);
+    let told = |(name, left): &(String, Left)| {
+        let reason = match (seen.problems.get(name), left) {
+            (Some(problem), _) => problem.clone(),
+            // The words of an election count seconds, which would be a write each.
+            (None, Left::TooYoung(_)) => "blank; waits for a second look before it is claimed".to_owned(),
+            (None, left) => left.to_string(),
+        };
+        Some(Unmatched { device: seen.links.get(name)?.clone(), reason })
+    };
+    outcome.iter().flat_map(|outcome| &outcome.leaves).filter_map(told).take(MOST_UNMATCHED).collect()
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

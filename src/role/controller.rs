@@ -1,0 +1,160 @@
+//! The role `controller`: CSI's Controller for the provisioner and the resizer on every replica, and on the
+//! one that holds the lease the controllers of the cluster's objects. Wires, and stops again.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use prometheus::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tonic::service::Routes;
+
+use super::sidecar::{self, Sidecar};
+use super::{GRACE, LogFormat, http, log_to_stderr};
+use crate::csi::proto::controller_server::ControllerServer;
+use crate::csi::proto::identity_server::IdentityServer;
+use crate::csi::{Calls, ControllerService, IdentityService, Readiness, server};
+use crate::operator::controller::lease::{self, Lease};
+use crate::operator::controller::{Caches, Gone, Leader, Metrics};
+
+/// What the role is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub namespace: String,
+    pub pod_name: String,
+    pub socket: PathBuf,
+    pub http: SocketAddr,
+    pub lease: String,
+    pub deleted_node_volumes: Gone,
+    pub sidecar: Option<Sidecar>,
+    pub log: LogFormat,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(settings: Settings) -> Result<()> {
+    log_to_stderr(settings.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(serve(settings));
+    // What is half done is done by the next call, on this replica or another.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn serve(settings: Settings) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (stop, stopped) = watch::channel(false);
+    let until = |mut stopped: watch::Receiver<bool>| async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let work = work(settings, stopped.clone());
+    tokio::pin!(work);
+    tokio::select! {
+        ended = &mut work => return ended,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    until(stopped).await;
+    match tokio::time::timeout(GRACE, work).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            tracing::warn!("calls were still under way at the end; their callers ask again");
+            Ok(())
+        }
+    }
+}
+
+/// All that runs, each part until `stopped`.
+async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
+    let Settings { namespace, pod_name, socket, http, lease, deleted_node_volumes, sidecar, log: _ } = settings;
+    let until = |mut stopped: watch::Receiver<bool>| async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let client = crate::operator::client().await?;
+    let mut tasks = JoinSet::new();
+    let caches = Caches::default();
+    caches.watch(&client, &mut tasks);
+
+    let registry = Registry::new();
+    let metrics = Metrics::new(&registry)?;
+    let calls = Calls::new(&registry, "controller")?;
+    let readiness = Readiness::default();
+    let refresh = {
+        let (metrics, caches) = (metrics.clone(), caches.clone());
+        Arc::new(move || metrics.refresh(&caches))
+    };
+    let web = http::serve(http, readiness.clone(), registry, refresh, until(stopped.clone()));
+
+    let csi = async {
+        if let Some(sidecar) = sidecar {
+            let first = tokio::select! {
+                life = sidecar::begin(&client, &namespace, &sidecar) => Some(life),
+                () = until(stopped.clone()) => None,
+            };
+            let Some(life) = first else { return Ok(()) };
+            tasks.spawn(sidecar::keep(client.clone(), namespace.clone(), sidecar, life));
+        }
+        // The sidecars take the socket for the sign that all is there for them.
+        let listener = server::bind(&socket)?;
+        tasks.spawn(tell(caches.clone(), readiness.clone()));
+        let volumes = caches.volumes(client.clone());
+        let routes = Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())))
+            .add_service(ControllerServer::new(ControllerService::new(volumes)));
+        tracing::info!(socket = %socket.display(), "serving CSI");
+        server::serve(listener, calls.around(routes), until(stopped.clone())).await.context("serving CSI")
+    };
+
+    let (leads, leading) = watch::channel(false);
+    let lease = Lease { namespace: namespace.clone(), name: lease, identity: pod_name.clone() };
+    let lead = async {
+        let leader = || Leader::new(client.clone(), caches.clone(), metrics.clone(), deleted_node_volumes, &pod_name);
+        tokio::select! {
+            () = lease::hold(client.clone(), lease, leads, until(stopped.clone())) => {}
+            () = follow(leading, &metrics, leader) => {}
+        }
+        Ok(())
+    };
+    let web = async { web.await.context("serving HTTP") };
+    tokio::try_join!(csi, web, lead).map(|_| ())
+}
+
+/// Works while this replica leads, for ever.
+async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: impl Fn() -> Leader) {
+    loop {
+        let leading = *leads.borrow_and_update();
+        metrics.leader.set(i64::from(leading));
+        let changed = async {
+            if leads.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        if leading {
+            tracing::info!("this replica leads");
+            tokio::select! {
+                () = leader().run() => {}
+                () = changed => tracing::info!("this replica does not lead any more"),
+            }
+        } else {
+            changed.await;
+        }
+    }
+}
+
+/// Says whether calls can be answered, whenever that changes.
+async fn tell(caches: Caches, readiness: Readiness) {
+    let mut changes = caches.changes();
+    loop {
+        let ready = caches.are_synced();
+        if ready != readiness.is_ready() {
+            readiness.set(ready);
+            tracing::info!("{}", if ready { "ready" } else { "not ready: not all kinds of objects can be read" });
+        }
+        changes.next().await;
+    }
+}

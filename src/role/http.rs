@@ -1,0 +1,63 @@
+//! `/healthz`, `/readyz` and `/metrics` of a role.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use prometheus::{Registry, TextEncoder};
+
+use crate::csi::Readiness;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error("could not listen on {address} (--http)")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("could not serve HTTP")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Called before each scrape, so that gauges cost nothing in between.
+pub type Refresh = Arc<dyn Fn() + Send + Sync>;
+
+/// Serves until `stop`.
+pub async fn serve(
+    address: SocketAddr,
+    readiness: Readiness,
+    registry: Registry,
+    refresh: Refresh,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), HttpError> {
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| HttpError::Listen { address, source })?;
+    let ready = move || {
+        let ready = readiness.is_ready();
+        async move { if ready { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n") } }
+    };
+    let metrics = move || {
+        let (registry, refresh) = (registry.clone(), Arc::clone(&refresh));
+        async move {
+            let text = tokio::task::spawn_blocking(move || {
+                refresh();
+                TextEncoder::new().encode_to_string(&registry.gather())
+            });
+            match text.await {
+                Ok(Ok(text)) => (StatusCode::OK, text),
+                Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            }
+        }
+    };
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics));
+    axum::serve(listener, router).with_graceful_shutdown(stop).await.map_err(HttpError::Serve)
+}

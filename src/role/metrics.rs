@@ -1,0 +1,84 @@
+//! The agent's metrics: read from the pool at each scrape, so that they cost nothing in between.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+
+use super::http::Refresh;
+use crate::operator::node::Writes;
+use crate::pool::apply::member::Standing;
+use crate::pool::apply::pool::Pool;
+use crate::pool::apply::seat::Seat;
+
+/// The gauges, and where their values come from.
+#[derive(Clone)]
+pub struct NodeMetrics {
+    disks: IntGaugeVec,
+    bytes: IntGaugeVec,
+    volumes: IntGauge,
+    api_writes: IntGaugeVec,
+    pool: Arc<OnceLock<Arc<Pool>>>,
+    writes: Arc<Writes>,
+}
+
+impl NodeMetrics {
+    pub fn new() -> Result<(Self, Registry), prometheus::Error> {
+        let registry = Registry::new();
+        let gauges = |name: &str, help: &str, label: &str| -> Result<IntGaugeVec, prometheus::Error> {
+            let gauges = IntGaugeVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(gauges.clone()))?;
+            Ok(gauges)
+        };
+        let volumes = IntGauge::new("localpool_pool_volumes", "Volumes on the disks of this node.")?;
+        registry.register(Box::new(volumes.clone()))?;
+        let metrics = Self {
+            disks: gauges("localpool_pool_disks", "Disks of this node's pool, by state.", "state")?,
+            bytes: gauges("localpool_pool_bytes", "Bytes of this node's pool: size, free, erasing.", "kind")?,
+            volumes,
+            api_writes: gauges(
+                "localpool_api_writes",
+                "Writes to the API server since the start, by object.",
+                "object",
+            )?,
+            pool: Arc::default(),
+            writes: Arc::default(),
+        };
+        Ok((metrics, registry))
+    }
+
+    /// From now on there is a pool to read.
+    pub fn watch(&self, pool: &Arc<Pool>) {
+        let _ = self.pool.set(Arc::clone(pool));
+    }
+
+    pub fn writes(&self) -> Arc<Writes> {
+        Arc::clone(&self.writes)
+    }
+
+    pub fn refresh(&self) -> Refresh {
+        let metrics = self.clone();
+        Arc::new(move || metrics.read())
+    }
+
+    fn read(&self) {
+        let count = |counter: &AtomicU64| i64::try_from(counter.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        self.api_writes.with_label_values(&["poolvolume"]).set(count(&self.writes.volume));
+        self.api_writes.with_label_values(&["devicepool"]).set(count(&self.writes.pool));
+        let Some(pool) = self.pool.get() else { return };
+        let disks: Vec<_> = pool.seats().iter().filter_map(Seat::disk_view).collect();
+        let in_state = |state: fn(&Standing) -> bool| {
+            i64::try_from(disks.iter().filter(|disk| state(&disk.standing)).count()).unwrap_or(i64::MAX)
+        };
+        self.disks.with_label_values(&["ready"]).set(in_state(|s| *s == Standing::Ready));
+        self.disks.with_label_values(&["missing"]).set(in_state(|s| *s == Standing::Missing));
+        self.disks.with_label_values(&["not_ready"]).set(in_state(|s| matches!(s, Standing::NotReady(_))));
+        let sum = |of: fn(&crate::pool::apply::member::DiskView) -> u64| {
+            i64::try_from(disks.iter().map(of).sum::<u64>()).unwrap_or(i64::MAX)
+        };
+        self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
+        self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
+        self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
+        self.volumes.set(i64::try_from(disks.iter().map(|disk| disk.volumes).sum::<usize>()).unwrap_or(i64::MAX));
+    }
+}

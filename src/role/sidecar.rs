@@ -1,0 +1,119 @@
+//! An identity for the sidecars of the controller: the files that a client of Kubernetes looks for, for
+//! another ServiceAccount, in a folder that the sidecars mount.
+//!
+//! So neither the provisioner nor the resizer can order a volume erased, though they share the controller's pod.
+
+#![allow(clippy::disallowed_methods, reason = "wiring: the files are this module's one effect")]
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+/// Where a pod finds its own identity.
+pub const OWN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How long a token is good for; it is renewed after two thirds.
+const LIFE: Duration = Duration::from_secs(3600);
+/// A token is never asked for more often than this, whatever the API server says of its life.
+const LEAST: Duration = Duration::from_secs(30);
+/// How long to wait after a failure: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Whose identity goes where.
+#[derive(Clone, Debug)]
+pub struct Sidecar {
+    pub account: String,
+    pub folder: PathBuf,
+}
+
+/// Writes the files; gives how long they are good for.
+async fn write(client: &Client, namespace: &str, sidecar: &Sidecar) -> Result<Duration> {
+    let Sidecar { account, folder } = sidecar;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let seconds = i64::try_from(LIFE.as_secs()).unwrap_or(i64::MAX);
+    let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    let answer = answer.with_context(|| format!("asking for a token of ServiceAccount {namespace}/{account}"))?;
+    let status = answer.status.context("the API server answered without a token")?;
+    let ca = Path::new(OWN_FOLDER).join("ca.crt");
+    match fs::read(&ca) {
+        Ok(bytes) => put(folder, "ca.crt", &bytes)?,
+        // Outside of a cluster there is none to copy; whoever mounts the folder has another.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("reading {}", ca.display())),
+    }
+    put(folder, "namespace", namespace.as_bytes())?;
+    put(folder, "token", status.token.as_bytes())?;
+    let left = status.expiration_timestamp.0.duration_since(jiff::Timestamp::now());
+    Ok(Duration::try_from(left).unwrap_or_default())
+}
+
+/// A reader sees the old file or the new one, never half of it.
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let (path, aside) = (folder.join(name), folder.join(format!(".{name}")));
+    let write = || {
+        fs::create_dir_all(folder)?;
+        fs::write(&aside, bytes)?;
+        fs::set_permissions(&aside, Permissions::from_mode(0o644))?;
+        fs::rename(&aside, &path)
+    };
+    write().with_context(|| format!("writing {} (--sidecar-token-dir)", path.display()))
+}
+
+/// Writes the files for the first time, however long that takes; gives how long they are good for.
+pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Duration {
+    let (mut wait, mut said) = (FIRST_WAIT, String::new());
+    loop {
+        match write(client, namespace, sidecar).await {
+            Ok(life) => {
+                if !said.is_empty() {
+                    tracing::info!("the sidecars have an identity again");
+                }
+                return life;
+            }
+            Err(error) => {
+                let words = format!("{error:#}");
+                if words != said {
+                    tracing::warn!("the sidecars have no fresh identity yet; it is tried again: {words}");
+                    said = words;
+                }
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Keeps the files fresh for ever.
+pub async fn keep(client: Client, namespace: String, sidecar: Sidecar, mut life: Duration) {
+    loop {
+        tokio::time::sleep((life * 2 / 3).max(LEAST)).await;
+        life = begin(&client, &namespace, &sidecar).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_everybody_may_read_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().join("token");
+        put(&folder, "token", b"one").expect("written");
+        put(&folder, "token", b"two").expect("replaced");
+        let path = folder.join("token");
+        assert_eq!(fs::read(&path).expect("readable"), b"two");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o644);
+        assert_eq!(fs::read_dir(&folder).expect("readable").count(), 1, "nothing is left aside");
+    }
+}
