@@ -1,0 +1,69 @@
+//! The admission policies, as far as their text shows: whom they hold, to what, and that nothing weakens them. The
+//! cluster tier tries them.
+
+use serde_json::{Value, json};
+
+use super::helm::{self, of_kind};
+
+fn policy<'a>(objects: &'a [Value], name: &str) -> &'a Value {
+    let policies = of_kind(objects, "ValidatingAdmissionPolicy");
+    &policies.into_iter().find(|policy| helm::name(policy) == name).unwrap()["spec"]
+}
+
+#[test]
+fn policies_deny_and_fail_closed() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    for policy in ["localpool-node", "localpool-intent"].map(|name| policy(&objects, name)) {
+        assert_eq!(policy["failurePolicy"], "Fail");
+        // A version that is served later is held too.
+        let [rule] = policy["matchConstraints"]["resourceRules"].as_array().unwrap().as_slice() else { panic!() };
+        assert_eq!((&rule["apiGroups"], &rule["apiVersions"]), (&json!(["localpool.dev"]), &json!(["*"])));
+        for exclusion in ["excludeResourceRules", "namespaceSelector", "objectSelector"] {
+            assert!(policy["matchConstraints"][exclusion].is_null(), "{exclusion}");
+        }
+    }
+    for binding in of_kind(&objects, "ValidatingAdmissionPolicyBinding") {
+        let spec = binding["spec"].as_object().unwrap();
+        assert_eq!(spec["validationActions"], json!(["Deny"]));
+        assert_eq!(spec["policyName"], helm::name(binding));
+        assert_eq!(spec.len(), 2, "a binding that matches less: {spec:?}");
+    }
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 2);
+}
+
+#[test]
+fn the_policies_name_the_identities_that_the_pods_have() {
+    let Some(helm) = helm::one() else { return };
+    for (args, prefix) in [(vec![], "localpool"), (vec!["--set", "fullnameOverride=disks"], "disks")] {
+        let objects = helm.objects(&args);
+        let of = |kind: &str| {
+            of_kind(&objects, kind)[0]["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap().to_owned()
+        };
+        let condition = |name: &str| {
+            let conditions = policy(&objects, &format!("{prefix}-{name}"))["matchConditions"].as_array().unwrap();
+            assert_eq!(conditions.len(), 1, "each further condition lets something through");
+            conditions[0]["expression"].as_str().unwrap().to_owned()
+        };
+        let user = |account: String| format!("\"system:serviceaccount:localpool:{account}\"");
+        assert_eq!(condition("node"), format!("request.userInfo.username == {}", user(of("DaemonSet"))));
+        assert_eq!(condition("intent"), format!("request.userInfo.username != {}", user(of("Deployment"))));
+    }
+}
+
+#[test]
+fn the_policy_of_nodes_covers_all_that_their_role_can_write_of_ours() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let rule = &policy(&objects, "localpool-node")["matchConstraints"]["resourceRules"][0];
+    assert_eq!(rule["operations"], json!(["CREATE", "UPDATE", "DELETE"]));
+    let held = rule["resources"].as_array().unwrap();
+    let role = of_kind(&objects, "ClusterRole").into_iter().find(|role| helm::name(role) == "localpool-node").unwrap();
+    for granted in role["rules"].as_array().unwrap().iter().filter(|rule| rule["apiGroups"] == json!(["localpool.dev"]))
+    {
+        for resource in granted["resources"].as_array().unwrap() {
+            assert!(held.contains(resource), "{resource} of every node can be written by each");
+        }
+    }
+    assert_eq!(held.len(), 4, "{held:?}");
+}

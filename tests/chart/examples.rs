@@ -1,0 +1,83 @@
+//! Examples: our own parser takes the sets, each class that is asked for is offered, and the README names every file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use localpool::api::{Node, parse_sets};
+use serde_json::Value;
+
+use super::helm::{name, of_kind, parse};
+use super::repository;
+
+fn texts() -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let manifests = entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    manifests
+        .map(|path| {
+            let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (file, std::fs::read_to_string(path).unwrap())
+        })
+        .collect()
+}
+
+fn objects() -> Vec<Value> {
+    texts().values().flat_map(|text| parse(text)).collect()
+}
+
+/// Every `storageClassName` below this value.
+fn asked_for(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("storageClassName", Value::String(class)) => drop(found.insert(class.clone())),
+                    _ => asked_for(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| asked_for(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_set_of_the_examples_is_taken_by_our_parser() {
+    let node = Node { name: "node".into(), labels: BTreeMap::default() };
+    let mut layouts = BTreeSet::new();
+    for (file, text) in texts().into_iter().filter(|(file, _)| file.starts_with("set-")) {
+        let (rules, errors) = parse_sets(&text, &node);
+        assert!(errors.is_empty(), "{file}: {errors:?}");
+        assert_eq!(rules.len(), 1, "{file}");
+        layouts.insert(format!("{:?}", rules[0].layout).split([' ', '(', '{']).next().unwrap().to_owned());
+    }
+    assert_eq!(layouts.len(), 3, "one of each layout: {layouts:?}");
+}
+
+#[test]
+fn every_class_that_the_examples_ask_for_is_offered_by_a_set_or_a_class_of_them() {
+    let objects = objects();
+    let mut offered: BTreeSet<&str> = BTreeSet::new();
+    for set in of_kind(&objects, "LocalVolumeSet") {
+        assert!(offered.insert(set["spec"]["storageClassName"].as_str().unwrap()), "{}", name(set));
+    }
+    for class in of_kind(&objects, "StorageClass") {
+        assert_eq!(class["provisioner"], "csi.localpool.dev");
+        assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
+        let of = class["parameters"]["class"].as_str().unwrap();
+        assert!(offered.contains(of), "{} offers the disks of {of}, which no set has", name(class));
+    }
+    offered.extend(of_kind(&objects, "StorageClass").into_iter().map(name));
+    let mut asked = BTreeSet::new();
+    objects.iter().filter(|object| object["kind"] != "LocalVolumeSet").for_each(|object| asked_for(object, &mut asked));
+    assert!(!asked.is_empty());
+    for class in &asked {
+        assert!(offered.contains(class.as_str()), "nobody offers {class}");
+    }
+}
+
+#[test]
+fn the_readme_of_the_examples_names_every_file() {
+    let readme = std::fs::read_to_string(repository().join("examples/README.md")).unwrap();
+    for file in texts().keys() {
+        assert!(readme.contains(&format!("[{file}]({file})")), "{file}");
+    }
+}

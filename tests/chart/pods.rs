@@ -1,0 +1,279 @@
+//! Pods: what each container may do, sees and is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::chart;
+use super::helm::{self, name, of_kind};
+
+const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Name and specification of each pod that is rendered.
+fn pods(objects: &[Value]) -> BTreeMap<String, &Value> {
+    let kinds = ["DaemonSet", "Deployment", "Job"];
+    let all = kinds.iter().flat_map(|kind| of_kind(objects, kind));
+    all.map(|object| (name(object).to_owned(), &object["spec"]["template"]["spec"])).collect()
+}
+
+fn containers(pod: &Value) -> Vec<&Value> {
+    let lists = ["initContainers", "containers"];
+    lists.iter().filter_map(|list| pod[*list].as_array()).flatten().collect()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
+    value[key].as_array().map(|items| items.iter().collect()).unwrap_or_default()
+}
+
+fn ports(pod: &Value) -> BTreeMap<String, u64> {
+    let all = containers(pod).into_iter().flat_map(|container| list(container, "ports"));
+    all.map(|port| (port["name"].as_str().unwrap().to_owned(), port["containerPort"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let pods = pods(&objects);
+    assert_eq!(pods.keys().collect::<Vec<_>>(), ["localpool-controller", "localpool-crds", "localpool-node"]);
+    for (name, pod) in pods {
+        assert!(pod["hostNetwork"].is_null() && pod["hostIPC"].is_null(), "{name}");
+        let paths: BTreeSet<&str> =
+            list(pod, "volumes").iter().filter_map(|volume| volume["hostPath"]["path"].as_str()).collect();
+        if name == "localpool-node" {
+            assert_eq!(pod["hostPID"], true, "mounts in other namespaces are not seen without it");
+            assert_eq!(paths, BTreeSet::from(["/dev", "/run/udev", "/var/lib/kubelet", "/var/lib/localpool"]));
+        } else {
+            assert!(pod["hostPID"].is_null() && paths.is_empty(), "{name}: {paths:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_agent_is_privileged_and_all_others_are_confined() {
+    let Some(helm) = helm::one() else { return };
+    for file in helm::files_of_values() {
+        let objects = helm.objects(&["--values", &file]);
+        for (name, pod) in pods(&objects) {
+            for container in containers(pod) {
+                let own = &container["securityContext"];
+                assert_eq!(own["readOnlyRootFilesystem"], true, "{name} {}", container["name"]);
+                if name.ends_with("-node") {
+                    assert_eq!((&own["privileged"], &own["runAsUser"]), (&true.into(), &0.into()));
+                    continue;
+                }
+                assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
+                assert_eq!(own["capabilities"], serde_json::json!({"drop": ["ALL"]}), "{name}");
+                assert!(own["privileged"].is_null(), "{name}");
+                let of_pod = &pod["securityContext"];
+                assert_eq!((&of_pod["runAsNonRoot"], &of_pod["runAsUser"]), (&true.into(), &65532.into()), "{name}");
+                assert_eq!(of_pod["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_runs_one_container_never_two_agents_and_only_its_mounts_in_the_kubelets_folder_reach_the_host() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&["--set", "node.kubeletDir=/kubelet,node.udev=false"]);
+    let daemons = of_kind(&objects, "DaemonSet");
+    let [daemon] = daemons[..] else { panic!("{} DaemonSets", daemons.len()) };
+    assert_eq!(daemon["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"], 0);
+    let pod = &daemon["spec"]["template"]["spec"];
+    let containers = containers(pod);
+    let [agent] = containers[..] else { panic!("{} containers", containers.len()) };
+    let mounts: BTreeMap<&str, &Value> = list(agent, "volumeMounts")
+        .into_iter()
+        .map(|mount| (mount["mountPath"].as_str().unwrap(), &mount["mountPropagation"]))
+        .collect();
+    let expected =
+        [("/dev", &Value::Null), ("/kubelet", &"Bidirectional".into()), ("/var/lib/localpool", &Value::Null)];
+    assert_eq!(mounts, BTreeMap::from(expected));
+    let args: Vec<&str> = list(agent, "args").into_iter().map(|arg| arg.as_str().unwrap()).collect();
+    assert!(args.contains(&"--kubelet-dir=/kubelet"), "{args:?}");
+    assert_eq!(pod["tolerations"], serde_json::json!([{"operator": "Exists"}]));
+}
+
+#[test]
+fn the_controllers_token_is_in_the_controllers_container_and_the_sidecars_have_their_own() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let pod = pods(&objects)["localpool-controller"];
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let at: BTreeMap<&str, (&Value, &Value)> = containers(pod)
+        .into_iter()
+        .map(|container| {
+            let mounts = list(container, "volumeMounts");
+            let here = mounts.iter().find(|mount| mount["mountPath"] == TOKENS).unwrap();
+            (container["name"].as_str().unwrap(), (&here["name"], &here["readOnly"]))
+        })
+        .collect();
+    let (own, theirs, read_only) = ("controller-token".into(), "sidecar-token".into(), true.into());
+    let expected = [
+        ("controller", (&own, &read_only)),
+        ("csi-provisioner", (&theirs, &read_only)),
+        ("csi-resizer", (&theirs, &read_only)),
+    ];
+    assert_eq!(at, BTreeMap::from(expected));
+    for container in containers(pod) {
+        let mounts = list(container, "volumeMounts");
+        let sees = |volume: &str| mounts.iter().any(|mount| mount["name"] == volume);
+        assert_eq!(sees("controller-token"), container["name"] == "controller", "{}", container["name"]);
+    }
+    let volumes = list(pod, "volumes");
+    let of = |name: &str| *volumes.iter().find(|volume| volume["name"] == name).unwrap();
+    assert_eq!(of("sidecar-token")["emptyDir"]["medium"], "Memory");
+    let sources = list(&of("controller-token")["projected"], "sources");
+    assert!(sources.iter().any(|source| source["serviceAccountToken"]["path"] == "token"));
+}
+
+#[test]
+fn the_sidecars_start_when_the_controller_is_ready_and_stop_before_it() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let pod = pods(&objects)["localpool-controller"];
+    let [controller] = list(pod, "initContainers")[..] else { panic!("one native sidecar") };
+    assert_eq!((&controller["name"], &controller["restartPolicy"]), (&"controller".into(), &"Always".into()));
+    assert_eq!(controller["startupProbe"]["httpGet"]["path"], "/readyz");
+}
+
+#[test]
+fn every_container_is_told_the_apiserver_that_the_values_name() {
+    let Some(helm) = helm::one() else { return };
+    let told = |args: &[&str]| {
+        let objects = helm.objects(args);
+        let mut told = Vec::new();
+        for (name, pod) in pods(&objects) {
+            for container in containers(pod) {
+                let env = list(container, "env");
+                let value = |key: &str| env.iter().find(|one| one["name"] == key).map(|one| one["value"].clone());
+                let both = (value("KUBERNETES_SERVICE_HOST"), value("KUBERNETES_SERVICE_PORT"));
+                told.push((format!("{name}/{}", container["name"].as_str().unwrap()), both));
+            }
+        }
+        told
+    };
+    let file = chart().join("ci/host-network-values.yaml");
+    let named = told(&["--values", file.to_str().unwrap()]);
+    assert_eq!(named.len(), 5, "agent, controller, two sidecars, CRD job: {named:?}");
+    for (container, both) in named {
+        assert_eq!(both, (Some("192.0.2.10".into()), Some("6443".into())), "{container}");
+    }
+    assert!(told(&[]).iter().all(|(_, both)| *both == (None, None)), "Kubernetes' own address by default");
+}
+
+#[test]
+fn two_controllers_are_never_put_on_one_node_where_they_would_share_its_host_name() {
+    let Some(helm) = helm::one() else { return };
+    let of = |args: &[&str]| {
+        let objects = helm.objects(args);
+        let deployment = of_kind(&objects, "Deployment")[0].clone();
+        let anti = &deployment["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"];
+        let demanded = !anti["requiredDuringSchedulingIgnoredDuringExecution"].is_null();
+        (demanded, deployment["spec"]["strategy"]["rollingUpdate"]["maxSurge"].clone())
+    };
+    assert_eq!(of(&[]), (false, 1.into()));
+    // With the ports and the only node taken, a new pod waits until an old one is gone.
+    assert_eq!(of(&["--set", "controller.hostNetwork=true"]), (true, 0.into()));
+}
+
+#[test]
+fn probes_ask_ports_that_are_there_at_the_address_that_is_bound() {
+    let Some(helm) = helm::one() else { return };
+    for file in helm::files_of_values() {
+        let objects = helm.objects(&["--values", &file]);
+        for (name, pod) in pods(&objects) {
+            let ports = ports(pod);
+            for container in containers(pod) {
+                let text = container["args"].to_string();
+                for kind in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                    let get = &container[kind]["httpGet"];
+                    if get.is_null() {
+                        continue;
+                    }
+                    let port = ports[get["port"].as_str().unwrap()];
+                    let host = get["host"].as_str();
+                    let bound = format!("{}:{port}", host.unwrap_or("0.0.0.0"));
+                    assert!(text.contains(&bound), "{name} {}: {kind} asks {bound}: {text}", container["name"]);
+                    // The kubelet's loopback is the pod's only where they share a network.
+                    assert!(host.is_none() || pod["hostNetwork"] == true, "{name}");
+                }
+            }
+            if !name.ends_with("-crds") {
+                assert!(containers(pod).iter().all(|container| !container["livenessProbe"].is_null()), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn network_policies_let_in_the_ports_that_are_served_and_out_the_apiserver() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    for (name, pod) in pods(&objects).into_iter().filter(|(name, _)| !name.ends_with("-crds")) {
+        let policy = of_kind(&objects, "NetworkPolicy").into_iter().find(|policy| helm::name(policy) == name).unwrap();
+        assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
+        let open = |direction: &str| -> BTreeSet<u64> {
+            let rules = list(&policy["spec"], direction);
+            rules.iter().flat_map(|rule| list(rule, "ports")).map(|port| port["port"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(open("ingress"), ports(pod).into_values().collect(), "{name}");
+        assert_eq!(open("egress"), BTreeSet::from([443, 6443]), "{name}");
+    }
+}
+
+#[test]
+fn metrics_are_found_by_the_ports_names() {
+    let Some(helm) = helm::one() else { return };
+    assert!(of_kind(&helm.objects(&[]), "ServiceMonitor").is_empty());
+    let objects = helm.objects(&["--set", "serviceMonitor.enabled=true"]);
+    let pods = pods(&objects);
+    let monitors = of_kind(&objects, "ServiceMonitor");
+    assert_eq!(monitors.len(), 2);
+    for monitor in monitors {
+        let service = format!("{}-metrics", name(monitor));
+        let service = of_kind(&objects, "Service").into_iter().find(|object| name(object) == service).unwrap();
+        let served = ports(pods[name(monitor)]);
+        for port in list(&service["spec"], "ports") {
+            let target = port["targetPort"].as_str().unwrap();
+            assert_eq!(port["port"].as_u64(), Some(served[target]));
+        }
+        let scraped: BTreeSet<&str> =
+            list(&monitor["spec"], "endpoints").iter().map(|endpoint| endpoint["port"].as_str().unwrap()).collect();
+        assert_eq!(scraped, served.keys().map(String::as_str).collect());
+    }
+}
+
+#[test]
+fn a_disruption_budget_is_there_where_it_can_be_kept() {
+    let Some(helm) = helm::one() else { return };
+    assert_eq!(of_kind(&helm.objects(&[]), "PodDisruptionBudget").len(), 1);
+    let single = helm.objects(&["--set", "controller.replicas=1"]);
+    assert!(of_kind(&single, "PodDisruptionBudget").is_empty(), "it would keep a node from being drained");
+}
+
+#[test]
+fn uninstalling_deletes_no_definition_no_volume_and_no_class() {
+    let Some(helms) = helm::both() else { return };
+    assert!(!chart().join("crds").exists(), "Helm installs that folder, and never upgrades it");
+    let data = ["CustomResourceDefinition", "StorageClass", "PersistentVolume", "LocalVolumeSet", "Namespace"];
+    for helm in helms {
+        for file in helm::files_of_values() {
+            let objects = helm.objects(&["--values", &file]);
+            for object in &objects {
+                assert!(!data.contains(&object["kind"].as_str().unwrap()), "{} {}", object["kind"], name(object));
+            }
+            let hooks: Vec<&Value> =
+                objects.iter().filter(|object| !object["metadata"]["annotations"]["helm.sh/hook"].is_null()).collect();
+            assert_eq!(hooks.len(), 4, "account, role, binding, job");
+            for hook in hooks {
+                let annotations = &hook["metadata"]["annotations"];
+                assert_eq!(annotations["helm.sh/hook"], "pre-install,pre-upgrade");
+                assert_eq!(annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded");
+                let weight: i32 = annotations["helm.sh/hook-weight"].as_str().unwrap().parse().unwrap();
+                assert_eq!(weight < 0, hook["kind"] != "Job", "rights come before the job");
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a real apiserver lets each part do, with the chart's roles and policies in it: a node's agent that reaches for
+//! another node's objects, an order to erase from the wrong hands, the CRD job with nothing but its own role.
+
+use std::process::Command;
+
+use localpool::volume::VolumeId;
+
+use super::apiserver::{Answer, ApiServer};
+use super::helm;
+
+struct Lab {
+    server: ApiServer,
+}
+
+impl Lab {
+    /// The chart's objects, its CRDs by the hands of its own job, and two nodes with an agent's pod each.
+    fn start() -> Option<Self> {
+        let helm = helm::one()?;
+        let server = ApiServer::start()?;
+        server.admin(&["create", "namespace", "localpool"], "");
+        server.admin(&["apply", "--server-side", "-f", "-"], &helm.text(&["--namespace=localpool"]));
+        let lab = Self { server };
+        lab.apply_crds();
+        // The policies have to hold by themselves, so this test's agents and controller have every right to our objects.
+        let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
+        lab.server.admin(&everything, "");
+        for account in ["localpool-node", "localpool-controller"] {
+            let subject = format!("--serviceaccount=localpool:{account}");
+            let name = format!("everything-{account}");
+            lab.server.admin(&["create", "clusterrolebinding", &name, "--clusterrole=everything", &subject], "");
+        }
+        for node in ["one", "two"] {
+            let pod = serde_json::json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("agent-{node}"), "namespace": "localpool"},
+                "spec": {"nodeName": node, "serviceAccountName": "localpool-node",
+                    "containers": [{"name": "agent", "image": "none"}]},
+            });
+            let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+            lab.server.admin(&["create", "-f", "-"], &node.to_string());
+            lab.server.admin(&["create", "-f", "-"], &pod.to_string());
+        }
+        lab.wait_for_policies();
+        Some(lab)
+    }
+
+    fn token(&self, account: &str, pod: Option<&str>) -> String {
+        let mut args = vec!["--namespace=localpool", "create", "token", account];
+        if let Some(pod) = pod {
+            args.extend_from_slice(&["--bound-object-kind=Pod", "--bound-object-name", pod]);
+        }
+        self.server.admin(&args, "").trim().to_owned()
+    }
+
+    /// As the chart's job does it: `localpool crds --apply` with the rights of `localpool-crds`.
+    fn apply_crds(&self) {
+        let config = self.server.kubeconfig(&self.token("localpool-crds", None));
+        for round in ["install", "upgrade"] {
+            let done = Command::new(env!("CARGO_BIN_EXE_localpool"))
+                .args(["crds", "--apply"])
+                .env("KUBECONFIG", &config)
+                .output()
+                .unwrap();
+            let Answer { taken, said } = done.into();
+            assert!(taken, "{round}: {said}");
+        }
+    }
+
+    /// The apiserver takes a moment until it knows a new policy.
+    fn wait_for_policies(&self) {
+        let nobody = self.token("localpool-node", None);
+        for _ in 0..100 {
+            let answer = self.server.kubectl(&nobody, &["create", "--dry-run=server", "-f", "-"], &pool("one"));
+            let order = self.server.try_as_admin(&["create", "--dry-run=server", "-f", "-"], &volume("one", "Delete"));
+            if !answer.taken && !order.taken {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("the policies hold nobody");
+    }
+}
+
+fn pool(node: &str) -> String {
+    serde_json::json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": node}, "spec": {},
+    })
+    .to_string()
+}
+
+/// The CSI name of the one volume that a node has here.
+fn csi_name(node: &str) -> String {
+    format!("pvc-of-{node}")
+}
+
+/// The name of its object.
+fn of(node: &str) -> String {
+    VolumeId::of_name(&csi_name(node)).to_string()
+}
+
+fn volume(node: &str, intent: &str) -> String {
+    serde_json::json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": of(node)},
+        "spec": {"node": node, "volumeName": csi_name(node), "required": 1, "volumeMode": "Block", "intent": intent},
+    })
+    .to_string()
+}
+
+/// A status by server-side apply, which reads nothing before.
+fn status(kind: &str, name: &str, status: serde_json::Value) -> String {
+    serde_json::json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "status": status,
+    })
+    .to_string()
+}
+
+const APPLY_STATUS: &[&str] = &["apply", "--server-side", "--subresource=status", "--field-manager=agent", "-f", "-"];
+
+#[test]
+fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an_erasure() {
+    let Some(lab) = Lab::start() else { return };
+    let one = lab.token("localpool-node", Some("agent-one"));
+    let two = lab.token("localpool-node", Some("agent-two"));
+    let nodeless = lab.token("localpool-node", None);
+    let controller = lab.token("localpool-controller", None);
+    let (of_one, of_two) = (&*of("one"), &*of("two"));
+    let create = ["create", "-f", "-"].as_slice();
+    fn merge<'a>(kind: &'a str, name: &'a str, patch: &'a str) -> Vec<&'a str> {
+        vec!["patch", kind, name, "--type=merge", "--patch", patch]
+    }
+    let cordon = merge("devicepool", "one", r#"{"spec":{"cordon":true}}"#);
+    let finalizer = merge("poolvolume", of_one, r#"{"metadata":{"finalizers":["localpool.dev/volume"]}}"#);
+    let let_go = merge("poolvolume", of_one, r#"{"metadata":{"finalizers":null}}"#);
+    let grow = merge("poolvolume", of_one, r#"{"spec":{"size":2}}"#);
+    let erase = merge("poolvolume", of_one, r#"{"spec":{"intent":"Delete"}}"#);
+    let delete_one = ["delete", "poolvolume", of_one, "--wait=false"];
+    let delete_two = ["delete", "poolvolume", of_two, "--wait=false"];
+    let report = |name| status("PoolVolume", name, serde_json::json!({"phase": "Accepted"}));
+    let disks = |name| status("DevicePool", name, serde_json::json!({"diskCount": 3}));
+
+    let (yes, other_node, spec) = (None, Some("may not write"), Some("never the spec"));
+    let no_node = Some("does not say which node");
+    let order = "only the controller of localpool orders";
+    // In this order: who, what, with which text, and why it is refused.
+    let tries: Vec<(&str, &[&str], String, Option<&str>)> = vec![
+        (&one, create, pool("one"), yes),
+        (&one, create, pool("two"), other_node),
+        (&two, create, pool("two"), yes),
+        (&nodeless, APPLY_STATUS, disks("one"), no_node),
+        (&one, APPLY_STATUS, disks("one"), yes),
+        (&two, APPLY_STATUS, disks("one"), other_node),
+        (&one, &cordon, String::new(), spec),
+        (&one, &["delete", "devicepool", "two"], String::new(), other_node),
+        (&one, create, volume("two", "Keep"), other_node),
+        (&one, create, volume("one", "Delete"), Some("forbidden")),
+        (&one, create, volume("one", "Keep"), yes),
+        (&controller, create, volume("two", "Keep"), yes),
+        (&one, &finalizer, String::new(), yes),
+        (&one, APPLY_STATUS, report(of_one), yes),
+        (&one, APPLY_STATUS, report(of_two), other_node),
+        (&two, APPLY_STATUS, report(of_one), other_node),
+        (&one, &grow, String::new(), spec),
+        (&controller, &grow, String::new(), yes),
+        (&one, &erase, String::new(), Some("forbidden")),
+        (&two, &delete_one, String::new(), other_node),
+        (&one, &delete_two, String::new(), other_node),
+        (&nodeless, &delete_one, String::new(), no_node),
+        (&controller, &erase, String::new(), yes),
+        // With the order given, the rest of the object can still be written.
+        (&one, APPLY_STATUS, report(of_one), yes),
+        (&controller, &delete_one, String::new(), yes),
+        (&one, &let_go, String::new(), yes),
+        (&one, &["get", "secrets", "--namespace=localpool"], String::new(), Some("forbidden")),
+        (&controller, &["get", "secrets", "--namespace=localpool"], String::new(), Some("forbidden")),
+        (&controller, &["--namespace=localpool", "create", "token", "localpool-provisioner"], String::new(), yes),
+        (
+            &controller,
+            &["--namespace=localpool", "create", "token", "localpool-node"],
+            String::new(),
+            Some("forbidden"),
+        ),
+    ];
+    for (number, (who, what, text, refused)) in tries.into_iter().enumerate() {
+        let Answer { taken, said } = lab.server.kubectl(who, what, &text);
+        match refused {
+            None => assert!(taken, "try {number}: {what:?} {text}: {said}"),
+            Some(why) => assert!(!taken && said.contains(why), "try {number}: {what:?} {text} was not refused: {said}"),
+        }
+    }
+    // Not even by an administrator, who has every right.
+    for (what, text) in [
+        (create.to_vec(), volume("one", "Delete")),
+        (merge("poolvolume", of_two, r#"{"spec":{"intent":"Delete"}}"#), String::new()),
+    ] {
+        let Answer { taken, said } = lab.server.try_as_admin(&what, &text);
+        assert!(!taken && said.contains(order), "{what:?}: {said}");
+    }
+    let left = lab.server.admin(&["get", "poolvolumes", "--output=name"], "");
+    assert_eq!(left.trim(), format!("poolvolume.localpool.dev/{of_two}"));
+}
