@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,110 +17,104 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// driver is a running `localpool standalone`, and a client of its socket.
+// driver is a running localpool, of one process or of two, and a client of its sockets.
 type driver struct {
-	cmd     *exec.Cmd
-	exited  chan struct{}
-	exit    error
-	log     string
+	processes        []*process // in the order in which they are to be stopped
+	node, controller endpoint   // one and the same where one process serves all
+	objects          *objects   // what it is to leave clean in the API server; nil where there is none
+}
+
+// endpoint is one socket.
+type endpoint struct {
 	address string
 	conn    *grpc.ClientConn
 }
 
-// startDriver runs the binary on a set document, and returns once Probe answers ready.
-func startDriver(t *testing.T, l lab, binary, sets string) *driver {
+// connect makes a client of a socket, and waits until Probe answers ready there.
+func connect(t testing.TB, p *process, socket string) endpoint {
+	t.Helper()
+	// gRPC takes the authority from a unix:/// address to be "localhost"; from a bare path, servers refuse it.
+	s := endpoint{address: "unix://" + socket}
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	s.conn = conn
+	p.until(t, time.Minute, "Probe's answer that it is ready", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		answer, err := csi.NewIdentityClient(conn).Probe(ctx, &csi.ProbeRequest{})
+		if err == nil && !answer.GetReady().GetValue() {
+			err = errors.New("it answers that it is not ready")
+		}
+		return err
+	})
+	return s
+}
+
+// startStandalone runs `localpool standalone` on a set document.
+func startStandalone(t testing.TB, l lab, binary, sets string) *driver {
 	t.Helper()
 	if err := os.WriteFile(l.path("sets.yaml"), []byte(sets), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(l.path("driver.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-
-	// gRPC takes the authority from a unix:/// address to be "localhost"; from a bare path, servers refuse it.
-	d := &driver{exited: make(chan struct{}), log: log.Name(), address: "unix://" + l.path("csi.sock")}
-	d.cmd = exec.Command(binary, "standalone", "--socket", l.path("csi.sock"), "--state-dir", l.path("state"),
-		"--sets", l.path("sets.yaml"), "--node-name", "sanity", "--device-min-age", "0s")
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	if err := l.start(d.cmd); err != nil {
-		t.Fatalf("start %s: %v", binary, err)
-	}
-	go func() {
-		d.exit = d.cmd.Wait()
-		close(d.exited)
-	}()
-
-	d.conn, err = grpc.NewClient(d.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.conn.Close() })
-
-	var last error
-	ready := eventually(30*time.Second, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		answer, err := csi.NewIdentityClient(d.conn).Probe(ctx, &csi.ProbeRequest{})
-		last = err
-		return err == nil && answer.GetReady().GetValue() || d.dead() != nil
-	})
-	if err := d.dead(); err != nil {
-		t.Fatalf("%v\n%s", err, d.logTail())
-	}
-	if !ready {
-		t.Fatalf("Probe does not answer ready within 30 s (last error: %v)\n%s", last, d.logTail())
-	}
-	return d
+	p := l.run(t, "standalone", exec.Command(binary, "standalone", "--socket", l.path("csi.sock"), "--state-dir", l.path("state"),
+		"--sets", l.path("sets.yaml"), "--node-name", "sanity", "--device-min-age", "0s"))
+	s := connect(t, p, l.path("csi.sock"))
+	return &driver{processes: []*process{p}, node: s, controller: s}
 }
 
-// dead says how the driver ended, or nil while it runs.
+// dead says which of the processes ended, or nil while all run.
 func (d *driver) dead() error {
-	select {
-	case <-d.exited:
-		return fmt.Errorf("the driver ended by itself: %v", d.cmd.ProcessState)
-	default:
-		return nil
+	var err error
+	for _, p := range d.processes {
+		err = errors.Join(err, p.dead())
 	}
+	return err
 }
 
-// stop asks the driver to end, as an orchestrator does, and tells whether it did so in good order.
 func (d *driver) stop() error {
-	if err := d.dead(); err != nil {
-		return err
+	var err error
+	for _, p := range d.processes {
+		err = errors.Join(err, p.stop())
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("SIGTERM to the driver: %w", err)
-	}
-	select {
-	case <-d.exited:
-		return wrap("the driver's end after SIGTERM", d.exit)
-	case <-time.After(10 * time.Second):
-		return errors.New("the driver runs on for 10 s after SIGTERM")
+	return err
+}
+
+// kill ends what is left of it, at once.
+func (d *driver) kill() {
+	for _, p := range d.processes {
+		if p.dead() == nil {
+			_ = p.cmd.Process.Kill()
+			<-p.exited
+		}
 	}
 }
 
 func (d *driver) logTail() string {
-	text, err := os.ReadFile(d.log)
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
+	var tails []string
+	for _, p := range d.processes {
+		tails = append(tails, p.logTail())
 	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	return "the driver's last lines:\n  " + strings.Join(lines[max(0, len(lines)-40):], "\n  ")
+	return strings.Join(tails, "\n")
 }
 
-// largest waits until the pool offers that many volumes of the largest size, which is at least so much, and returns it.
-func (d *driver) largest(t *testing.T, volumes, atLeast int64, capability *csi.VolumeCapability) int64 {
+func (d *driver) capacity(t testing.TB, capability *csi.VolumeCapability) (*csi.GetCapacityResponse, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return csi.NewControllerClient(d.controller.conn).GetCapacity(ctx, &csi.GetCapacityRequest{
+		Parameters: parameters, VolumeCapabilities: []*csi.VolumeCapability{capability},
+	})
+}
+
+// offer waits until the pool offers that many volumes of the largest size, which is at least so much.
+func (d *driver) offer(t testing.TB, volumes, atLeast int64, capability *csi.VolumeCapability) *csi.GetCapacityResponse {
 	t.Helper()
 	var answer *csi.GetCapacityResponse
 	var err error
 	enough := eventually(time.Minute, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		answer, err = csi.NewControllerClient(d.conn).GetCapacity(ctx, &csi.GetCapacityRequest{
-			Parameters: parameters, VolumeCapabilities: []*csi.VolumeCapability{capability},
-		})
+		answer, err = d.capacity(t, capability)
 		size := answer.GetMaximumVolumeSize().GetValue()
 		return err == nil && size >= atLeast && answer.GetAvailableCapacity() >= volumes*size || d.dead() != nil
 	})
@@ -127,7 +122,7 @@ func (d *driver) largest(t *testing.T, volumes, atLeast int64, capability *csi.V
 		t.Fatalf("GetCapacity does not come to offer %d volumes of one size, at least %d bytes, within a minute: %v, error %v, driver %v\n%s",
 			volumes, atLeast, answer, err, d.dead(), d.logTail())
 	}
-	return answer.GetMaximumVolumeSize().GetValue()
+	return answer
 }
 
 // capabilities lists what the driver advertises, as service/NAME.
@@ -135,18 +130,18 @@ func (d *driver) capabilities(t *testing.T) map[string]bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	plugin, err1 := csi.NewIdentityClient(d.conn).GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
-	controller, err2 := csi.NewControllerClient(d.conn).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
-	node, err3 := csi.NewNodeClient(d.conn).NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
-	if err := errors.Join(err1, err2, err3); err != nil {
+	plugin, err1 := csi.NewIdentityClient(d.controller.conn).GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
+	onNode, err2 := csi.NewIdentityClient(d.node.conn).GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
+	controller, err3 := csi.NewControllerClient(d.controller.conn).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+	node, err4 := csi.NewNodeClient(d.node.conn).NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatalf("the driver does not say what it can do: %v", err)
 	}
-	has := map[string]bool{}
-	for _, c := range plugin.GetCapabilities() {
-		if c.GetService() != nil {
-			has["plugin/"+c.GetService().GetType().String()] = true
-		}
+	// CSI: they are those of the plugin as a whole, whatever an instance serves.
+	if here, there := services(onNode), services(plugin); !maps.Equal(here, there) {
+		t.Errorf("the node's socket advertises %v, the controller's %v", slices.Sorted(maps.Keys(here)), slices.Sorted(maps.Keys(there)))
 	}
+	has := services(plugin)
 	for _, c := range controller.GetCapabilities() {
 		has["controller/"+c.GetRpc().GetType().String()] = true
 	}
@@ -156,14 +151,36 @@ func (d *driver) capabilities(t *testing.T) map[string]bool {
 	return has
 }
 
-// volumes counts what ListVolumes shows.
-func (d *driver) volumes(t *testing.T) int {
-	t.Helper()
+func services(plugin *csi.GetPluginCapabilitiesResponse) map[string]bool {
+	has := map[string]bool{}
+	for _, c := range plugin.GetCapabilities() {
+		if c.GetService() != nil {
+			has["plugin/"+c.GetService().GetType().String()] = true
+		}
+	}
+	return has
+}
+
+// clean says what is left of volumes, or nil: none is listed, and all space is on offer that was there before.
+func (d *driver) clean(t testing.TB, before *csi.GetCapacityResponse, capability *csi.VolumeCapability) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	list, err := csi.NewControllerClient(d.conn).ListVolumes(ctx, &csi.ListVolumesRequest{})
+	list, err := csi.NewControllerClient(d.controller.conn).ListVolumes(ctx, &csi.ListVolumesRequest{})
 	if err != nil {
-		t.Errorf("ListVolumes after the suite: %v", err)
+		return wrap("ListVolumes", err)
 	}
-	return len(list.GetEntries())
+	if left := len(list.GetEntries()); left > 0 {
+		return fmt.Errorf("ListVolumes shows %d volumes", left)
+	}
+	now, err := d.capacity(t, capability)
+	if err != nil {
+		return wrap("GetCapacity", err)
+	}
+	if now.GetAvailableCapacity() != before.GetAvailableCapacity() || now.GetMaximumVolumeSize().GetValue() != before.GetMaximumVolumeSize().GetValue() {
+		return fmt.Errorf("GetCapacity shows %v, and before it was %v", now, before)
+	}
+	if d.objects != nil {
+		return d.objects.clean(ctx)
+	}
+	return nil
 }

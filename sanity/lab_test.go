@@ -29,7 +29,7 @@ const (
 )
 
 // newLab makes a lab that is gone after the test, and also if this process is killed.
-func newLab(t *testing.T) lab {
+func newLab(t testing.TB) lab {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "localpool-sanity-")
 	if err == nil {
@@ -83,7 +83,7 @@ func runJanitor() int {
 func (l lab) path(name string) string { return filepath.Join(l.dir, name) }
 
 // disk makes a sparse image of that size and a loop device on it.
-func (l lab) disk(t *testing.T, name string, size int64) string {
+func (l lab) disk(t testing.TB, name string, size int64) string {
 	t.Helper()
 	image := l.path(name)
 	file, err := os.Create(image)

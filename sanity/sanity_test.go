@@ -3,6 +3,7 @@
 package sanity
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,38 +94,56 @@ var gates = map[string]string{
 
 func TestSanity(t *testing.T) {
 	var results []result
-	note := ""
-	defer func() { summarize(t, results, note) }()
-
-	if os.Geteuid() != 0 {
-		note = fmt.Sprintf("SKIPPED: all %d combinations: loop devices and mounts need root", len(layouts)*len(accessTypes))
+	var notes []string
+	defer func() { summarize(t, results, notes) }()
+	// Loudly: what was not tried must not look like what passed.
+	leave := func(leave func(...any), format string, arguments ...any) {
+		note := fmt.Sprintf(format, arguments...)
+		notes = append(notes, note)
 		fmt.Fprintln(os.Stderr, "sanity: "+note)
-		t.Skip(note)
+		leave(note)
 	}
-	binary := os.Getenv(binaryEnv)
+
+	combinations := len(layouts) * len(accessTypes)
+	if os.Geteuid() != 0 {
+		leave(t.Skip, "SKIPPED: all %d combinations, standalone and on Kubernetes: loop devices and mounts need root", 2*combinations)
+	}
+	binary, cluster := os.Getenv(binaryEnv), os.Getenv(clusterEnv)
 	if binary == "" {
-		note = "NOT RUN: " + binaryEnv + " does not name the localpool binary"
-		t.Fatal(note)
+		leave(t.Fatal, "NOT RUN: %s does not name the localpool binary", binaryEnv)
 	}
-	for _, layout := range layouts {
-		for _, access := range accessTypes {
-			name := layout.name + "/" + access
-			t.Run(name, func(t *testing.T) {
-				// Whatever ends the combination early, it has its line in the table.
-				r := result{name: name, err: fmt.Errorf("did not get to run the suite")}
-				defer func() { results = append(results, r) }()
-				layout.run(t, binary, access, &r)
-			})
+	every := func(t *testing.T, prefix string, start starter) {
+		for _, layout := range layouts {
+			for _, access := range accessTypes {
+				name := layout.name + "/" + access
+				t.Run(name, func(t *testing.T) {
+					// Whatever ends the combination early, it has its line in the table.
+					r := result{name: prefix + name, err: errors.New("did not get to run the suite")}
+					defer func() { results = append(results, r) }()
+					layout.run(t, start, access, &r)
+				})
+			}
 		}
 	}
+	every(t, "", func(t *testing.T, l lab, sets string) *driver { return startStandalone(t, l, binary, sets) })
+	t.Run("Kubernetes", func(t *testing.T) {
+		if cluster == "" {
+			leave(t.Skip, "SKIPPED: %d combinations on Kubernetes: %s does not name localpool-cluster, which cluster/build makes", combinations, clusterEnv)
+		}
+		api := onKubernetes(t, binary, cluster)
+		every(t, "Kubernetes/", func(t *testing.T, l lab, sets string) *driver { return startOnKubernetes(t, l, binary, api, sets) })
+	})
 }
 
-func (layout layout) run(t *testing.T, binary, access string, r *result) {
+// starter runs a driver with a set document, for the disks of a lab.
+type starter func(t *testing.T, l lab, sets string) *driver
+
+func (layout layout) run(t *testing.T, start starter, access string, r *result) {
 	l := newLab(t)
 	for i := range layout.disks {
 		l.disk(t, fmt.Sprintf("disk-%02d.img", i), layout.diskSize)
 	}
-	d := startDriver(t, l, binary, layout.sets(l))
+	d := start(t, l, layout.sets(l))
 	defer func() {
 		if t.Failed() {
 			fmt.Println(d.logTail())
@@ -145,9 +164,14 @@ func (layout layout) run(t *testing.T, binary, access string, r *result) {
 	if access == "block" {
 		capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 	}
-	largest := d.largest(t, layout.offers, layout.leastSize, capability)
+	offer := d.offer(t, layout.offers, layout.leastSize, capability)
+	if d.objects != nil {
+		d.objects.remember(t)
+	}
+	largest := offer.GetMaximumVolumeSize().GetValue()
 	s := settings{
-		Name: r.name, Address: d.address, TargetPath: l.path("target"), StagingPath: l.path("staging"), AccessType: access,
+		Name: r.name, Address: d.node.address, ControllerAddress: d.controller.address,
+		TargetPath: l.path("target"), StagingPath: l.path("staging"), AccessType: access,
 		Size: largest, ExpandSize: largest, Parameters: parameters,
 	}
 	if layout.size > 0 {
@@ -174,8 +198,9 @@ func (layout layout) run(t *testing.T, binary, access string, r *result) {
 		t.Error(err)
 		return
 	}
-	if left := d.volumes(t); left > 0 {
-		t.Errorf("ListVolumes shows %d volumes after the suite", left)
+	var left error
+	if !eventually(30*time.Second, func() bool { left = d.clean(t, offer, capability); return left == nil }) {
+		t.Errorf("after the suite: %v", left)
 	}
 	if mounts, err := l.mounts(); err != nil || len(mounts) > 0 {
 		t.Errorf("mounted after the suite: %q (%v)", mounts, err)
@@ -204,7 +229,7 @@ spec:
 }
 
 // summarize ends the run with a table, on the terminal and, where that is asked for, in a file.
-func summarize(t *testing.T, results []result, note string) {
+func summarize(t *testing.T, results []result, notes []string) {
 	var text strings.Builder
 	fmt.Fprintln(&text, "\ncsi-sanity summary")
 	skips := map[string]int{}
@@ -236,7 +261,7 @@ func summarize(t *testing.T, results []result, note string) {
 		}
 		fmt.Fprintf(&text, "skipped by the suite itself, %d per combination: %s\n", skips[reason], reason)
 	}
-	if note != "" {
+	for _, note := range notes {
 		fmt.Fprintln(&text, note)
 	}
 	_, _ = io.WriteString(os.Stdout, text.String())

@@ -30,9 +30,10 @@ const (
 
 // settings is what one run of the official suite needs to know.
 type settings struct {
-	Name, Address, TargetPath, StagingPath, AccessType, Report string
-	Size, ExpandSize                                           int64
-	Parameters                                                 map[string]string
+	Name, Address, ControllerAddress            string
+	TargetPath, StagingPath, AccessType, Report string
+	Size, ExpandSize                            int64
+	Parameters                                  map[string]string
 }
 
 // Ginkgo runs one suite per process: this binary starts itself again for each.
@@ -64,6 +65,7 @@ func runSuite() int {
 	}
 	config := csisanity.NewTestConfig()
 	config.Address = s.Address
+	config.ControllerAddress = s.ControllerAddress
 	config.TargetPath = s.TargetPath
 	config.StagingPath = s.StagingPath
 	config.TestVolumeAccessType = s.AccessType
