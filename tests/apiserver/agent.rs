@@ -1,0 +1,178 @@
+//! The agent of a node, played by a test: it sees what an agent would see, and writes what one would write.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt as _};
+use localpool::api::crd::{DevicePool, FINALIZER, PoolVolume};
+use localpool::operator::controller::{Caches, ClusterVolumes};
+use localpool::volume::{NewVolume, Nodes, Selector, VolumeId, WantedUsage};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+pub const GIB: u64 = 1 << 30;
+/// How long anything may take that a test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The controller's port, and the objects that it works on.
+pub struct Stage {
+    pub client: Client,
+    pub caches: Caches,
+    pub volumes: ClusterVolumes,
+    pub objects: Api<PoolVolume>,
+    _watches: JoinSet<()>,
+}
+
+/// Names that no other test has.
+pub fn unique(stem: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{stem}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Stage {
+    pub async fn new(client: &Client) -> Self {
+        let caches = Caches::default();
+        let mut watches = JoinSet::new();
+        caches.watch(client, &mut watches);
+        let mut changes = caches.changes();
+        let synced = async {
+            while !caches.are_synced() {
+                changes.next().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, synced).await.expect("all kinds are read");
+        let volumes = caches.volumes(client.clone());
+        Self { client: client.clone(), caches, volumes, objects: Api::all(client.clone()), _watches: watches }
+    }
+
+    /// A node that exists, and that the controller knows of.
+    pub async fn node(&self, name: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let api: Api<Node> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &serde_json::from_value(node).expect("a node")).await.expect("a new node");
+        self.known(|caches| caches.nodes.get(name).is_some()).await;
+    }
+
+    pub async fn delete_node(&self, name: &str) {
+        let api: Api<Node> = Api::all(self.client.clone());
+        api.delete(name, &DeleteParams::default()).await.expect("it is there");
+        self.known(|caches| caches.nodes.get(name).is_none()).await;
+    }
+
+    /// Waits until the controller's watches have shown something.
+    pub async fn known(&self, holds: impl Fn(&Caches) -> bool) {
+        let mut changes = self.caches.changes();
+        let waited = async {
+            while !holds(&self.caches) {
+                changes.next().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waited).await.expect("the watch shows it");
+    }
+
+    /// A DevicePool that offers class `fast` so much.
+    pub async fn pool(&self, node: &str, gib: u64) {
+        let api: Api<DevicePool> = Api::all(self.client.clone());
+        let pool = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": node}, "spec": {},
+        });
+        let _ = api.create(&PostParams::default(), &serde_json::from_value(pool).expect("a pool")).await;
+        let bytes = gib * GIB;
+        let status = json!({"status": {
+            "sets": [{
+                "namespace": "d", "name": "s", "class": "fast", "devices": 1, "partitions": 0,
+                "available": bytes, "largest": bytes, "smallest": 1 << 20,
+                "blockAvailable": bytes, "blockLargest": bytes, "blockSmallest": 1 << 20,
+            }],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Up", "message": "",
+                            "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        }});
+        api.patch_status(node, &PatchParams::default(), &Patch::Merge(&status)).await.expect("it is there");
+        self.known(|caches| {
+            let offered = |pool: &DevicePool| pool.status.as_ref()?.sets.first().map(|set| set.available);
+            caches.pools.get(node).and_then(|pool| offered(&pool)) == i64::try_from(bytes).ok()
+        })
+        .await;
+    }
+
+    /// Waits until the object is so.
+    pub async fn see(&self, id: VolumeId, what: &str, holds: impl Fn(&PoolVolume) -> bool) -> PoolVolume {
+        let holds = |object: Option<&PoolVolume>| object.is_some_and(&holds);
+        let name = id.to_string();
+        let waited = await_condition(self.objects.clone(), &name, holds);
+        let seen = tokio::time::timeout(PATIENCE, waited).await;
+        seen.unwrap_or_else(|_| panic!("the object never was {what}")).expect("a watch").expect("an object")
+    }
+
+    /// Waits until an agent would see it for the first time.
+    pub async fn asked(&self, id: VolumeId) -> PoolVolume {
+        self.see(id, "asked for", |object| object.status.is_none()).await
+    }
+
+    pub async fn is_gone(&self, id: VolumeId) -> bool {
+        self.objects.get_opt(&id.to_string()).await.expect("an answer").is_none()
+    }
+
+    /// Writes a status over the one that was seen; `None` where somebody else was first.
+    pub async fn say(&self, seen: &PoolVolume, status: Value) -> Option<PoolVolume> {
+        let change = json!({"metadata": {"resourceVersion": seen.resource_version()}, "status": status});
+        let params = PatchParams::default();
+        match self.objects.patch_status(&seen.name_any(), &params, &Patch::Merge(&change)).await {
+            Ok(said) => Some(said),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => None,
+            Err(error) => panic!("a status: {error}"),
+        }
+    }
+
+    /// Accepts and makes it.
+    pub async fn make(&self, seen: &PoolVolume, gib: u64) -> PoolVolume {
+        let accepted = self.say(seen, json!({"phase": "Accepted"})).await.expect("nobody else was first");
+        let ready = json!({"phase": "Ready", "size": gib * GIB, "capacity": format!("{gib}Gi"), "fsType": "ext4"});
+        self.say(&accepted, ready).await.expect("nobody else was first")
+    }
+
+    /// Lets the object go, as after an erasure.
+    pub async fn let_go(&self, seen: &PoolVolume) {
+        let others: Vec<&String> = seen.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let change = json!({"metadata": {"finalizers": others}});
+        let params = PatchParams::default();
+        self.objects.patch(&seen.name_any(), &params, &Patch::Merge(&change)).await.expect("it is there");
+    }
+
+    pub async fn persistent(&self, name: &str, id: VolumeId, node: &str) {
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "csi": {"driver": "csi.localpool.dev", "volumeHandle": id.to_string()},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "topology.localpool.dev/node", "operator": "In", "values": [node]},
+                ]}]}},
+            },
+        });
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let volume = serde_json::from_value(volume).expect("a PersistentVolume");
+        api.create(&PostParams::default(), &volume).await.expect("a new one");
+    }
+}
+
+/// 1 GiB with a filesystem on these nodes.
+pub fn wanted(name: &str, nodes: Nodes) -> NewVolume {
+    NewVolume {
+        name: name.to_owned(),
+        required: GIB,
+        limit: None,
+        usage: WantedUsage::Mount(None),
+        parameters: [("class".to_owned(), "fast".to_owned())].into(),
+        selector: Selector { class: Some("fast".to_owned()), set: None },
+        nodes,
+        patience: PATIENCE,
+    }
+}
+
+pub fn on(node: &str) -> Nodes {
+    Nodes::Preferred(vec![node.to_owned()])
+}

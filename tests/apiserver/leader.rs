@@ -1,0 +1,245 @@
+//! What the leader writes, each thing once.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use localpool::api::crd::{LocalVolumeSet, PoolVolume};
+use localpool::operator::controller::{Gone, Leader, Metrics, abandon};
+use localpool::volume::{Error, VolumeId, Volumes as _};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::cluster;
+
+/// A leader at work.
+struct Work {
+    task: JoinHandle<()>,
+    metrics: Metrics,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lead(stage: &Stage, gone: Gone) -> Work {
+    let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+    let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
+    Work { task: tokio::spawn(leader.run()), metrics }
+}
+
+async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(tokio::time::Instant::now() < end, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn namespace(client: &Client) -> String {
+    let name = unique("space");
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let api: Api<Namespace> = Api::all(client.clone());
+    api.create(&PostParams::default(), &serde_json::from_value(object).expect("ours")).await.expect("a new one");
+    name
+}
+
+async fn set(client: &Client, namespace: &str, name: &str, spec: Value) -> Api<LocalVolumeSet> {
+    let api: Api<LocalVolumeSet> = Api::namespaced(client.clone(), namespace);
+    let object = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(object).expect("ours")).await.expect("a new one");
+    api
+}
+
+/// `status reason` of a condition, once there is one of this generation.
+async fn told(api: &Api<LocalVolumeSet>, name: &str, kind: &str) -> String {
+    until(&format!("{kind} of {name}"), async || {
+        let set = api.get(name).await.expect("it is there");
+        let generation = set.metadata.generation;
+        let status = set.status?;
+        let condition = status.conditions.iter().find(|c| c.type_ == kind && c.observed_generation == generation)?;
+        Some(format!("{} {}", condition.status, condition.reason))
+    })
+    .await
+}
+
+async fn events(client: &Client, namespace: &str, about: &ObjectReference) -> Vec<String> {
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let all = api.list(&ListParams::default()).await.expect("events").items;
+    let ours = all.into_iter().filter(|e| e.regarding.as_ref().and_then(|r| r.name.clone()) == about.name);
+    let mut reasons: Vec<String> = ours
+        .map(|event| {
+            let times = event.series.map_or(1, |series| series.count);
+            format!("{} x{times}", event.reason.unwrap_or_default())
+        })
+        .collect();
+    reasons.sort();
+    reasons
+}
+
+fn about(name: &str) -> ObjectReference {
+    ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
+}
+
+#[tokio::test]
+async fn sets_get_their_class_and_a_status_and_an_idle_leader_writes_nothing() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let client = &cluster.client;
+    let (space, class, taken) = (namespace(client).await, unique("class"), unique("taken"));
+    stage.node(&unique("n")).await;
+    let other = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": taken},
+        "provisioner": "kubernetes.io/no-provisioner",
+    });
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    classes.create(&PostParams::default(), &serde_json::from_value(other).expect("ours")).await.expect("a new one");
+    let work = lead(&stage, Gone::Keep);
+
+    let api = set(client, &space, "good", json!({"storageClassName": class})).await;
+    assert_eq!(told(&api, "good", "Valid").await, "True Valid");
+    assert_eq!(told(&api, "good", "StorageClassReady").await, "True Ready");
+    assert_eq!(told(&api, "good", "Available").await, "False NoDevices");
+    let made = classes.get(&class).await.expect("made");
+    assert_eq!(made.provisioner, "csi.localpool.dev");
+    assert_eq!(made.labels()["local.storage.openshift.io/owner-name"], "good");
+
+    set(client, &space, "typo", json!({"storageClassName": unique("none"), "dryRnu": true})).await;
+    assert_eq!(told(&api, "typo", "Valid").await, "False Invalid");
+    set(client, &space, "late", json!({"storageClassName": taken})).await;
+    assert_eq!(told(&api, "late", "StorageClassReady").await, "False ForeignProvisioner");
+    assert_eq!(classes.get(&taken).await.expect("there").provisioner, "kubernetes.io/no-provisioner");
+    let nowhere = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "no", "operator": "Exists"}]}]});
+    set(client, &space, "nowhere", json!({"storageClassName": class, "nodeSelector": nowhere})).await;
+    assert_eq!(told(&api, "nowhere", "Available").await, "False NoNodeSelected");
+
+    for (name, reasons) in [
+        ("good", vec!["StorageClassCreated x1"]),
+        ("typo", vec!["Invalid x1"]),
+        ("late", vec!["ForeignProvisioner x1"]),
+        ("nowhere", vec!["NoNodeSelected x1"]),
+    ] {
+        until(&format!("{reasons:?} about {name}"), async || {
+            (events(client, &space, &about(name)).await == reasons).then_some(())
+        })
+        .await;
+    }
+
+    // A class that somebody deletes comes back, and a spec that is put right is told so.
+    classes.delete(&class, &Default::default()).await.expect("there");
+    until("the class again", async || classes.get_opt(&class).await.expect("an answer")).await;
+    let right = json!({"spec": {"dryRnu": null}});
+    api.patch("typo", &PatchParams::default(), &Patch::Merge(&right)).await.expect("there");
+    assert_eq!(told(&api, "typo", "Valid").await, "True Valid");
+
+    let writes = || {
+        ["sets", "classes", "nodes", "leftovers", "events"]
+            .map(|controller| work.metrics.writes.with_label_values(&[controller]).get())
+    };
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (before, versions) = (writes(), versions(&api).await);
+    // A wake-up without a change that matters.
+    stage.pool(&unique("n"), 5).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!((writes(), self::versions(&api).await), (before, versions), "nothing changed, and it wrote");
+    let errors: u64 = ["sets", "classes", "nodes", "leftovers", "events"]
+        .map(|controller| work.metrics.errors.with_label_values(&[controller]).get())
+        .iter()
+        .sum();
+    assert_eq!(errors, 0);
+}
+
+async fn versions(api: &Api<LocalVolumeSet>) -> Vec<Option<String>> {
+    let all = api.list(&ListParams::default()).await.expect("an answer");
+    all.items.iter().map(|set| set.resource_version()).collect()
+}
+
+async fn made(stage: &Stage, node: &str) -> (String, VolumeId) {
+    let name = unique("pvc");
+    let id = VolumeId::of_name(&name);
+    let agent = async {
+        let asked = stage.asked(id).await;
+        stage.make(&asked, 1).await;
+    };
+    let (made, ()) = tokio::join!(stage.volumes.create(wanted(&name, on(node))), agent);
+    made.expect("made");
+    (name, id)
+}
+
+fn gone_mark(object: &PoolVolume) -> bool {
+    let conditions = object.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    conditions.iter().any(|condition| condition.type_ == "NodeGone" && condition.status == "True")
+}
+
+#[tokio::test]
+async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let node = unique("n");
+    stage.node(&node).await;
+    let (name, id) = made(&stage, &node).await;
+    let _work = lead(&stage, Gone::Keep);
+    stage.delete_node(&node).await;
+    stage.see(id, "marked", gone_mark).await;
+    until("an Event", async || {
+        (events(&stage.client, "default", &about(&id.to_string())).await == ["NodeDeleted x1"]).then_some(())
+    })
+    .await;
+    let seen = stage.volumes.get(id).await.expect("an answer").expect("it is kept");
+    assert!(seen.condition.abnormal && seen.condition.reason == "NodeGone", "{:?}", seen.condition);
+    for answer in [stage.volumes.delete(id).await, stage.volumes.create(wanted(&name, on(&node))).await.map(|_| ())] {
+        let words = format!("localpool volume abandon {id}");
+        assert!(matches!(&answer, Err(Error::Precondition(said)) if said.contains(&words)), "{answer:?}");
+    }
+    let marked = stage.objects.get(&id.to_string()).await.expect("it is there");
+    let dry = abandon(stage.client.clone(), id, true).await.expect("it could be given up");
+    assert!(dry[0].starts_with("would give up"), "{dry:?}");
+    assert_eq!(stage.objects.get(&id.to_string()).await.expect("it is there"), marked, "nothing was done");
+
+    stage.node(&node).await;
+    stage.see(id, "not marked any more", |object| !gone_mark(object)).await;
+    stage.volumes.create(wanted(&name, on(&node))).await.expect("it is there");
+    let refused = abandon(stage.client.clone(), id, false).await.expect_err("its node exists");
+    assert!(refused.to_string().contains("exists"), "{refused}");
+
+    stage.delete_node(&node).await;
+    stage.persistent(&name, id, &node).await;
+    let lines = abandon(stage.client.clone(), id, false).await.expect("given up");
+    assert!(lines[1].contains(&format!("PersistentVolume {name}")), "{lines:?}");
+    assert!(stage.is_gone(id).await);
+    stage.volumes.delete(id).await.expect("its PersistentVolume may go");
+}
+
+#[tokio::test]
+async fn a_deleted_nodes_volume_is_given_up_where_the_administrator_said_so() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let (gone, stays) = (unique("gone"), unique("stays"));
+    stage.node(&gone).await;
+    stage.node(&stays).await;
+    let (_, lost) = made(&stage, &gone).await;
+    let (_, kept) = made(&stage, &stays).await;
+    let _work = lead(&stage, Gone::Release);
+    stage.delete_node(&gone).await;
+    until("the object is given up", async || stage.is_gone(lost).await.then_some(())).await;
+    until("an Event", async || {
+        (events(&stage.client, "default", &about(&lost.to_string())).await == ["NodeDeletedVolumeReleased x1"])
+            .then_some(())
+    })
+    .await;
+    assert!(!stage.is_gone(kept).await, "another node's volume has nothing to do with it");
+    stage.volumes.delete(lost).await.expect("nothing of it is known any more");
+}

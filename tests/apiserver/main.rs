@@ -1,0 +1,12 @@
+//! The controller against a real etcd and API server, with agents that the tests play.
+//!
+//! LOCALPOOL_CLUSTER_BIN names the program of both, target/cluster/bin/localpool-cluster, which `make cluster-up`
+//! builds. Where it is missing, each test says that it was skipped.
+
+mod agent;
+mod leader;
+mod nodes;
+mod race;
+mod role;
+mod server;
+mod volumes;

@@ -1,0 +1,338 @@
+//! Whole nodes of a cluster in one process: the real agent with its pool on a fake machine, against the real API
+//! server and the real controller's port. Disks are memory; everything else is what runs on a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume};
+use localpool::host::fake::FakeHost;
+use localpool::host::{Geometry, Host};
+use localpool::operator::node::{NodeOperator, Seen, Writes};
+use localpool::pool::apply::agent::Agent;
+use localpool::pool::apply::keeper::{Keeper, KeeperThread};
+use localpool::pool::apply::pool::{Owner, Pool, Workers};
+use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, VolumeLocks, Volumes as _};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::cluster;
+
+const MIB: u64 = 1 << 20;
+
+/// A node of the cluster: its machine outlives its agent.
+struct SimNode {
+    name: String,
+    host: Arc<FakeHost>,
+    running: Option<Running>,
+}
+
+/// What a kill of the agent's process ends.
+struct Running {
+    operator: JoinHandle<()>,
+    keeper: Keeper,
+    thread: KeeperThread,
+    pool: Arc<Pool>,
+}
+
+impl SimNode {
+    /// A machine with one blank disk, its Node object, and an agent at work.
+    async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"sim": label}}});
+        let nodes: Api<Node> = Api::all(stage.client.clone());
+        let node = serde_json::from_value(node).expect("a node");
+        nodes.create(&PostParams::default(), &node).await.expect("a new node");
+        stage.known(|caches| caches.nodes.get(name).is_some()).await;
+        let host = Arc::new(FakeHost::default());
+        host.add_disk(
+            "fake0",
+            &format!("SERIAL-{name}"),
+            Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true },
+        );
+        let mut node = Self { name: name.to_owned(), host, running: None };
+        node.run(&stage.client);
+        node
+    }
+
+    fn run(&mut self, client: &Client) {
+        let machine: Arc<dyn Host> = Arc::clone(&self.host) as Arc<dyn Host>;
+        let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
+        let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
+        let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let (see, seen) = watch::channel(None);
+        let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
+            see.send_replace(Some(Arc::new(Seen::of(pass))));
+        });
+        let writes = Arc::new(Writes::default());
+        let locks = VolumeLocks::default();
+        let (operator, inbox) = NodeOperator::new(client.clone(), Arc::clone(&pool), keeper.clone(), locks, writes);
+        let operator = tokio::spawn(operator.run(inbox, seen));
+        self.running = Some(Running { operator, keeper, thread, pool });
+    }
+
+    async fn kill(&mut self) {
+        let Some(Running { operator, keeper, thread, pool }) = self.running.take() else { return };
+        operator.abort();
+        let _ = operator.await;
+        keeper.stop();
+        drop(pool);
+        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.running.as_ref().expect("it runs").pool
+    }
+}
+
+/// A set for the nodes of one test, of a class of its own.
+async fn set(client: &Client, label: &str) {
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": label, "namespace": "default"},
+        "spec": {
+            "storageClassName": label,
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]}]},
+            "deviceInclusionSpec": {"minSize": 0},
+            "partitioningSpec": {"mode": "Dynamic"},
+        },
+    });
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
+}
+
+/// Waits until a node's DevicePool offers a volume of that many MiB, as the controller sees it.
+async fn offers(stage: &Stage, node: &str, mib: u64) {
+    let bytes = i64::try_from(mib * MIB).expect("it is small");
+    let largest = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.sets).map(|set| set.largest).max();
+    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;
+}
+
+async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64) -> Result<Volume, Error> {
+    let mut wanted = wanted(name, nodes);
+    wanted.required = mib * MIB;
+    wanted.parameters = [("class".to_owned(), label.to_owned())].into();
+    wanted.selector.class = Some(label.to_owned());
+    stage.volumes.create(wanted).await
+}
+
+/// Waits until the object of a volume is as it should be, and gives it.
+async fn object(stage: &Stage, id: VolumeId, holds: impl Fn(&PoolVolume) -> bool) -> Arc<PoolVolume> {
+    let name = id.to_string();
+    stage.known(|caches| caches.volumes.get(&name).is_some_and(|object| holds(&object))).await;
+    stage.caches.volumes.get(&name).expect("just seen")
+}
+
+fn phase(object: &PoolVolume) -> Phase {
+    object.status.as_ref().map_or(Phase::Pending, |status| status.phase)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_allows_it() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let (a, b) = (unique("sim-a"), unique("sim-b"));
+    let mut nodes = [SimNode::start(&stage, &a, &label, 1024).await, SimNode::start(&stage, &b, &label, 1024).await];
+    for node in [&a, &b] {
+        offers(&stage, node, 1000).await;
+    }
+    let first = unique("pvc");
+    let made = make(&stage, &label, &first, on(&a), 600).await.expect("there is room");
+    assert_eq!((made.node.as_str(), made.size), (a.as_str(), 600 * MIB));
+    assert!(nodes[0].pool().volume(made.id.uuid()).is_ok(), "it is on the disk of the node");
+
+    let second = unique("pvc");
+    let full = make(&stage, &label, &second, on(&a), 600).await.expect_err("no room on that node");
+    assert!(matches!(&full, Error::Exhausted(words) if words.contains(&a)), "{full:?}");
+    assert!(stage.is_gone(VolumeId::of_name(&second)).await, "the refused object was withdrawn");
+    let elsewhere = Nodes::Preferred(vec![a.clone(), b.clone()]);
+    let made = make(&stage, &label, &second, elsewhere, 600).await.expect("there is room on the other");
+    assert_eq!(made.node, b);
+
+    stage.volumes.delete(VolumeId::of_name(&first)).await.expect("deleted");
+    assert!(stage.is_gone(VolumeId::of_name(&first)).await);
+    assert!(nodes[0].pool().volume(VolumeId::of_name(&first).uuid()).is_err(), "and from its disk");
+    offers(&stage, &a, 1000).await;
+    make(&stage, &label, &unique("pvc"), on(&a), 900).await.expect("the space is free again");
+    for node in &mut nodes {
+        node.kill().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_nodes_at_once_each_make_their_volumes() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let mut nodes = Vec::new();
+    for _ in 0..20 {
+        nodes.push(SimNode::start(&stage, &unique("sim"), &label, 256).await);
+    }
+    for node in &nodes {
+        offers(&stage, &node.name, 200).await;
+    }
+    let wishes = nodes.iter().flat_map(|node| [(node.name.clone(), unique("pvc")), (node.name.clone(), unique("pvc"))]);
+    let wishes: Vec<(String, String)> = wishes.collect();
+    let making = wishes.iter().map(|(node, name)| make(&stage, &label, name, on(node), 64));
+    for ((node, name), made) in wishes.iter().zip(futures::future::join_all(making).await) {
+        let made = made.unwrap_or_else(|error| panic!("{name} on {node}: {error}"));
+        assert_eq!(made.node, *node);
+    }
+    for node in &mut nodes {
+        assert_eq!(node.pool().volumes().len(), 2, "{}", node.name);
+        node.kill().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_are_deleted_by_hand_come_back_from_the_disk_and_nothing_is_erased() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    offers(&stage, &name, 1000).await;
+    let (claimed, nobodys) = (unique("pvc"), unique("pvc"));
+    for volume in [&claimed, &nobodys] {
+        make(&stage, &label, volume, on(&name), 100).await.expect("there is room");
+    }
+    let claimed_id = VolumeId::of_name(&claimed);
+    let persistent: PersistentVolume = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": claimed},
+        "spec": {
+            "capacity": {"storage": "100Mi"}, "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "csi.localpool.dev", "volumeHandle": claimed_id.to_string()},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [name]}]},
+            ]}},
+        },
+    }))
+    .expect("a PersistentVolume");
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
+    volumes.create(&PostParams::default(), &persistent).await.expect("made");
+
+    for (volume, after) in [(&claimed, Phase::Ready), (&nobodys, Phase::Found)] {
+        let id = VolumeId::of_name(volume);
+        let before = object(&stage, id, |object| phase(object) == Phase::Ready).await;
+        stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
+        let uid = before.metadata.uid.clone();
+        let back = object(&stage, id, |object| object.metadata.uid != uid && phase(object) == after).await;
+        assert_eq!(back.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
+        assert_eq!((&back.spec.volume_name, back.spec.required), (volume, before.spec.required));
+        assert!(node.pool().volume(id.uuid()).is_ok(), "its data is where it was");
+    }
+    let listed = stage.volumes.list().await.expect("an answer");
+    let listed = |id: VolumeId| listed.iter().any(|volume| volume.id == id && !volume.found);
+    assert!(listed(claimed_id) && !listed(VolumeId::of_name(&nobodys)));
+    let refused = stage.volumes.delete(VolumeId::of_name(&nobodys)).await.expect_err("it is nobody's");
+    assert!(matches!(refused, Error::Precondition(_)), "{refused:?}");
+
+    // The mark is on the disk: a new process says the same.
+    node.kill().await;
+    node.run(&cluster.client);
+    let looked = async {
+        while node.pool().volumes().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looked).await.expect("the new process finds both volumes");
+    let waits = node.pool().usable(VolumeId::of_name(&nobodys).uuid()).expect_err("it waits for its adoption");
+    assert!(waits.to_string().contains("volume adopt"), "{waits}");
+    assert!(node.pool().usable(claimed_id.uuid()).is_ok());
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_not_made() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    offers(&stage, &name, 1000).await;
+    let kept = unique("pvc");
+    let id = make(&stage, &label, &kept, on(&name), 100).await.expect("there is room").id;
+    node.kill().await;
+
+    let missed = unique("pvc");
+    let mut wish = wanted(&missed, on(&name));
+    wish.patience = Duration::from_secs(2);
+    wish.selector.class = Some(label.clone());
+    wish.parameters = [("class".to_owned(), label.clone())].into();
+    let silent = stage.volumes.create(wish).await.expect_err("nobody answers");
+    assert!(matches!(&silent, Error::Exhausted(words) if words.contains(&name)), "{silent:?}");
+    assert!(stage.is_gone(VolumeId::of_name(&missed)).await);
+    // Deleted while nobody is there: the order waits for the agent.
+    let waiting = tokio::time::timeout(Duration::from_secs(3), stage.volumes.delete(id)).await;
+    assert!(waiting.is_err(), "{waiting:?}");
+
+    node.run(&cluster.client);
+    let deleted = async {
+        while !stage.is_gone(id).await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, deleted).await.expect("the agent does what was ordered");
+    assert!(node.pool().volumes().is_empty(), "and nothing that was withdrawn: {:?}", node.pool().volumes());
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_volumes_of_a_deleted_node_are_kept_named_and_never_made_twice() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let (gone, other) = (unique("sim"), unique("sim"));
+    let mut nodes =
+        [SimNode::start(&stage, &gone, &label, 512).await, SimNode::start(&stage, &other, &label, 512).await];
+    for node in [&gone, &other] {
+        offers(&stage, node, 500).await;
+    }
+    let name = unique("pvc");
+    let id = make(&stage, &label, &name, on(&gone), 100).await.expect("there is room").id;
+    nodes[0].kill().await;
+    stage.delete_node(&gone).await;
+
+    let volume = stage.volumes.get(id).await.expect("an answer").expect("kept");
+    assert!(volume.condition.abnormal && volume.condition.reason == "NodeGone", "{:?}", volume.condition);
+    let retried = make(&stage, &label, &name, Nodes::Any, 100).await.expect_err("its data is on that node");
+    assert!(matches!(&retried, Error::Precondition(words) if words.contains("abandon")), "{retried:?}");
+    let deleted = stage.volumes.delete(id).await.expect_err("nobody can erase it");
+    assert!(matches!(&deleted, Error::Precondition(words) if words.contains(&gone)), "{deleted:?}");
+    for node in &mut nodes {
+        node.kill().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cordoned_node_takes_no_new_volume_and_keeps_what_it_has() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 512).await;
+    offers(&stage, &name, 500).await;
+    let kept = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room");
+    let pools: Api<DevicePool> = Api::all(cluster.client.clone());
+    let cordon = |cordon: bool| Patch::Merge(json!({"spec": {"cordon": cordon}}));
+    pools.patch(&name, &PatchParams::default(), &cordon(true)).await.expect("cordoned");
+    let reason = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.conditions).any(|c| c.reason == "Cordoned");
+    stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| reason(&pool))).await;
+    let refused = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect_err("cordoned");
+    assert!(matches!(&refused, Error::Exhausted(words) if words.contains("cordon")), "{refused:?}");
+    assert!(node.pool().usable(kept.id.uuid()).is_ok());
+    pools.patch(&name, &PatchParams::default(), &cordon(false)).await.expect("uncordoned");
+    stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| !reason(&pool))).await;
+    make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("open again");
+    node.kill().await;
+}

@@ -1,0 +1,189 @@
+//! The program itself, as the pod starts it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Api;
+use kube::api::PostParams;
+use localpool::csi::client::connect;
+use localpool::csi::proto::controller_client::ControllerClient;
+use localpool::csi::proto::identity_client::IdentityClient;
+use localpool::csi::proto::volume_capability::access_mode::Mode;
+use localpool::csi::proto::volume_capability::{AccessMode, AccessType, MountVolume};
+use localpool::csi::proto::{
+    CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Topology, TopologyRequirement, VolumeCapability,
+};
+use localpool::operator::crds::{self, Ownership};
+use localpool::volume::VolumeId;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::agent::{PATIENCE, Stage, unique};
+use crate::cluster;
+use crate::server::Cluster;
+
+struct Controller {
+    child: Child,
+    port: u16,
+    socket: PathBuf,
+    token: PathBuf,
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Controller {
+    fn start(cluster: &Cluster, pod: &str) -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+        let (socket, token) =
+            (cluster.server.path(&format!("{pod}.sock")), cluster.server.path(&format!("{pod}-token")));
+        let log = std::fs::File::create(cluster.server.path(&format!("{pod}.log"))).expect("ours");
+        let child = Command::new(env!("CARGO_BIN_EXE_localpool"))
+            .args(["controller", "--namespace=localpool", "--sidecar-service-account=sidecars", "--log-format=json"])
+            .args([format!("--pod-name={pod}"), format!("--socket={}", socket.display())])
+            .args([format!("--http=127.0.0.1:{port}"), format!("--sidecar-token-dir={}", token.display())])
+            .env("KUBECONFIG", cluster.server.kubeconfig())
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the program starts");
+        Self { child, port, socket, token }
+    }
+
+    /// Status and body.
+    async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.ok()?;
+        let code = text.split(' ').nth(1)?.parse().ok()?;
+        Some((code, text))
+    }
+
+    async fn wait_for(&self, path: &str, code: u16) {
+        let end = Instant::now() + PATIENCE;
+        while self.get(path).await.is_none_or(|(found, _)| found != code) {
+            assert!(Instant::now() < end, "{path} never answered {code}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks it to stop; gives how long that took.
+    fn stop(mut self) -> Duration {
+        let began = Instant::now();
+        kill(Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")), Signal::SIGTERM).expect("it runs");
+        let status = self.child.wait().expect("it is ours");
+        assert!(status.success(), "{status}");
+        began.elapsed()
+    }
+}
+
+async fn holder(cluster: &Cluster) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "localpool");
+    let lease = leases.get_opt("localpool-controller").await.expect("an answer")?;
+    lease.spec?.holder_identity.filter(|name| !name.is_empty())
+}
+
+async fn until_held_by(cluster: &Cluster, pod: &str) {
+    let end = Instant::now() + PATIENCE;
+    while holder(cluster).await.as_deref() != Some(pod) {
+        assert!(Instant::now() < end, "{pod} never led");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over() {
+    let cluster = cluster!(fresh);
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "localpool"}});
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let namespace = serde_json::from_value(object).expect("ours");
+    namespaces.create(&PostParams::default(), &namespace).await.expect("a new one");
+
+    let controller = Controller::start(&cluster, "first");
+    controller.wait_for("/healthz", 200).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!controller.socket.exists(), "the socket is there before the sidecars have an identity");
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "localpool");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sidecars"}});
+    let account = serde_json::from_value(account).expect("ours");
+    accounts.create(&PostParams::default(), &account).await.expect("a new one");
+
+    let end = Instant::now() + PATIENCE;
+    while !controller.socket.exists() {
+        assert!(Instant::now() < end, "no socket");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let token = std::fs::read_to_string(controller.token.join("token")).expect("a token");
+    assert_eq!(token.split('.').count(), 3, "it is no token: {token:.20}");
+    assert_eq!(std::fs::read_to_string(controller.token.join("namespace")).expect("there"), "localpool");
+    let channel = connect(&controller.socket).await.expect("connected");
+    let probe = async || {
+        let answer = IdentityClient::new(channel.clone()).probe(ProbeRequest {}).await.expect("an answer");
+        answer.into_inner().ready
+    };
+    assert_eq!((controller.get("/readyz").await.expect("served").0, probe().await), (503, Some(false)));
+    crds::apply(cluster.client.clone(), Ownership::Respect).await.expect("served");
+    controller.wait_for("/readyz", 200).await;
+    assert_eq!(probe().await, Some(true));
+
+    let stage = Stage::new(&cluster.client).await;
+    let (node, name) = (unique("n"), unique("pvc"));
+    stage.node(&node).await;
+    let id = VolumeId::of_name(&name);
+    let capability = VolumeCapability {
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+    };
+    let term = Topology { segments: [("topology.localpool.dev/node".to_owned(), node.clone())].into() };
+    let request = CreateVolumeRequest {
+        name: name.clone(),
+        volume_capabilities: vec![capability],
+        accessibility_requirements: Some(TopologyRequirement { requisite: vec![], preferred: vec![term.clone()] }),
+        ..CreateVolumeRequest::default()
+    };
+    let mut csi = ControllerClient::new(channel.clone());
+    let agent = async {
+        let asked = stage.asked(id).await;
+        stage.make(&asked, 1).await;
+    };
+    let (made, ()) = tokio::join!(csi.create_volume(request), agent);
+    let made = made.expect("made").into_inner().volume.expect("a volume");
+    assert_eq!((made.volume_id, made.accessible_topology), (id.to_string(), vec![term]));
+    let agent = async {
+        let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
+        stage.let_go(&going).await;
+    };
+    let delete = DeleteVolumeRequest { volume_id: id.to_string(), ..DeleteVolumeRequest::default() };
+    let (deleted, ()) = tokio::join!(csi.delete_volume(delete), agent);
+    deleted.expect("deleted");
+
+    until_held_by(&cluster, "first").await;
+    let (_, metrics) = controller.get("/metrics").await.expect("served");
+    for line in [
+        "localpool_controller_rpc_total{code=\"OK\",method=\"CreateVolume\"} 1",
+        "localpool_controller_volumes{phase=\"Ready\"} 0",
+        "localpool_controller_leader 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+
+    let second = Controller::start(&cluster, "second");
+    second.wait_for("/readyz", 200).await;
+    assert!(second.get("/metrics").await.expect("served").1.contains("localpool_controller_leader 0"));
+    let took = controller.stop();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    until_held_by(&cluster, "second").await;
+    second.stop();
+    assert_eq!(holder(&cluster).await, None, "the lease was not let go");
+}

@@ -1,0 +1,251 @@
+//! An etcd and an API server of the tests' own: on a socket and a port of their own, in a folder of their own. All of
+//! it goes with the last test that uses it, and with the test process, however that ends.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use localpool::operator::crds::{self, Ownership};
+
+const PROGRAM: &str = "LOCALPOOL_CLUSTER_BIN";
+const FOLDER: &str = "localpool-apiserver-";
+const TOKEN: &str = "of-these-tests-only";
+const START: Duration = Duration::from_secs(90);
+
+pub struct Server {
+    folder: PathBuf,
+    port: u16,
+    /// Ends the processes when it is dropped.
+    stop: Option<mpsc::Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+/// The leader's work reaches all objects, those of other tests too.
+static TURN: RwLock<()> = RwLock::new(());
+
+pub enum Turn {
+    Shared(#[allow(dead_code, reason = "it is held, not used")] RwLockReadGuard<'static, ()>),
+    Alone(#[allow(dead_code, reason = "it is held, not used")] RwLockWriteGuard<'static, ()>),
+}
+
+/// Takes a cluster for a test, or ends one where there is no program of one.
+#[macro_export]
+macro_rules! cluster {
+    ($make:ident) => {
+        match $crate::server::$make().await {
+            Some(cluster) => cluster,
+            None => return,
+        }
+    };
+}
+
+/// A server, and a client of it.
+pub struct Cluster {
+    pub client: Client,
+    pub server: Arc<Server>,
+    _turn: Turn,
+}
+
+/// One that other tests use at the same time.
+pub async fn shared() -> Option<Cluster> {
+    let program = program()?;
+    let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
+    Some(with(program, turn).await)
+}
+
+/// The same, while no other test uses it.
+pub async fn alone() -> Option<Cluster> {
+    let program = program()?;
+    let turn = Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner));
+    Some(with(program, turn).await)
+}
+
+/// A fresh one, which does not know our kinds of objects.
+pub async fn fresh() -> Option<Cluster> {
+    let program = program()?;
+    let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
+    let server = Arc::new(Server::start(&program));
+    let client = server.client().await;
+    ready(&client).await;
+    Some(Cluster { client, server, _turn: turn })
+}
+
+async fn with(program: PathBuf, turn: Turn) -> Cluster {
+    let server = {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let server = Arc::new(Server::start(&program));
+            *shared = Arc::downgrade(&server);
+            server
+        })
+    };
+    let client = server.client().await;
+    ready(&client).await;
+    crds::apply(client.clone(), Ownership::Respect).await.expect("the CRDs are served");
+    Cluster { client, server, _turn: turn }
+}
+
+fn program() -> Option<PathBuf> {
+    let program = std::env::var_os(PROGRAM).map(PathBuf::from);
+    if program.is_none() {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test").to_owned();
+        eprintln!(
+            "skipped: {test} needs an API server: {PROGRAM}=target/cluster/bin/localpool-cluster (make cluster-up)"
+        );
+    }
+    program
+}
+
+async fn ready(client: &Client) {
+    let end = Instant::now() + START;
+    loop {
+        let request = axum::http::Request::get("/readyz").body(Vec::new()).expect("a request");
+        match client.request_text(request).await {
+            Ok(_) => return,
+            Err(error) if Instant::now() > end => panic!("the API server is not ready: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
+impl Server {
+    fn start(program: &Path) -> Self {
+        let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+        sweep(&base);
+        let prefix = format!("{FOLDER}{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(base).expect("a folder").keep();
+        let program = fs::canonicalize(program).expect("LOCALPOOL_CLUSTER_BIN is a file");
+        for name in ["etcd", "kube-apiserver"] {
+            symlink(&program, folder.join(name)).expect("a link");
+        }
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+        let (stop, stopped) = mpsc::channel();
+        let (began, beginning) = mpsc::channel();
+        // The kernel ends the processes with the thread that started them: so also when the tests are killed.
+        let keeper = {
+            let folder = folder.clone();
+            std::thread::spawn(move || {
+                let children = [etcd(&folder), apiserver(&folder, port)];
+                began.send(()).expect("somebody waits");
+                let _ = stopped.recv();
+                for mut child in children.into_iter().rev() {
+                    child.kill().expect("it is ours");
+                    child.wait().expect("it is ours");
+                }
+                fs::remove_dir_all(&folder).expect("the folder is ours");
+            })
+        };
+        beginning.recv().expect("etcd and the API server start");
+        Self { folder, port, stop: Some(stop), keeper: Some(keeper) }
+    }
+
+    pub async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).expect("ours");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("ours");
+        Client::try_from(config).expect("a client")
+    }
+
+    /// The file of an administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        let path = self.folder.join("kubeconfig");
+        if !path.is_file() {
+            let port = self.port;
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+                 clusters: [{{name: it, cluster: {{server: 'https://127.0.0.1:{port}', insecure-skip-tls-verify: true}}}}]\n\
+                 users: [{{name: it, user: {{token: {TOKEN}}}}}]\n\
+                 contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
+            );
+            fs::write(&path, text).expect("the folder is ours");
+        }
+        path
+    }
+
+    /// A path of a test's own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(keeper) = self.keeper.take() {
+            let ended = keeper.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "etcd and the API server did not end");
+        }
+    }
+}
+
+/// Removes what tests left that were killed.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).expect("readable").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(FOLDER) else { continue };
+        let process = rest.split('-').next().unwrap_or_default().to_owned();
+        if !Path::new("/proc").join(&process).exists() && !process.is_empty() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A process that ends with the thread that starts it.
+fn start(folder: &Path, name: &str, args: &[String]) -> Child {
+    let log = fs::File::create(folder.join(format!("{name}.log"))).expect("the folder is ours");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(folder.join(name)).args(args).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(log.try_clone().expect("open")).stderr(log);
+    command.spawn().expect("setpriv of util-linux starts it")
+}
+
+fn etcd(folder: &Path) -> Child {
+    let socket = format!("unix://{}", folder.join("e").display());
+    let nobody = "http://localhost:2380";
+    let args = [
+        "--name=it".to_owned(),
+        format!("--data-dir={}", folder.join("data").display()),
+        format!("--listen-client-urls={socket}"),
+        format!("--advertise-client-urls={nobody}"),
+        format!("--listen-peer-urls={socket}-peer"),
+        format!("--initial-advertise-peer-urls={nobody}"),
+        format!("--initial-cluster=it={nobody}"),
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    start(folder, "etcd", &args)
+}
+
+fn apiserver(folder: &Path, port: u16) -> Child {
+    let file = |name: &str| folder.join(name).display().to_string();
+    fs::write(folder.join("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n")).expect("ours");
+    let mut openssl = Command::new("openssl");
+    openssl.args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &file("accounts.key")]);
+    let made = openssl.output().expect("openssl starts");
+    assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+    let args = [
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--etcd-servers=unix://{}", file("e")),
+        format!("--cert-dir={}", file("certificates")),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("accounts.key")),
+        format!("--service-account-signing-key-file={}", file("accounts.key")),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    start(folder, "kube-apiserver", &args)
+}
