@@ -8,7 +8,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build demo test test-unit test-loop sanity lint bench bench-build clean
+.PHONY: help deps build demo test test-unit test-loop sanity lint chart-lint image bench bench-build clean
+.PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster
 .NOTPARALLEL:
 
 help:
@@ -18,7 +19,13 @@ help:
 	@echo 'make test       every tier: unit, property and crash; loop devices; csi-sanity (the last two: root)'
 	@echo 'make test-unit  make test-loop  make sanity    one tier'
 	@echo 'make lint       formatting, clippy, licences, vet'
+	@echo 'make chart-lint the Helm chart, with Helm 3 and 4'
+	@echo 'make image      the container image, $(TARGET)/image/localpool.tar (root)'
 	@echo 'make bench      measurements beside sgdisk, lsblk and the bare device (root)'
+	@echo 'make cluster-up    a real Kubernetes cluster of one node, on this machine (root)'
+	@echo 'make cluster-down  take it down; make cluster-build only builds it (cold: a quarter of an hour)'
+	@echo 'make cluster-check proves the cluster itself, and that nothing of it is left (root)'
+	@echo 'make test-cluster  the chart on such a cluster, with real pods (root); KEEP=1 leaves it up'
 	@echo 'make clean      remove what was built'
 
 deps:
@@ -53,6 +60,13 @@ lint:
 	@scripts/deps build lint
 	@scripts/lint
 
+chart-lint:
+	@scripts/chart-lint
+
+image:
+	@scripts/deps build image
+	@scripts/image
+
 bench:
 	@scripts/deps build run bench
 	$(CARGO) bench --locked --bench peers
@@ -60,6 +74,24 @@ bench:
 bench-build:
 	@scripts/deps build
 	$(CARGO) bench --locked --bench peers --no-run
+
+cluster-build:
+	@scripts/deps cluster
+	@cluster/build
+
+cluster-up: cluster-build
+	@$(TARGET)/cluster/bin/localpool-cluster up
+
+# Without a build: what it takes down may be half there.
+cluster-down:
+	@[[ ! -x $(TARGET)/cluster/bin/localpool-cluster ]] || $(TARGET)/cluster/bin/localpool-cluster down
+
+cluster-check: cluster-build
+	@cluster/check
+
+test-cluster:
+	@scripts/deps build run test image cluster
+	@scripts/test-cluster
 
 clean:
 	$(CARGO) clean

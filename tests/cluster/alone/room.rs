@@ -1,0 +1,183 @@
+//! What the whole pool says of itself, with nobody else at work on it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::check::{Needs, Space, check};
+use crate::cluster::{SOON, TOPOLOGY, eventually};
+use crate::machine::Disk;
+use crate::pods::As;
+
+const MIB: u64 = 1 << 20;
+/// Label at 1 MiB, one long; the last MiB has the backup table.
+const AROUND: u64 = 3 * MIB;
+
+/// Free bytes of each layout, from nothing but the tables on the disks.
+async fn free_on_disks(space: &Space) -> BTreeMap<&'static str, u64> {
+    let mut free = BTreeMap::new();
+    for disk in space.machine().disks() {
+        let stem = disk.image.file_stem().unwrap().to_str().unwrap().to_owned();
+        let Some(set) = ["whole", "slots", "carved"].into_iter().find(|set| stem.starts_with(&format!("{set}-")))
+        else {
+            continue;
+        };
+        *free.entry(set).or_default() += free_on(space, set, &disk).await;
+    }
+    free
+}
+
+async fn free_on(space: &Space, set: &str, disk: &Disk) -> u64 {
+    let entries = disk.entries().await;
+    let label = entries.iter().find(|entry| entry.start == MIB).expect("a label");
+    let others = || entries.iter().filter(|entry| entry.start != label.start);
+    match set {
+        "slots" => {
+            // A slot that is a volume has a PoolVolume; the others are free, and of another type.
+            let mut free = 0;
+            for entry in others() {
+                if space.get("PoolVolume", None, &entry.guid).await.is_none() {
+                    free += entry.len;
+                }
+            }
+            free
+        }
+        "whole" if others().count() > 0 => 0,
+        _ => disk.size() - AROUND - others().map(|entry| entry.len).sum::<u64>(),
+    }
+}
+
+async fn free_in_pool(space: &Space) -> BTreeMap<String, u64> {
+    let mut free = BTreeMap::new();
+    for pool in space.list("DevicePool", None).await {
+        for disk in pool["status"]["disks"].as_array().into_iter().flatten() {
+            let set = disk["set"].as_str().unwrap().trim_start_matches("localpool/").to_owned();
+            *free.entry(set).or_default() += disk["free"].as_u64().unwrap();
+        }
+    }
+    free
+}
+
+/// Capacity and largest volume by class, as the scheduler sees them.
+async fn told_to_scheduler(space: &Space) -> BTreeMap<String, (u64, u64)> {
+    let bytes = |value: &Value| {
+        let text = value.as_str().unwrap_or("0").to_owned();
+        let unit = [("Ki", 1 << 10), ("Mi", MIB), ("Gi", 1 << 30), ("Ti", 1 << 40)]
+            .into_iter()
+            .find(|unit| text.ends_with(unit.0));
+        let (digits, factor) =
+            unit.map_or((text.as_str(), 1), |(suffix, factor)| (text.trim_end_matches(suffix), factor));
+        digits.parse::<u64>().unwrap() * factor
+    };
+    let all = space.list("CSIStorageCapacity", Some(crate::cluster::HOME)).await;
+    let node = space.nodes().await.remove(0);
+    all.iter()
+        .filter(|one| one["nodeTopology"]["matchLabels"][TOPOLOGY] == node.as_str())
+        .map(|one| {
+            let class = one["storageClassName"].as_str().unwrap().to_owned();
+            (class, (bytes(&one["capacity"]), bytes(&one["maximumVolumeSize"])))
+        })
+        .collect()
+}
+
+async fn offered(space: &Space) -> BTreeMap<String, (u64, u64)> {
+    let pool = space.list("DevicePool", None).await.remove(0);
+    let sets = pool["status"]["sets"].as_array().cloned().unwrap_or_default();
+    let offer = |set: &Value| {
+        let bytes = |field: &str| set[field].as_u64().unwrap();
+        // The scheduler cannot ask by mode, so it is told of what both get.
+        (set["class"].as_str().unwrap().to_owned(), (bytes("available"), bytes("largest")))
+    };
+    sets.iter().filter(|set| set["message"].is_null()).map(offer).collect()
+}
+
+/// Disks, DevicePool and CSIStorageCapacity say the same.
+async fn agree(space: &Space) {
+    let look = async || {
+        let (disks, pool) = (free_on_disks(space).await, free_in_pool(space).await);
+        for (set, free) in &disks {
+            if pool.get(*set) != Some(free) {
+                return Err(format!("disks {disks:?}, DevicePool {pool:?}"));
+            }
+        }
+        let (told, offered) = (told_to_scheduler(space).await, offered(space).await);
+        for class in ["local-whole", "local-slots", "local-carved"] {
+            if told.get(class).is_none() || told.get(class) != offered.get(class) {
+                return Err(format!("CSIStorageCapacity {told:?}, DevicePool {offered:?}"));
+            }
+        }
+        Ok(())
+    };
+    eventually("disks, DevicePool and CSIStorageCapacity agree", SOON, look).await;
+}
+
+#[test]
+fn capacity_objects_equal_the_pool_and_the_disks() {
+    check(Needs::Machine, async |space| {
+        agree(space).await;
+        let before = free_in_pool(space).await;
+        for class in ["local-whole", "local-slots", "local-carved"] {
+            space.running(class, class, "1Gi", As::Folder).await;
+        }
+        agree(space).await;
+        let now = free_in_pool(space).await;
+        for (set, least) in [("whole", 1 << 30), ("slots", 50 << 30), ("carved", 1 << 30)] {
+            assert!(now[set] + least <= before[set], "{set}: {before:?}, {now:?}");
+        }
+        for class in ["local-whole", "local-slots", "local-carved"] {
+            space.remove_pod(class).await;
+            space.remove_claim(class).await;
+        }
+        agree(space).await;
+        assert_eq!(free_in_pool(space).await, before);
+    });
+}
+
+#[test]
+fn fifty_claims_and_pods_at_once_all_run_and_leave_nothing() {
+    check(Needs::Cluster, async |space| {
+        let before = free_in_pool(space).await;
+        for number in 0..50 {
+            let name = format!("app-{number}");
+            space.create(&space.claim(&name, "local-carved", "64Mi")).await;
+            space.create(&space.pod(&name, &name, As::Folder)).await;
+        }
+        let running = async || {
+            let pods = space.list("Pod", space.here()).await;
+            let ready = pods.iter().filter(|pod| crate::pods::is_ready(pod)).count();
+            if ready == 50 { Ok(()) } else { Err(ready) }
+        };
+        eventually("fifty pods run", 3 * SOON, running).await;
+        for number in [0, 17, 49] {
+            space.shell(&format!("app-{number}"), "echo works >/data/file").await;
+        }
+        for kind in ["pods", "pvc"] {
+            space.kubectl(&["delete", kind, "--all", "--wait=false"]).await;
+        }
+        let free = async || {
+            let now = free_in_pool(space).await;
+            if now == before { Ok(()) } else { Err(now) }
+        };
+        eventually("their space is free again", 2 * SOON, free).await;
+    });
+}
+
+#[test]
+fn a_cordoned_pool_gives_nothing_new_and_what_is_there_works_on() {
+    check(Needs::Machine, async |space| {
+        space.running("old", "local-carved", "64Mi", As::Folder).await;
+        let node = space.nodes().await.remove(0);
+        space.patch("DevicePool", None, &node, &json!({"spec": {"cordon": true}})).await;
+        let nothing = async || {
+            let told = told_to_scheduler(space).await;
+            if told.values().all(|(free, _)| *free == 0) { Ok(()) } else { Err(told) }
+        };
+        eventually("the scheduler is told of no room", SOON, nothing).await;
+        space.create(&space.claim("new", "local-carved", "64Mi")).await;
+        space.create(&space.pod("new", "new", As::Folder)).await;
+        space.event("new", &["FailedScheduling", "enough free storage"]).await;
+        space.shell("old", "echo works >/data/file").await;
+        space.patch("DevicePool", None, &node, &json!({"spec": {"cordon": false}})).await;
+        space.until_running("new").await;
+    });
+}

@@ -1,0 +1,179 @@
+//! One check: a namespace of its own, its outcome in the list that scripts/test-cluster prints, and nothing left of it.
+
+use std::io::Write as _;
+use std::ops::Deref;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, HOME, attempt, eventually, kubectl, name};
+use crate::machine::Machine;
+
+/// What a check needs beside a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Cluster,
+    /// The machine of the node: its disks, its processes, and a cluster that may be broken.
+    Machine,
+}
+
+/// A namespace of one check.
+pub struct Space {
+    cluster: Cluster,
+    pub namespace: String,
+}
+
+impl Deref for Space {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+/// Runs a check in a namespace of its own. Its name is that of the test.
+pub fn check(needs: Needs, body: impl AsyncFnOnce(&Space)) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("main").to_owned();
+    let sentence = test.rsplit("::").next().unwrap_or(&test).replace('_', " ");
+    let begun = Instant::now();
+    let skip = match std::env::var("LOCALPOOL_TEST_CLUSTER").as_deref() {
+        Ok("own") => None,
+        Ok("external") if needs == Needs::Cluster => None,
+        Ok("external") => Some("needs the machine of the node"),
+        _ => Some("needs a cluster: make test-cluster"),
+    };
+    if let Some(why) = skip {
+        eprintln!("skipped: {test} {why}");
+        return record("skipped", begun, &sentence, why);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ended = runtime.block_on(async {
+        let space = Space::new(&test).await;
+        let ended = AssertUnwindSafe(body(&space)).catch_unwind().await;
+        if ended.is_err() {
+            space.explain().await;
+        }
+        let removed = AssertUnwindSafe(space.remove()).catch_unwind().await;
+        ended.and(removed)
+    });
+    match ended {
+        Ok(()) => record("ok", begun, &sentence, ""),
+        Err(panic) => {
+            record("FAILED", begun, &sentence, "");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn record(outcome: &str, begun: Instant, sentence: &str, why: &str) {
+    let Some(file) = std::env::var_os("LOCALPOOL_TEST_RESULTS") else { return };
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
+    let line = format!("{outcome}\t{:.1}\t{sentence}\t{why}\n", begun.elapsed().as_secs_f64());
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+impl Space {
+    async fn new(test: &str) -> Self {
+        let cluster = Cluster::new().await;
+        let words: String = test.rsplit("::").next().unwrap().chars().take(36).collect();
+        let namespace = format!("t-{}", words.replace('_', "-").trim_end_matches('-'));
+        // Of a run that was killed.
+        cluster.delete("Namespace", None, &namespace).await;
+        cluster.until_gone("Namespace", None, &namespace).await;
+        Self { cluster: cluster.clone(), namespace: namespace.clone() }.remove_classes().await;
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        cluster.create(&object).await;
+        let account = async || match cluster.get("ServiceAccount", Some(&namespace), "default").await {
+            Some(_) => Ok(()),
+            None => Err("none yet"),
+        };
+        eventually("a namespace gets its ServiceAccount", crate::cluster::SOON, account).await;
+        Self { cluster, namespace }
+    }
+
+    pub fn here(&self) -> Option<&str> {
+        Some(&self.namespace)
+    }
+
+    /// Only for checks that need it.
+    pub fn machine(&self) -> &Machine {
+        self.cluster.machine.as_ref().expect("the check says that it needs the machine")
+    }
+
+    /// With its pods, claims, and what was provisioned for them.
+    async fn remove(&self) {
+        let volumes = self.cluster.list("PersistentVolume", None).await;
+        let ours: Vec<String> = volumes
+            .iter()
+            .filter(|pv| pv["spec"]["claimRef"]["namespace"] == self.namespace.as_str())
+            .filter(|pv| pv["spec"]["persistentVolumeReclaimPolicy"] == "Delete")
+            .map(|pv| name(pv).to_owned())
+            .collect();
+        self.cluster.delete("Namespace", None, &self.namespace).await;
+        self.cluster.until_gone("Namespace", None, &self.namespace).await;
+        for pv in ours {
+            self.cluster.until_gone("PersistentVolume", None, &pv).await;
+        }
+        self.remove_classes().await;
+    }
+
+    /// Classes have no namespace; those of this check begin with its name.
+    async fn remove_classes(&self) {
+        let prefix = format!("{}-", self.namespace);
+        for class in self.cluster.list("StorageClass", None).await {
+            if name(&class).starts_with(&prefix) {
+                self.cluster.delete("StorageClass", None, name(&class)).await;
+            }
+        }
+    }
+
+    /// What a person would look at, on standard error.
+    async fn explain(&self) {
+        let own = self.namespace.as_str();
+        for words in [
+            &["get", "pods,pvc", "-n", own, "-o", "wide"][..],
+            &["get", "events", "-n", own, "--sort-by=.lastTimestamp"],
+            &["get", "devicepools,poolvolumes", "-o", "wide"],
+            &["get", "pods", "-n", HOME, "-o", "wide"],
+            &["logs", "-n", HOME, "daemonset/localpool-node", "--tail=20"],
+            &["logs", "-n", HOME, "deployment/localpool-controller", "--all-containers", "--all-pods", "--tail=12"],
+        ] {
+            let said = attempt("kubectl", words).await.unwrap_or_else(|failed| failed);
+            eprintln!("--- kubectl {}\n{said}", words.join(" "));
+        }
+    }
+
+    /// The events about an object of this namespace, as sentences.
+    pub async fn events(&self, object: &str) -> Vec<String> {
+        let all = self.cluster.list("Event", self.here()).await;
+        let about = |event: &&Value| event["involvedObject"]["name"] == object;
+        let words = |event: &Value| {
+            format!("{}: {}", event["reason"].as_str().unwrap_or(""), event["message"].as_str().unwrap_or(""))
+        };
+        all.iter().filter(about).map(words).collect()
+    }
+
+    /// Waits for an event with all of these words.
+    pub async fn event(&self, object: &str, words: &[&str]) -> String {
+        self.event_within(crate::cluster::SOON, object, words).await
+    }
+
+    pub async fn event_within(&self, time: Duration, object: &str, words: &[&str]) -> String {
+        let look = async || {
+            let events = self.events(object).await;
+            let found = events.iter().find(|event| words.iter().all(|word| event.contains(word)));
+            found.cloned().ok_or(events)
+        };
+        eventually(&format!("an event of {object} with {words:?}"), time, look).await
+    }
+
+    /// kubectl in this namespace.
+    pub async fn kubectl(&self, words: &[&str]) -> String {
+        let mut all = vec!["--namespace", self.namespace.as_str()];
+        all.extend_from_slice(words);
+        kubectl(&all).await
+    }
+}

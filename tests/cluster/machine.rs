@@ -1,0 +1,206 @@
+//! The machine of the node, where the test made it: the loop disks, what is written on them, and the processes of the
+//! cluster.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, name, run};
+
+pub const SECTOR: u64 = 512;
+
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The folder of this run, below which all its disks are.
+    pub work: PathBuf,
+    /// The cluster's own folder.
+    pub folder: PathBuf,
+}
+
+/// A loop device on an image of this run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    pub node: PathBuf,
+    pub image: PathBuf,
+}
+
+/// One entry of a partition table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub guid: String,
+    pub kind: String,
+    pub start: u64,
+    pub len: u64,
+}
+
+/// Where a volume's bytes are, in an image.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub disk: Disk,
+    pub start: u64,
+    pub len: u64,
+}
+
+impl Machine {
+    pub fn of_this_run() -> Option<Self> {
+        let work = PathBuf::from(std::env::var_os("LOCALPOOL_TEST_WORK")?);
+        let folder = PathBuf::from(std::env::var_os("LOCALPOOL_CLUSTER_DIR")?);
+        Some(Self { work, folder })
+    }
+
+    /// What `localpool-cluster` does.
+    pub async fn cluster(&self, words: &[&str]) -> String {
+        run("localpool-cluster", words).await
+    }
+
+    /// All loop devices of this run, by image.
+    pub fn disks(&self) -> Vec<Disk> {
+        let devices = fs::read_dir("/sys/block").unwrap().filter_map(|entry| Some(entry.ok()?.file_name()));
+        let disk = |name: std::ffi::OsString| {
+            let name = name.to_str()?;
+            let image = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+            let image = PathBuf::from(image.trim_end());
+            image.starts_with(&self.work).then(|| Disk { node: Path::new("/dev").join(name), image })
+        };
+        let mut disks: Vec<Disk> = devices.filter_map(disk).collect();
+        disks.sort_by(|a, b| a.image.cmp(&b.image));
+        disks
+    }
+
+    /// Makes a loop disk of a check's own.
+    pub async fn disk(&self, name: &str, size: u64) -> Disk {
+        // The agent knows a blank loop device by its file's inode, and does not claim again what was given back. So no
+        // image is used twice, and none is removed before all are.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+        let image = self.work.join("disks").join(format!("{name}-{now}.img"));
+        File::create(&image).unwrap().set_len(size).unwrap();
+        let node = run("losetup", &["--find", "--show", image.to_str().unwrap()]).await;
+        let disk = Disk { node: PathBuf::from(node.trim()), image };
+        disk.unmap().await;
+        disk
+    }
+
+    /// Gives a disk of a check's own back to nobody.
+    pub async fn remove(&self, cluster: &Cluster, disk: &Disk) {
+        let path = disk.node.to_str().unwrap();
+        cluster.agent(&["localpool", "disk", "release", path]).await;
+        disk.unmap().await;
+        run("losetup", &["--detach", path]).await;
+    }
+
+    /// Where the volume of a PoolVolume is, by the tables on the disks themselves.
+    pub async fn place(&self, id: &str) -> Option<Place> {
+        for disk in self.disks() {
+            let entry = disk.entries().await.into_iter().find(|entry| entry.guid == id);
+            if let Some(Entry { start, len, .. }) = entry {
+                return Some(Place { disk, start, len });
+            }
+        }
+        None
+    }
+
+    /// The process of an agent or another container, by its command line, as the machine sees it.
+    pub fn processes(&self, words: &[&str]) -> Vec<i32> {
+        let processes =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let of_ours = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.iter().enumerate().all(|(at, word)| line.get(at) == Some(&word.as_bytes()))
+                && self.is_in_cluster(*pid)
+        };
+        processes.filter(of_ours).collect()
+    }
+
+    /// Below a shim of this cluster's containerd.
+    fn is_in_cluster(&self, pid: i32) -> bool {
+        let parent = |pid: i32| -> Option<i32> {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+        };
+        let mut at = pid;
+        while let Some(next) = parent(at).filter(|next| *next > 1) {
+            let line = fs::read_to_string(format!("/proc/{next}/cmdline")).unwrap_or_default();
+            if line.contains("containerd-shim") && line.contains(self.folder.to_str().unwrap()) {
+                return true;
+            }
+            at = next;
+        }
+        false
+    }
+}
+
+impl Disk {
+    pub async fn unmap(&self) {
+        let _ = crate::cluster::attempt("partx", &["--delete", self.node.to_str().unwrap()]).await;
+    }
+
+    pub fn size(&self) -> u64 {
+        fs::metadata(&self.image).unwrap().len()
+    }
+
+    /// The partition table, as util-linux reads it.
+    pub async fn entries(&self) -> Vec<Entry> {
+        let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.node.to_str().unwrap()];
+        let said = match crate::cluster::attempt("partx", &words).await {
+            Ok(said) => said,
+            Err(said) if said.contains("failed to read partition table") => return Vec::new(),
+            Err(said) => panic!("{said}"),
+        };
+        let entry = |line: &str| {
+            let [guid, kind, start, sectors] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+            let bytes = |sectors: &str| sectors.parse::<u64>().ok().map(|sectors| sectors * SECTOR);
+            Some(Entry { guid: guid.to_owned(), kind: kind.to_owned(), start: bytes(start)?, len: bytes(sectors)? })
+        };
+        said.lines().filter_map(entry).collect()
+    }
+}
+
+impl Place {
+    /// Whether something in these bytes is not zero. Holes of the image are not read.
+    pub fn holds_data(&self) -> bool {
+        let image = File::open(&self.disk.image).unwrap();
+        // What the page cache of the loop device holds belongs to it.
+        image.sync_all().unwrap();
+        let end = self.start + self.len;
+        let mut at = self.start;
+        let mut buffer = vec![0; 1 << 20];
+        while at < end {
+            let Some(data) = next_data(&image, at).filter(|data| *data < end) else { return false };
+            let len = usize::try_from((end - data).min(1 << 20)).unwrap();
+            image.read_exact_at(&mut buffer[..len], data).unwrap();
+            if buffer[..len].iter().any(|byte| *byte != 0) {
+                return true;
+            }
+            at = data + len as u64;
+        }
+        false
+    }
+}
+
+fn next_data(file: &File, from: u64) -> Option<u64> {
+    let from = i64::try_from(from).unwrap();
+    let found = nix::unistd::lseek(file, from, nix::unistd::Whence::SeekData).ok()?;
+    u64::try_from(found).ok()
+}
+
+impl Cluster {
+    /// The pod of the agent on the first node that has one.
+    pub async fn agent_pod(&self) -> Value {
+        let pods = self.list("Pod", Some(crate::cluster::HOME)).await;
+        let agent = |pod: &Value| {
+            pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node" && crate::pods::is_ready(pod)
+        };
+        pods.into_iter().find(agent).expect("an agent that is ready")
+    }
+
+    /// Runs a command in the container of the agent.
+    pub async fn agent(&self, words: &[&str]) -> String {
+        let pod = self.agent_pod().await;
+        let mut all = vec!["--namespace", crate::cluster::HOME, "exec", name(&pod), "--"];
+        all.extend_from_slice(words);
+        run("kubectl", &all).await
+    }
+}

@@ -1,0 +1,71 @@
+//! A set with a disk of a check's own, for what would disturb others on the common disks.
+
+use serde_json::{Value, json};
+
+use crate::check::Space;
+use crate::machine::Disk;
+use crate::pods::With as _;
+
+pub const MIB: u64 = 1 << 20;
+
+impl Space {
+    /// A carved set of this namespace that selects one image, and whose class has the namespace's name.
+    pub fn set(&self, name: &str, image: &str) -> Value {
+        json!({
+            "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "storageClassName": format!("{}-{name}", self.namespace),
+                "deviceInclusionSpec": {"deviceTypes": ["loop"], "minSize": "0", "paths": [image]},
+                "partitioningSpec": {"mode": "Dynamic"},
+            },
+        })
+    }
+
+    /// Makes a disk and a carved set for it; gives the disk and the class, when it can be asked for volumes.
+    pub async fn own_disk(&self, name: &str, size: u64) -> (Disk, String) {
+        let disk = self.machine().disk(&format!("{}-{name}", self.namespace), size).await;
+        self.create(&self.set(name, disk.image.to_str().unwrap())).await;
+        self.until_claimed(name, 1).await;
+        (disk, format!("{}-{name}", self.namespace))
+    }
+
+    pub async fn until_claimed(&self, set: &str, devices: i64) {
+        let claimed = |set: &Value| set["status"]["totalProvisionedDeviceCount"] == devices;
+        self.until("LocalVolumeSet", self.here(), set, "its disk is claimed", claimed).await;
+    }
+
+    /// Waits for a condition of a set, and gives its message.
+    pub async fn set_says(&self, set: &str, kind: &str, status: &str, reason: &str) -> String {
+        let find = |set: &Value| {
+            let all = set["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            all.into_iter().find(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
+        };
+        let what = format!("{kind} is {status}, {reason}");
+        let found = self.until("LocalVolumeSet", self.here(), set, &what, |set| find(set).is_some()).await;
+        find(&found).unwrap()["message"].as_str().unwrap().to_owned()
+    }
+
+    /// Ends what `own_disk` began. All claims of it are gone.
+    pub async fn remove_disk(&self, set: &str, disk: &Disk) {
+        self.delete("LocalVolumeSet", self.here(), set).await;
+        self.until_gone("LocalVolumeSet", self.here(), set).await;
+        self.machine().remove(self, disk).await;
+    }
+
+    /// What a DevicePool says of a disk.
+    pub async fn disk_status(&self, disk: &Disk) -> Option<Value> {
+        let pools = self.list("DevicePool", None).await;
+        let disks = pools.iter().flat_map(|pool| pool["status"]["disks"].as_array().cloned().unwrap_or_default());
+        let path = disk.node.to_str().unwrap();
+        disks.into_iter().find(|one| one["path"] == path)
+    }
+
+    /// A pod whose claim is of a check's own class.
+    pub async fn running_in(&self, class: &str, name: &str, size: &str) {
+        self.create(&self.claim(name, class, size)).await;
+        self.create(&self.pod(name, name, crate::pods::As::Folder).with("/metadata/labels", json!({"app": name})))
+            .await;
+        self.until_running(name).await;
+    }
+}

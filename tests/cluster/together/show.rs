@@ -1,0 +1,118 @@
+//! What people and monitoring see.
+
+use serde_json::Value;
+
+use crate::check::{Needs, check};
+use crate::cluster::{SOON, eventually, name};
+use crate::pods::As;
+
+/// The words of a table's head and of the line that begins with `first`.
+fn columns<'a>(table: &'a str, first: &str) -> (Vec<&'a str>, Vec<&'a str>) {
+    let line = |line: &'a str| line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect::<Vec<_>>();
+    let head = table.lines().next().unwrap_or_default();
+    let found = table.lines().find(|line| line.starts_with(first));
+    (line(head), line(found.unwrap_or_else(|| panic!("no line of {first}: {table}"))))
+}
+
+#[test]
+fn kubectl_get_answers_what_is_free_where_and_whose_each_volume_is() {
+    check(Needs::Cluster, async |space| {
+        space.running("data", "local-carved", "64Mi", As::Folder).await;
+        let volume = space.volume_of(&space.namespace, "data").await;
+        let node = volume["spec"]["node"].as_str().unwrap();
+
+        let table = space.kubectl(&["get", "devicepools"]).await;
+        let (head, line) = columns(&table, node);
+        assert_eq!(head, ["NAME", "READY", "DISKS", "VOLUMES", "SIZE", "FREE", "LARGEST", "CORDON", "AGE"]);
+        assert_eq!(line[1], "True", "{table}");
+        assert!(line[2].parse::<u64>().unwrap() > 0 && line[3].parse::<u64>().unwrap() > 0, "{table}");
+        assert!(line[4..7].iter().all(|size| size.ends_with("iB") || size.ends_with('i')), "sizes for people: {table}");
+
+        let table = space.kubectl(&["get", "poolvolumes"]).await;
+        let (head, line) = columns(&table, name(&volume));
+        assert_eq!(head, ["NAME", "NODE", "PHASE", "SIZE", "MODE", "CLAIM", "AGE"]);
+        assert_eq!(line[1..5], [node, "Ready", "64Mi", "Filesystem"], "{table}");
+
+        let table = space.kubectl(&["get", "localvolumesets", "--all-namespaces"]).await;
+        let head = table.lines().next().unwrap_or_default();
+        for column in ["NAMESPACE", "NAME", "STORAGECLASS", "DEVICES", "PARTITIONS", "AGE"] {
+            assert!(head.contains(column), "{table}");
+        }
+        let carved = table.lines().find(|line| line.contains("local-carved")).unwrap();
+        let devices = carved.split_whitespace().nth(3).unwrap();
+        assert!(devices.parse::<u64>().unwrap() > 0, "{table}");
+    });
+}
+
+#[test]
+fn localpool_devices_in_the_agents_pod_tells_of_every_disk() {
+    check(Needs::Machine, async |space| {
+        let said = space.agent(&["localpool", "devices"]).await;
+        for disk in space.machine().disks() {
+            let stem = disk.image.file_stem().unwrap().to_str().unwrap();
+            if !["whole-", "slots-", "carved-"].iter().any(|set| stem.starts_with(set)) {
+                continue;
+            }
+            let path = format!("{} ", disk.node.display());
+            let line = said.lines().find(|line| line.starts_with(&path)).unwrap_or_else(|| panic!("{path}: {said}"));
+            assert!(line.contains("Ours") && line.contains("in pool"), "{line}");
+        }
+        let root = said.lines().find(|line| line.contains("mounted at /")).expect("the machine's own disk");
+        assert!(root.contains("Theirs"), "{root}");
+    });
+}
+
+#[test]
+fn kubelet_tells_the_statistics_of_a_claim() {
+    check(Needs::Cluster, async |space| {
+        space.running("data", "local-carved", "256Mi", As::Folder).await;
+        space.shell("data", "dd if=/dev/zero of=/data/file bs=1M count=20 2>/dev/null && sync").await;
+        let node = space.volume_of(&space.namespace, "data").await["spec"]["node"].as_str().unwrap().to_owned();
+        let label = format!("namespace=\"{}\",persistentvolumeclaim=\"data\"", space.namespace);
+        let look = async || {
+            let text = space.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/metrics")]).await;
+            let value = |name: &str| -> Option<f64> {
+                let line = text.lines().find(|line| line.starts_with(&format!("{name}{{{label}")))?;
+                line.rsplit(' ').next()?.parse().ok()
+            };
+            let names = ["capacity_bytes", "used_bytes", "available_bytes", "inodes", "inodes_free"];
+            let found: Vec<_> = names.iter().map(|name| value(&format!("kubelet_volume_stats_{name}"))).collect();
+            match found[..] {
+                [Some(size), Some(used), Some(free), Some(inodes), Some(_)]
+                    if used >= 20e6 && size > 200e6 && free < size && inodes > 0.0 =>
+                {
+                    Ok(())
+                }
+                _ => Err(found),
+            }
+        };
+        eventually("kubelet_volume_stats of the claim", SOON, look).await;
+    });
+}
+
+#[test]
+fn agents_and_controllers_answer_metrics_and_probes() {
+    check(Needs::Cluster, async |space| {
+        let pods = space.list("Pod", Some(crate::cluster::HOME)).await;
+        let mut seen = [0, 0];
+        for pod in &pods {
+            let component = pod["metadata"]["labels"]["app.kubernetes.io/component"].as_str().unwrap_or_default();
+            let (which, port) = match component {
+                "node" => (0, 9808),
+                "controller" => (1, 9809),
+                _ => continue,
+            };
+            let get = async |path: &str| {
+                let path = format!("/api/v1/namespaces/localpool/pods/{}:{port}/proxy{path}", name(pod));
+                space.kubectl(&["get", "--raw", &path]).await
+            };
+            get("/healthz").await;
+            get("/readyz").await;
+            let metrics = get("/metrics").await;
+            assert!(metrics.lines().any(|line| line.starts_with("localpool_")), "{component}: {metrics}");
+            seen[which] += 1;
+        }
+        let controllers: Value = space.get("Deployment", Some("localpool"), "localpool-controller").await.unwrap();
+        assert!(seen[0] > 0 && controllers["spec"]["replicas"] == seen[1], "{seen:?}");
+    });
+}
