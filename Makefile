@@ -21,7 +21,7 @@ help:
 	@echo 'make lint       formatting, clippy, licences, vet'
 	@echo 'make chart-lint the Helm chart, with Helm 3 and 4'
 	@echo 'make image      the container image, $(TARGET)/image/localpool.tar (root)'
-	@echo 'make bench      measurements beside sgdisk, lsblk and the bare device (root)'
+	@echo 'make bench      measurements beside sgdisk, lsblk, the bare device and prepared volumes (root)'
 	@echo 'make cluster-up    a real Kubernetes cluster of one node, on this machine (root)'
 	@echo 'make cluster-down  take it down; make cluster-build only builds it (cold: a quarter of an hour)'
 	@echo 'make cluster-check proves the cluster itself, and that nothing of it is left (root)'
@@ -68,12 +68,13 @@ image:
 	@scripts/image
 
 bench:
-	@scripts/deps build run bench
+	@scripts/deps build run bench image cluster
 	$(CARGO) bench --locked --bench peers
+	@scripts/test-cluster bench
 
 bench-build:
 	@scripts/deps build
-	$(CARGO) bench --locked --bench peers --no-run
+	$(CARGO) bench --locked --no-run --bench peers --bench kubernetes
 
 cluster-build:
 	@scripts/deps cluster

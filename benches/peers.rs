@@ -14,17 +14,20 @@ mod discovery;
 mod driver;
 #[path = "peers/lab.rs"]
 mod lab;
-#[path = "peers/machine.rs"]
+#[path = "figures/machine.rs"]
 mod machine;
-#[path = "peers/measure.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[path = "figures/measure.rs"]
 mod measure;
 #[path = "peers/memory.rs"]
 mod memory;
 #[path = "peers/partitioning.rs"]
 mod partitioning;
+#[path = "figures/process.rs"]
+mod process;
 #[path = "peers/provisioning.rs"]
 mod provisioning;
-#[path = "peers/report.rs"]
+#[path = "figures/report.rs"]
 mod report;
 
 use std::process::ExitCode;
@@ -34,6 +37,7 @@ use anyhow::{Result, bail};
 
 use crate::lab::Lab;
 use crate::measure::Report;
+use crate::report::Page;
 
 /// A part of the run, by the name that chooses it: `cargo bench --bench peers -- memory`.
 type Group = (&'static str, fn(&Lab, &mut Report) -> Result<()>);
@@ -44,6 +48,13 @@ const GROUPS: [Group; 4] = [
     ("data-path", data_path::measure),
     ("memory", memory::measure),
 ];
+
+const PAGE: Page = Page {
+    file: "docs/benchmarks.md",
+    title: "Benchmarks",
+    words: "Kubernetes has [a page of its own](benchmarks-kubernetes.md).",
+    prefix: "",
+};
 
 /// Everything that is run beside the driver, and the Debian package that has it.
 const TOOLS: [(&str, &str); 7] = [
@@ -83,7 +94,7 @@ fn run() -> Result<()> {
     }
     check_needs()?;
     let lab = Lab::new()?;
-    let machine = machine::describe(lab.dir())?;
+    let machine = machine::describe(lab.dir(), disks_and_tools()?)?;
     println!("{machine}\n");
     let mut report = Report::default();
     for (name, measure) in &groups {
@@ -94,7 +105,17 @@ fn run() -> Result<()> {
     }
     drop(lab);
     let whole = groups.len() == GROUPS.len();
-    report::write(&machine, &report, whole)
+    report::write(&PAGE, &machine, &report, whole)
+}
+
+fn disks_and_tools() -> Result<Vec<(&'static str, String)>> {
+    let sgdisk = machine::output("sgdisk", &["--version"])?;
+    let sgdisk = sgdisk.lines().next().unwrap_or_default().to_owned();
+    let tools = [machine::output("fio", &["--version"])?, sgdisk, machine::output("lsblk", &["--version"])?];
+    Ok(vec![
+        ("Disks", "loop devices on image files that were allocated beforehand, through the page cache".to_owned()),
+        ("fio, sgdisk, lsblk", tools.join("; ")),
+    ])
 }
 
 /// Says everything that is missing at once, before anything is begun.

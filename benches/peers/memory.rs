@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::driver::{Driver, Usage, block_on};
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report};
+use crate::process::Memory;
 
 const DISKS: usize = 5;
 const VOLUMES: usize = 500;
@@ -17,22 +18,13 @@ const AIM: f64 = 15.0;
 /// Until background work has ended.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// In MiB.
-#[derive(Clone, Copy, Debug)]
-struct Memory {
-    resident: f64,
-    anonymous: f64,
-    proportional: f64,
-    highest: f64,
-}
-
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let disks = (0..DISKS)
         .map(|n| lab.disk(&format!("pool-{n}.img"), DISK, Image::Allocated))
         .collect::<Result<Vec<Disk>>>()?;
     let driver = Driver::start(lab, disks.len())?;
     std::thread::sleep(SETTLE);
-    add(report, "idle", "the driver, idle, 5 disks", memory(driver.pid())?);
+    add(report, "idle", "the driver, idle, 5 disks", Memory::of(driver.pid())?);
     block_on(async {
         let client = driver.client().await?;
         for n in 0..VOLUMES {
@@ -41,7 +33,7 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
         Ok(())
     })?;
     std::thread::sleep(SETTLE);
-    add(report, "500-volumes", "the driver with 500 volumes on 5 disks", memory(driver.pid())?);
+    add(report, "500-volumes", "the driver with 500 volumes on 5 disks", Memory::of(driver.pid())?);
     drop(driver);
     drop(disks);
     Ok(())
@@ -68,21 +60,4 @@ fn add(report: &mut Report, name: &str, what: &str, memory: Memory) {
             aims,
         });
     }
-}
-
-fn memory(pid: u32) -> Result<Memory> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    Ok(Memory {
-        resident: mebibytes(&status, "VmRSS:")?,
-        anonymous: mebibytes(&status, "RssAnon:")?,
-        proportional: mebibytes(&rollup, "Pss:")?,
-        highest: mebibytes(&status, "VmHWM:")?,
-    })
-}
-
-fn mebibytes(text: &str, field: &str) -> Result<f64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(field));
-    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")).ok_or_else(|| anyhow!("no {field} in kB"))?;
-    Ok(kib.trim().parse::<f64>()? / 1024.0)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, name, run};
+use crate::cluster::{Cluster, HOME, SOON, attempt, eventually, name, run};
 
 pub const SECTOR: u64 = 512;
 
@@ -82,10 +82,11 @@ impl Machine {
         disk
     }
 
-    /// Gives a disk of a check's own back to nobody.
+    /// Gives a disk of a check's own back to nobody. What its last volume left is erased first.
     pub async fn remove(&self, cluster: &Cluster, disk: &Disk) {
         let path = disk.node.to_str().unwrap();
-        cluster.agent(&["localpool", "disk", "release", path]).await;
+        let release = async || cluster.try_agent(&["localpool", "disk", "release", path]).await;
+        eventually(&format!("{path} is given back"), SOON, release).await;
         disk.unmap().await;
         run("losetup", &["--detach", path]).await;
     }
@@ -134,7 +135,7 @@ impl Machine {
 
 impl Disk {
     pub async fn unmap(&self) {
-        let _ = crate::cluster::attempt("partx", &["--delete", self.node.to_str().unwrap()]).await;
+        let _ = attempt("partx", &["--delete", self.node.to_str().unwrap()]).await;
     }
 
     pub fn size(&self) -> u64 {
@@ -144,7 +145,7 @@ impl Disk {
     /// The partition table, as util-linux reads it.
     pub async fn entries(&self) -> Vec<Entry> {
         let words = ["--raw", "--noheadings", "--output", "UUID,TYPE,START,SECTORS", self.node.to_str().unwrap()];
-        let said = match crate::cluster::attempt("partx", &words).await {
+        let said = match attempt("partx", &words).await {
             Ok(said) => said,
             Err(said) if said.contains("failed to read partition table") => return Vec::new(),
             Err(said) => panic!("{said}"),
@@ -189,7 +190,7 @@ fn next_data(file: &File, from: u64) -> Option<u64> {
 impl Cluster {
     /// The pod of the agent on the first node that has one.
     pub async fn agent_pod(&self) -> Value {
-        let pods = self.list("Pod", Some(crate::cluster::HOME)).await;
+        let pods = self.list("Pod", Some(HOME)).await;
         let agent = |pod: &Value| {
             pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node" && crate::pods::is_ready(pod)
         };
@@ -198,9 +199,13 @@ impl Cluster {
 
     /// Runs a command in the container of the agent.
     pub async fn agent(&self, words: &[&str]) -> String {
+        self.try_agent(words).await.unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    pub async fn try_agent(&self, words: &[&str]) -> Result<String, String> {
         let pod = self.agent_pod().await;
-        let mut all = vec!["--namespace", crate::cluster::HOME, "exec", name(&pod), "--"];
+        let mut all = vec!["--namespace", HOME, "exec", name(&pod), "--"];
         all.extend_from_slice(words);
-        run("kubectl", &all).await
+        attempt("kubectl", &all).await
     }
 }

@@ -51,7 +51,7 @@ async fn free_in_pool(space: &Space) -> BTreeMap<String, u64> {
     let mut free = BTreeMap::new();
     for pool in space.list("DevicePool", None).await {
         for disk in pool["status"]["disks"].as_array().into_iter().flatten() {
-            let set = disk["set"].as_str().unwrap().trim_start_matches("localpool/").to_owned();
+            let set = disk["set"].as_str().unwrap_or("none").trim_start_matches("localpool/").to_owned();
             *free.entry(set).or_default() += disk["free"].as_u64().unwrap();
         }
     }

@@ -30,6 +30,7 @@ pub enum Better {
 #[derive(Clone, Copy, Debug)]
 pub enum Aim {
     OursBelow(f64),
+    OursAtMost(f64),
     RatioAtLeast(f64),
 }
 
@@ -45,6 +46,7 @@ impl Measurement {
     pub fn verdicts(&self) -> String {
         let words = |aim: &Aim| match aim {
             Aim::OursBelow(most) => verdict(self.ours < *most, &format!("below {} {}", short(*most), self.unit)),
+            Aim::OursAtMost(most) => verdict(self.ours <= *most, &format!("at most {} {}", short(*most), self.unit)),
             Aim::RatioAtLeast(least) => verdict(self.ratio() >= *least, &format!("ratio at least {}", short(*least))),
         };
         self.aims.iter().map(words).collect::<Vec<_>>().join(", ")

@@ -10,15 +10,40 @@ use serde_json::json;
 use crate::machine::Machine;
 use crate::measure::{Report, short};
 
+/// Where a run's results belong.
+pub struct Page {
+    /// Below the project's folder.
+    pub file: &'static str,
+    pub title: &'static str,
+    pub words: &'static str,
+    /// Of the names of its measurements; the run without one has all other names.
+    pub prefix: &'static str,
+}
+
+/// All prefixes that a run has for itself.
+const PREFIXES: [&str; 1] = ["kubernetes-"];
+
+impl Page {
+    fn owns(&self, name: &str) -> bool {
+        let prefix = PREFIXES.into_iter().find(|prefix| name.starts_with(prefix)).unwrap_or("");
+        prefix == self.prefix
+    }
+}
+
 /// Writes `target/bench/*.json`; and the page, where the whole was measured.
-pub fn write(machine: &Machine, report: &Report, whole: bool) -> Result<()> {
+pub fn write(page: &Page, machine: &Machine, report: &Report, whole: bool) -> Result<()> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().context("the target directory has no parent")?;
     let folder = target.join("bench");
+    fs::create_dir_all(&folder)?;
     if whole {
         // What is not measured any more must not look measured.
-        let _ = fs::remove_dir_all(&folder);
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|name| page.owns(name)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
     }
-    fs::create_dir_all(&folder)?;
     for one in report.measurements() {
         let document = json!({
             "name": one.name,
@@ -32,25 +57,27 @@ pub fn write(machine: &Machine, report: &Report, whole: bool) -> Result<()> {
     }
     println!("\n{} measurements in {}", report.measurements().len(), folder.display());
     if !whole {
-        println!("docs/benchmarks.md stays as it is: only a part was measured");
+        println!("{} stays as it is: only a part was measured", page.file);
         return Ok(());
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md");
-    fs::write(&page, markdown(machine, report)?).with_context(|| format!("writing {}", page.display()))?;
-    println!("{} is written", page.display());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(page.file);
+    fs::write(&file, markdown(page, machine, report)?).with_context(|| format!("writing {}", file.display()))?;
+    println!("{} is written", file.display());
     Ok(())
 }
 
-fn markdown(machine: &Machine, report: &Report) -> Result<String> {
+fn markdown(page: &Page, machine: &Machine, report: &Report) -> Result<String> {
+    let Page { title, words, .. } = page;
     let mut page = String::new();
     writeln!(
         page,
-        "# Benchmarks\n\nWritten by `make bench`; do not edit. `ratio` says how many times better localpool is than"
+        "# {title}\n\nWritten by `make bench`; do not edit. `ratio` says how many times better localpool is than"
     )?;
     writeln!(
         page,
-        "what stands beside it: above 1 it is. Aims are those of the project; a missed one is said, and fails nothing.\n"
+        "what stands beside it: above 1 it is. Aims are those of the project; a missed one is said, and fails nothing."
     )?;
+    writeln!(page, "{words}\n")?;
     writeln!(page, "| machine | |\n|---|---|")?;
     for (name, value) in &machine.0 {
         writeln!(page, "| {name} | {value} |")?;

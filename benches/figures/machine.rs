@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 /// Name and value of each fact, in order.
 pub struct Machine(pub Vec<(&'static str, String)>);
 
-pub fn describe(images: &Path) -> Result<Machine> {
+/// `more` is what a run has to say of its disks and tools.
+pub fn describe(images: &Path, more: Vec<(&'static str, String)>) -> Result<Machine> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
     let processor = field(&cpuinfo, "model name").unwrap_or("unknown").to_owned();
     let cores = std::thread::available_parallelism()?;
@@ -20,32 +21,25 @@ pub fn describe(images: &Path) -> Result<Machine> {
     let load = load.split(' ').next().unwrap_or_default().to_owned();
     let images = images.display().to_string();
     let below = output("findmnt", &["--noheadings", "--output", "FSTYPE,SOURCE,OPTIONS", "--target", &images])?;
-    Ok(Machine(vec![
+    let mut facts = vec![
         ("Processor", processor),
         ("Cores", cores.to_string()),
         ("Memory", format!("{:.1} GiB", kib as f64 / (1 << 20) as f64)),
         ("Kernel", output("uname", &["-sr"])?),
         ("Filesystem below the image files", below.split_whitespace().collect::<Vec<_>>().join(" ")),
-        ("Disks", "loop devices on image files that were allocated beforehand, through the page cache".to_owned()),
-        (
-            "fio, sgdisk, lsblk",
-            [output("fio", &["--version"])?, sgdisk_version()?, output("lsblk", &["--version"])?].join("; "),
-        ),
-        ("Load (1 min) at the start", load),
-        ("Date", output("date", &["-u", "+%Y-%m-%d"])?),
-    ]))
-}
-
-fn sgdisk_version() -> Result<String> {
-    let text = output("sgdisk", &["--version"])?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    ];
+    facts.extend(more);
+    facts.push(("Load (1 min) at the start", load));
+    facts.push(("Date", output("date", &["-u", "+%Y-%m-%d"])?));
+    Ok(Machine(facts))
 }
 
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
-fn output(program: &str, args: &[&str]) -> Result<String> {
+/// What a program prints.
+pub fn output(program: &str, args: &[&str]) -> Result<String> {
     let out = Command::new(program).args(args).output().with_context(|| format!("starting {program}"))?;
     if !out.status.success() {
         bail!("{program} ended with {}", out.status);

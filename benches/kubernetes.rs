@@ -1,0 +1,89 @@
+//! `scripts/bench-kubernetes`: what a claim costs on a real cluster of one node, beside a cluster without localpool.
+//!
+//! Takes in KUBECONFIG of a cluster of scripts/test-cluster, with the chart installed, and its folders in the
+//! environment; gives out `target/bench/kubernetes-*.json` and `docs/benchmarks-kubernetes.md`. Aims are printed as met or
+//! not met; timing never fails the run.
+
+#![allow(clippy::cast_precision_loss, reason = "figures for people")]
+
+#[path = "kubernetes/cluster.rs"]
+mod cluster;
+#[path = "kubernetes/idle.rs"]
+mod idle;
+#[path = "kubernetes/latency.rs"]
+mod latency;
+#[path = "figures/machine.rs"]
+mod machine;
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[path = "figures/measure.rs"]
+mod measure;
+#[path = "kubernetes/memory.rs"]
+mod memory;
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[path = "figures/process.rs"]
+mod process;
+#[path = "figures/report.rs"]
+mod report;
+#[path = "kubernetes/requests.rs"]
+mod requests;
+#[path = "kubernetes/watchers.rs"]
+mod watchers;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::cluster::Cluster;
+use crate::measure::Report;
+use crate::report::Page;
+
+const PAGE: Page = Page {
+    file: "docs/benchmarks-kubernetes.md",
+    title: "Benchmarks on Kubernetes",
+    words: "The disks themselves have [a page of their own](benchmarks.md).",
+    prefix: "kubernetes-",
+};
+
+const GROUPS: [&str; 5] = ["latency", "requests", "watchers", "memory", "idle"];
+
+fn main() -> ExitCode {
+    // `cargo test --all-targets` starts this too, and must not wait minutes for it.
+    if !std::env::args().any(|word| word == "--bench") {
+        println!("kubernetes: measures only under scripts/bench-kubernetes");
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kubernetes: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = wanted.iter().find(|word| !GROUPS.contains(&word.as_str())) {
+        bail!("there is no group {unknown}; there are {}", GROUPS.join(", "));
+    }
+    let cluster = Cluster::new().await?;
+    let machine = machine::describe(&cluster.work, cluster.facts().await?)?;
+    println!("{machine}\n");
+    let mut report = Report::default();
+    // The last one takes localpool away.
+    for name in GROUPS.into_iter().filter(|name| wanted.is_empty() || wanted.iter().any(|word| word == name)) {
+        let began = Instant::now();
+        println!("{name} ...");
+        match name {
+            "latency" => latency::measure(&cluster, &mut report).await?,
+            "requests" => requests::measure(&cluster, &mut report).await?,
+            "watchers" => watchers::measure(&cluster, &mut report).await?,
+            "memory" => memory::measure(&cluster, &mut report).await?,
+            _ => idle::measure(&cluster, &mut report).await?,
+        }
+        println!("  ({:.0} s)", began.elapsed().as_secs_f64());
+    }
+    report::write(&PAGE, &machine, &report, wanted.is_empty())
+}

@@ -1,0 +1,120 @@
+//! What a thousand agents that watch cost the apiserver: its processor time for a volume, without and with them.
+//!
+//! An agent's watches are those of src/operator/node: its PoolVolumes by `spec.node`, the sets, its Node, its
+//! DevicePool.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource};
+use localpool::api::crd::{DevicePool, LocalVolumeSet, PoolVolume};
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, MIB, processor_time, times};
+use crate::measure::{Better, Measurement, Report};
+use crate::process::Memory;
+
+const AGENTS: usize = 1000;
+const VOLUMES: usize = 50;
+/// Of all that the opened watches brought about.
+const SETTLE: Duration = Duration::from_secs(10);
+
+pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
+    let apiserver = cluster.component("apiserver")?;
+    let class = cluster.immediate_class().await?;
+    let (alone, memory_alone) = (volumes(cluster, class, apiserver).await?, Memory::of(apiserver)?.resident);
+    let mut agents = JoinSet::new();
+    let mut listed = Vec::new();
+    for n in 0..AGENTS {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        agents.spawn(agent(cluster.client.clone(), format!("simulated-{n}"), tell));
+        listed.push(told);
+    }
+    for told in listed {
+        told.await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    let before = processor_time(apiserver)?;
+    tokio::time::sleep(SETTLE).await;
+    let idle = (processor_time(apiserver)? - before) / SETTLE.as_secs_f64();
+    let watched = volumes(cluster, class, apiserver).await?;
+    let memory = Memory::of(apiserver)?.resident;
+    agents.shutdown().await;
+    report.add(Measurement {
+        name: "kubernetes-watchers-apiserver-cpu".to_owned(),
+        what: format!("Processor time of the apiserver for a volume made and deleted, {AGENTS} agents watching"),
+        beside: "with the cluster's own agent only".to_owned(),
+        unit: "ms",
+        ours: watched,
+        baseline: alone,
+        better: Better::Smaller,
+        n: VOLUMES,
+        aims: Vec::new(),
+    });
+    report.add(Measurement {
+        name: "kubernetes-watchers-apiserver-memory".to_owned(),
+        what: format!("Memory of the apiserver, {AGENTS} agents watching (VmRSS)"),
+        beside: "with the cluster's own agent only".to_owned(),
+        unit: "MiB",
+        ours: memory,
+        baseline: memory_alone,
+        better: Better::Smaller,
+        n: 1,
+        aims: Vec::new(),
+    });
+    report.note(format!(
+        "While {AGENTS} agents watch and nothing happens, the apiserver takes {} ms of processor time a second.",
+        crate::measure::short(idle)
+    ));
+    Ok(())
+}
+
+/// Milliseconds of the apiserver for each volume.
+async fn volumes(cluster: &Cluster, class: &str, apiserver: u32) -> Result<f64> {
+    let before = processor_time(apiserver)?;
+    for n in 0..VOLUMES {
+        let name = format!("watched-{n}");
+        cluster.claim(&name, class, 16 * MIB).await?;
+        times(cluster.claims(), [name].into(), |claim: &PersistentVolumeClaim| {
+            claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+        })
+        .await?;
+    }
+    cluster.clear().await?;
+    Ok((processor_time(apiserver)? - before) / VOLUMES as f64)
+}
+
+/// Watches as an agent of that node does; says when it has listed everything.
+async fn agent(client: Client, node: String, listed: tokio::sync::oneshot::Sender<()>) {
+    let named = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let volumes = watcher::Config::default().fields(&format!("spec.node={node}"));
+    let done = std::sync::Arc::new(tokio::sync::Barrier::new(5));
+    let said = std::sync::Arc::clone(&done);
+    tokio::join!(
+        watch(Api::<PoolVolume>::all(client.clone()), volumes, &done),
+        watch(Api::<LocalVolumeSet>::all(client.clone()), watcher::Config::default(), &done),
+        watch(Api::<Node>::all(client.clone()), named.clone(), &done),
+        watch(Api::<DevicePool>::all(client), named, &done),
+        async move {
+            said.wait().await;
+            let _ = listed.send(());
+        },
+    );
+}
+
+async fn watch<K>(api: Api<K>, config: watcher::Config, listed: &tokio::sync::Barrier)
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+{
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut first = true;
+    while let Some(event) = events.next().await {
+        if first && matches!(event, Ok(watcher::Event::InitDone)) {
+            first = false;
+            listed.wait().await;
+        }
+    }
+}
