@@ -102,6 +102,24 @@ impl Drop for Process {
 }
 
 #[test]
+fn loop_a_device_is_known_by_its_file_also_where_no_path_leads_to_it() {
+    use std::os::unix::fs::MetadataExt;
+    if !root() {
+        return;
+    }
+    let disk = Loop::attach();
+    let file = std::fs::metadata(disk.path("disk.img")).unwrap();
+    // Another filesystem on top, with another file of that name: what the path leads to in a container.
+    let folder = disk.folder.path().to_str().unwrap();
+    run("mount", &["-t", "tmpfs", "localpool-test", folder]);
+    std::fs::write(disk.path("disk.img"), "another file").unwrap();
+    let seen = disk.scanned();
+    run("umount", &[folder]);
+    let Kind::Loop(Some(backing)) = seen.kind else { panic!("{:?}", seen.kind) };
+    assert_eq!(backing.inode, Some((file.dev(), file.ino())));
+}
+
+#[test]
 fn loop_a_bound_device_shows_its_file_its_size_and_the_partitions_that_the_kernel_maps() {
     if !root() {
         return;

@@ -2,7 +2,7 @@
 //! unsafe code of the crate.
 //!
 //! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
-//! are those of linux/fs.h and linux/blkpg.h.
+//! are those of linux/fs.h, linux/blkpg.h and linux/loop.h.
 
 #![allow(unsafe_code, reason = "no safe wrapper exists; each call says why it is sound")]
 
@@ -41,6 +41,16 @@ struct BlkpgPartition {
 
 const _: () = assert!(size_of::<BlkpgPartition>() == 152);
 
+/// `struct loop_info64`. Of it only the file is of use here.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rest: [u64; 27],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
 #[derive(Clone, Copy)]
 enum BlkpgOp {
     Add = 1,
@@ -58,6 +68,7 @@ ioctl_write_ptr_bad!(blkpg, request_code_none!(BLOCK, 105), BlkpgArg);
 ioctl_read_bad!(blkgetsize64, request_code_read!(BLOCK, 114, size_of::<usize>()), u64);
 ioctl_write_ptr_bad!(blkdiscard, request_code_none!(BLOCK, 119), [u64; 2]);
 ioctl_write_ptr_bad!(blkzeroout, request_code_none!(BLOCK, 127), [u64; 2]);
+ioctl_read_bad!(loop_get_status64, 0x4c05, LoopInfo);
 ioctl_read_bad!(blkgetdiskseq, request_code_read!(BLOCK, 128, size_of::<u64>()), u64);
 
 /// Size in bytes.
@@ -88,6 +99,14 @@ pub fn disk_sequence(device: impl AsFd) -> io::Result<Option<u64>> {
         Err(Errno::ENOTTY | Errno::EINVAL) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// LOOP_GET_STATUS64: device and inode of a loop device's file, also where no path of this process leads to it.
+pub fn loop_file(device: impl AsFd) -> io::Result<(u64, u64)> {
+    let mut info = LoopInfo { device: 0, inode: 0, rest: [0; 27] };
+    // SAFETY: the descriptor is open for the call, and the kernel writes at most the size of `info` to it.
+    unsafe { loop_get_status64(device.as_fd().as_raw_fd(), &raw mut info) }?;
+    Ok((info.device, info.inode))
 }
 
 /// BLKROGET: whether the kernel refuses writes to the device or partition.

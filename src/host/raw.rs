@@ -156,7 +156,7 @@ pub struct Partition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBacking {
     pub file: PathBuf,
-    /// Device and inode of the file, where it can still be found.
+    /// Device and inode of the file: of the kernel, or by its path where the device cannot be asked.
     pub inode: Option<(u64, u64)>,
     pub deleted: bool,
 }

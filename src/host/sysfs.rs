@@ -1,4 +1,5 @@
-//! Every block device of a Linux machine, from its /sys, /proc, /dev and /run. Opens no device.
+//! Every block device of a Linux machine, from its /sys, /proc, /dev and /run. Opens no device but
+//! a bound loop device, to ask which file it has.
 //!
 //! Takes in the four roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
 //! goes away meanwhile is left out; one that cannot be read says so in `unreadable`.

@@ -5,6 +5,7 @@ use super::extents::{ExtentSet, MIB};
 use super::placement::{Room, place};
 use super::plan::Site;
 use crate::device::label::VolumeUsage;
+use crate::device::size::Size;
 use crate::host::Extent;
 
 /// What a request wants, in bytes.
@@ -31,9 +32,9 @@ pub struct Offer<D> {
 pub enum NoPlace {
     #[error("no disk of the pool offers volumes here")]
     NoDisk,
-    #[error("the limit of {limit} bytes is below the {least} bytes that {why}")]
+    #[error("the limit of {limit} bytes is below the {least} bytes ({}) that {why}", Size(*least))]
     Limit { limit: u64, least: u64, why: String },
-    #[error("{required} bytes were asked for, and the largest free place has {largest}")]
+    #[error("{} ({required} bytes) were asked for, and the largest free place has {} ({largest})", Size(*required), Size(*largest))]
     Full { required: u64, largest: u64 },
 }
 

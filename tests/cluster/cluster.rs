@@ -18,7 +18,7 @@ pub const TOPOLOGY: &str = "topology.localpool.dev/node";
 /// Where the chart is.
 pub const HOME: &str = "localpool";
 /// What nearly everything has to happen in. A machine that tests with all its cores is slow at times.
-pub const SOON: Duration = Duration::from_secs(90);
+pub const SOON: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
 pub struct Cluster {

@@ -67,7 +67,7 @@ impl Reader<'_> {
             return None;
         }
         let place = self.block.link(entry).unwrap_or_default();
-        let kind = kind::kind(node, entry, has, notes);
+        let kind = kind::kind(node, entry, self.dev, has, notes);
         let Identity { vendor, model, serial, wwid, transport, state } =
             identity::identity(node, entry, &place, has, notes);
         let state = match &kind {

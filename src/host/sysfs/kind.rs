@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::node::{Node, Notes};
+use crate::host::ioctl;
 use crate::host::raw::{Dm, Kind, LoopBacking, Md};
 use crate::host::udev::md_uuid;
 
@@ -14,7 +15,8 @@ use crate::host::udev::md_uuid;
 const SCSI_DISKS: [&str; 3] = ["0", "14", "20"];
 const SCSI_ROM: &str = "5";
 
-pub(super) fn kind(node: &Node, entry: &str, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
+/// `dev` is where its device node is.
+pub(super) fn kind(node: &Node, entry: &str, dev: &Path, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
     if has("dm") {
         return Kind::Dm(dm(node, notes));
     }
@@ -22,7 +24,7 @@ pub(super) fn kind(node: &Node, entry: &str, has: impl Fn(&str) -> bool, notes: 
         return Kind::Md(md(node, notes));
     }
     match driver(entry) {
-        "loop" => Kind::Loop(has("loop").then(|| backing(node, notes)).flatten()),
+        "loop" => Kind::Loop(has("loop").then(|| backing(node, &dev.join(entry), notes)).flatten()),
         "sr" => Kind::Rom,
         "fd" => Kind::Floppy,
         "ram" => Kind::Ram,
@@ -67,17 +69,19 @@ fn md(node: &Node, notes: &mut Notes) -> Md {
 
 const DELETED: &str = " (deleted)";
 
-fn backing(node: &Node, notes: &mut Notes) -> Option<LoopBacking> {
+fn backing(node: &Node, device: &Path, notes: &mut Notes) -> Option<LoopBacking> {
     let name = notes.word(node, "loop/backing_file");
     if name.is_empty() {
         return None;
     }
-    let inode = |file: &Path| std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()));
+    let found = |file: &Path| std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()));
     let file = PathBuf::from(&name);
+    // In a container the path leads nowhere, or to another file. The kernel knows better, where it may be asked.
+    let inode = std::fs::File::open(device).ok().and_then(|device| ioctl::loop_file(device).ok());
     // A file may really be called `x (deleted)`: it then is still to be found.
-    match (inode(&file), name.strip_suffix(DELETED)) {
-        (None, Some(gone)) => Some(LoopBacking { file: gone.into(), inode: None, deleted: true }),
-        (inode, _) => Some(LoopBacking { file, inode, deleted: false }),
+    match (found(&file), name.strip_suffix(DELETED)) {
+        (None, Some(gone)) => Some(LoopBacking { file: gone.into(), inode, deleted: true }),
+        (seen, _) => Some(LoopBacking { file, inode: inode.or(seen), deleted: false }),
     }
 }
 

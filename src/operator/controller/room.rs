@@ -127,14 +127,14 @@ pub fn choose(
 }
 
 fn nobody(wanted: &NewVolume, rooms: &BTreeMap<String, Capacity>, open: &dyn Fn(&str) -> bool) -> String {
-    let required = quantity::format(wanted.required);
+    let required = quantity::short(wanted.required);
     let mut open: Vec<_> = rooms.iter().filter(|(node, _)| open(node)).collect();
     open.sort_by(|(a, room_a), (b, room_b)| room_b.largest.cmp(&room_a.largest).then(a.cmp(b)));
     if open.is_empty() {
         return format!("no allowed node has a device pool for {}", wanted.selector);
     }
     let named: Vec<String> =
-        open.iter().take(NAMED).map(|(node, room)| format!("{node} {}", quantity::format(room.largest))).collect();
+        open.iter().take(NAMED).map(|(node, room)| format!("{node} {}", quantity::short(room.largest))).collect();
     let more = open.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("no node can give {required} to {}; the largest free places: {}{more}", wanted.selector, named.join(", "))

@@ -17,6 +17,7 @@ use super::raw::{RawError, RawMember};
 use super::seat::{Seat, Taken};
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::device::size::Size;
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use crate::pool::plan::NewVolume;
@@ -40,7 +41,7 @@ pub enum PoolError {
     WhichClass(String),
     #[error("volume {name} exists with other properties: {why}")]
     Differs { name: String, why: String },
-    #[error("volume {id} can grow to {growable_to} bytes at most, and {wanted} were asked for")]
+    #[error("volume {id} can grow to {} ({growable_to} bytes) at most, and {} ({wanted}) were asked for", Size(*growable_to), Size(*wanted))]
     CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
     #[error("volume {id} is in use")]
     InUse { id: Uuid },

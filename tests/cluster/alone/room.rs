@@ -32,8 +32,8 @@ async fn free_on(space: &Space, set: &str, disk: &Disk) -> u64 {
     let label = entries.iter().find(|entry| entry.start == MIB).expect("a label");
     let others = || entries.iter().filter(|entry| entry.start != label.start);
     match set {
-        "slots" => {
-            // A slot that is a volume has a PoolVolume; the others are free, and of another type.
+        // The entries are there from the start. One that is a volume has a PoolVolume; the others are free.
+        "slots" | "whole" => {
             let mut free = 0;
             for entry in others() {
                 if space.get("PoolVolume", None, &entry.guid).await.is_none() {
@@ -42,7 +42,6 @@ async fn free_on(space: &Space, set: &str, disk: &Disk) -> u64 {
             }
             free
         }
-        "whole" if others().count() > 0 => 0,
         _ => disk.size() - AROUND - others().map(|entry| entry.len).sum::<u64>(),
     }
 }
