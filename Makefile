@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build demo test test-unit test-loop sanity lint chart-lint image bench bench-build clean
+.PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench bench-build clean
 .PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster
 .NOTPARALLEL:
 
@@ -16,8 +16,8 @@ help:
 	@echo 'make deps       install what is missing on this machine (Debian packages, as root)'
 	@echo 'make build      the release binary, $(TARGET)/release/localpool'
 	@echo 'make demo       a whole driver at work on three loop disks of its own (root)'
-	@echo 'make test       every tier: unit, property and crash; loop devices; csi-sanity (the last two: root)'
-	@echo 'make test-unit  make test-loop  make sanity    one tier'
+	@echo 'make test       every tier: unit, property and crash; loop devices (root); API server; csi-sanity (root)'
+	@echo 'make test-unit  make test-loop  make test-apiserver  make sanity    one tier'
 	@echo 'make lint       formatting, clippy, licences, vet'
 	@echo 'make chart-lint the Helm chart, with Helm 3 and 4'
 	@echo 'make image      the container image, $(TARGET)/image/localpool.tar (root)'
@@ -51,6 +51,10 @@ test-unit:
 test-loop:
 	@scripts/deps build run test
 	@scripts/test loop
+
+test-apiserver:
+	@scripts/deps build test
+	@scripts/test apiserver
 
 sanity:
 	@scripts/deps build run test

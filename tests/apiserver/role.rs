@@ -1,6 +1,6 @@
 //! The program itself, as the pod starts it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,10 @@ impl Drop for Controller {
 
 impl Controller {
     fn start(cluster: &Cluster, pod: &str) -> Self {
+        Self::start_as(cluster, pod, &cluster.server.kubeconfig())
+    }
+
+    fn start_as(cluster: &Cluster, pod: &str, kubeconfig: &Path) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
         let (socket, token) =
             (cluster.server.path(&format!("{pod}.sock")), cluster.server.path(&format!("{pod}-token")));
@@ -51,7 +55,7 @@ impl Controller {
             .args(["controller", "--namespace=localpool", "--sidecar-service-account=sidecars", "--log-format=json"])
             .args([format!("--pod-name={pod}"), format!("--socket={}", socket.display())])
             .args([format!("--http=127.0.0.1:{port}"), format!("--sidecar-token-dir={}", token.display())])
-            .env("KUBECONFIG", cluster.server.kubeconfig())
+            .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -71,7 +75,11 @@ impl Controller {
     }
 
     async fn wait_for(&self, path: &str, code: u16) {
-        let end = Instant::now() + PATIENCE;
+        self.wait_within(PATIENCE, path, code).await;
+    }
+
+    async fn wait_within(&self, patience: Duration, path: &str, code: u16) {
+        let end = Instant::now() + patience;
         while self.get(path).await.is_none_or(|(found, _)| found != code) {
             assert!(Instant::now() < end, "{path} never answered {code}");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -102,22 +110,56 @@ async fn until_held_by(cluster: &Cluster, pod: &str) {
     }
 }
 
-#[tokio::test]
-async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over() {
-    let cluster = cluster!(fresh);
+async fn namespace(cluster: &Cluster) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "localpool"}});
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     let namespace = serde_json::from_value(object).expect("ours");
     namespaces.create(&PostParams::default(), &namespace).await.expect("a new one");
+}
 
-    let controller = Controller::start(&cluster, "first");
-    controller.wait_for("/healthz", 200).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(!controller.socket.exists(), "the socket is there before the sidecars have an identity");
+async fn account_of_sidecars(cluster: &Cluster) {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "localpool");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sidecars"}});
     let account = serde_json::from_value(account).expect("ours");
     accounts.create(&PostParams::default(), &account).await.expect("a new one");
+}
+
+#[tokio::test]
+async fn a_controller_whose_token_has_expired_says_so_and_works_with_the_next_one() {
+    let cluster = cluster!(fresh);
+    namespace(&cluster).await;
+    account_of_sidecars(&cluster).await;
+    crds::apply(cluster.client.clone(), Ownership::Respect).await.expect("served");
+    let (file, good) = (cluster.server.path("rotated-token"), cluster.server.token());
+    std::fs::write(&file, "expired").expect("ours");
+    let kubeconfig = cluster.server.kubeconfig_with(&format!("tokenFile: {}", file.display()));
+    let controller = Controller::start_as(&cluster, "expired", &kubeconfig);
+    controller.wait_for("/healthz", 200).await;
+    let log = || std::fs::read_to_string(cluster.server.path("expired.log")).expect("its log");
+    let end = Instant::now() + PATIENCE;
+    while !log().contains("Unauthorized") {
+        assert!(Instant::now() < end, "nothing is said of it: {}", log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(controller.get("/readyz").await.expect("served").0, 503);
+    // As kubelet replaces it: a new file, renamed over the old one. Clients read it again within a minute.
+    let next = cluster.server.path("next-token");
+    std::fs::write(&next, good).expect("ours");
+    std::fs::rename(next, file).expect("ours");
+    controller.wait_within(4 * PATIENCE, "/readyz", 200).await;
+    until_held_by(&cluster, "expired").await;
+    controller.stop();
+}
+
+#[tokio::test]
+async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over() {
+    let cluster = cluster!(fresh);
+    namespace(&cluster).await;
+    let controller = Controller::start(&cluster, "first");
+    controller.wait_for("/healthz", 200).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!controller.socket.exists(), "the socket is there before the sidecars have an identity");
+    account_of_sidecars(&cluster).await;
 
     let end = Instant::now() + PATIENCE;
     while !controller.socket.exists() {

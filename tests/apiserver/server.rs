@@ -157,18 +157,29 @@ impl Server {
 
     /// The file of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
-        let path = self.folder.join("kubeconfig");
+        self.kubeconfig_with(&format!("token: {TOKEN}"))
+    }
+
+    /// The file of a user who proves himself so.
+    pub fn kubeconfig_with(&self, proof: &str) -> PathBuf {
+        let name: String = proof.chars().filter(char::is_ascii_alphanumeric).collect();
+        let path = self.folder.join(format!("kubeconfig-{name}"));
         if !path.is_file() {
             let port = self.port;
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
                  clusters: [{{name: it, cluster: {{server: 'https://127.0.0.1:{port}', insecure-skip-tls-verify: true}}}}]\n\
-                 users: [{{name: it, user: {{token: {TOKEN}}}}}]\n\
+                 users: [{{name: it, user: {{{proof}}}}}]\n\
                  contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
             );
             fs::write(&path, text).expect("the folder is ours");
         }
         path
+    }
+
+    /// What proves an administrator.
+    pub fn token(&self) -> &'static str {
+        TOKEN
     }
 
     /// A path of a test's own.

@@ -25,6 +25,8 @@ pub struct Start {
     pub sets: PathBuf,
     pub node: String,
     pub min_age: String,
+    /// The wall clock of its process: a file that says how far it is off, as libfaketime reads it.
+    pub clock: Option<PathBuf>,
     log: PathBuf,
     lab: PathBuf,
 }
@@ -50,6 +52,7 @@ impl Start {
             sets: file,
             node: lab.node(),
             min_age: "0s".to_owned(),
+            clock: None,
             log: lab.path(&format!("{name}.log")),
             lab: lab.dir.clone(),
         }
@@ -57,7 +60,14 @@ impl Start {
 
     pub fn spawn(&self) -> Driver {
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        let child = Command::new(BINARY)
+        let mut command = Command::new(BINARY);
+        if let Some(clock) = &self.clock {
+            command.env("LD_PRELOAD", faketime()).env("FAKETIME_TIMESTAMP_FILE", clock);
+            command.envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+            // A line with a date for each call.
+            command.env("LOCALPOOL_LOG", "info,h2=debug");
+        }
+        let child = command
             .args(["standalone", "--socket", text(&self.socket), "--state-dir", text(&self.state)])
             .args(["--sets", text(&self.sets), "--node-name", &self.node, "--device-min-age", &self.min_age])
             .stdin(Stdio::null())
@@ -246,6 +256,13 @@ impl Drop for Driver {
             eprintln!("the driver's last lines:\n  {}", tail.into_iter().rev().collect::<Vec<_>>().join("\n  "));
         }
     }
+}
+
+/// Debian's libfaketime, which is in a folder of the machine's architecture.
+fn faketime() -> PathBuf {
+    let folders = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let mut found = folders.map(|folder| folder.join("faketime/libfaketime.so.1")).filter(|library| library.exists());
+    found.next().expect("libfaketime is installed: scripts/deps test")
 }
 
 pub fn cli(state: &Path, words: &[&str]) -> Output {

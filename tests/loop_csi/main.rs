@@ -10,6 +10,7 @@
 mod bad_request;
 mod bad_start;
 mod client;
+mod clock;
 mod coming;
 mod content;
 mod driver;
