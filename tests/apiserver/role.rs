@@ -199,7 +199,18 @@ async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over()
         let asked = stage.asked(id).await;
         stage.make(&asked, 1).await;
     };
-    let (made, ()) = tokio::join!(csi.create_volume(request), agent);
+    // As the provisioner does: the program may hear of the new node a little later than the test.
+    let making = async {
+        loop {
+            match csi.create_volume(request.clone()).await {
+                Err(status) if status.code() == tonic::Code::ResourceExhausted => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                ended => break ended,
+            }
+        }
+    };
+    let (made, ()) = tokio::join!(making, agent);
     let made = made.expect("made").into_inner().volume.expect("a volume");
     assert_eq!((made.volume_id, made.accessible_topology), (id.to_string(), vec![term]));
     let agent = async {
