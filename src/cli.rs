@@ -43,6 +43,9 @@ enum Command {
     /// Give a disk of the pool back, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
+    /// Say what sets would do
+    #[command(subcommand)]
+    Set(SetCommand),
     /// Adopt a volume that came with a disk, or give up one whose node is gone
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -94,6 +97,21 @@ enum DiskCommand {
     Release(DiskArgs),
     /// Take over a disk: one with another node's label, one that was released, or a disputed bare device
     Adopt(DiskArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum SetCommand {
+    /// Say which disks of this node the sets of a file would take, which not, and why; does nothing
+    Plan(PlanArgs),
+}
+
+#[derive(Debug, Args)]
+struct PlanArgs {
+    /// LocalVolumeSets, as YAML documents; `-` reads standard input. Their nodeSelector is not weighed
+    #[arg(short, long)]
+    file: PathBuf,
+    #[command(flatten)]
+    state: StateArgs,
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +182,7 @@ impl Cli {
             }
             Command::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
             Command::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
+            Command::Set(SetCommand::Plan(args)) => args.run(),
             Command::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?);
                 Ok(())
@@ -172,6 +191,20 @@ impl Cli {
             Command::Crds(args) => args.run(),
             Command::Demo => Ok(demo::run()?),
         }
+    }
+}
+
+impl PlanArgs {
+    #[allow(clippy::disallowed_methods, reason = "the file that a person named, read once")]
+    fn run(self) -> Result<()> {
+        let Self { file, state } = self;
+        let documents = match file.as_os_str() == "-" {
+            true => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
+            false => std::fs::read_to_string(&file)
+                .with_context(|| format!("the file of sets {} cannot be read (--file)", file.display()))?,
+        };
+        print_lines(&ask::plan_sets(&state.local()?, documents)?);
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the kernel says of a process: its memory.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 
 /// In MiB.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +13,11 @@ pub struct Memory {
 
 impl Memory {
     pub fn of(pid: u32) -> Result<Self> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        let read = |file: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))
+        };
+        let (status, rollup) = (read("status")?, read("smaps_rollup")?);
         Ok(Self {
             resident: mebibytes(&status, "VmRSS:")?,
             anonymous: mebibytes(&status, "RssAnon:")?,

@@ -156,7 +156,8 @@ impl Cluster {
 
     /// The process of a component of the cluster.
     pub fn component(&self, name: &str) -> Result<u32> {
-        let record = std::fs::read(self.folder.join("run").join(format!("{name}.json")))?;
+        let path = self.folder.join("run").join(format!("{name}.json"));
+        let record = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let record: Value = serde_json::from_slice(&record)?;
         let pid = record["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
         pid.filter(|pid| *pid != 0).ok_or_else(|| anyhow!("{name} does not run"))
@@ -185,7 +186,7 @@ pub fn roles(role: &str) -> Result<Vec<u32>> {
 
 /// Processor time of a process so far, in milliseconds.
 pub fn processor_time(pid: u32) -> Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
     let fields: Vec<&str> = stat.rsplit_once(") ").context("stat has a name")?.1.split(' ').collect();
     let ticks = |at: usize| -> Result<f64> { Ok(fields.get(at).context("stat has its fields")?.parse::<f64>()?) };
     let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("a clock has ticks")?;

@@ -121,10 +121,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let erase = spec.field(&["erasePolicy"]).one_of(&policies, Case::Exact);
     let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
     let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
-    let dry_run = spec.field(&["dryRun"]);
-    if dry_run.boolean() == Some(true) {
-        dry_run.problem("is not built yet, and a real run is not what was asked for: this set claims nothing");
-    }
+    let dry_run = spec.field(&["dryRun"]).boolean().unwrap_or(false);
     let filter = read_filter(&mut spec);
     let layout = read_layout(&mut spec, &filter);
     spec.finish();
@@ -145,6 +142,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         fs: fs.unwrap_or(FsKind::Ext4),
         erase: erase.unwrap_or_default(),
         reclaim: reclaim.unwrap_or_default(),
+        dry_run,
     })
 }
 
@@ -212,6 +210,12 @@ fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
     let models = include.field(&["models"]).strings().unwrap_or_default();
     let vendors = include.field(&["vendors"]).strings().unwrap_or_default();
     let paths = globs(&include.field(&["paths"]));
+    let serials = globs(&include.field(&["serials"]));
+    let wwns = globs(&include.field(&["wwns"]));
+    let transports = include.field(&["transports"]).strings().unwrap_or_default();
+    let sector_sizes = sectors(&include.field(&["sectorSizes"]));
+    let numa_nodes = numbers(&include.field(&["numaNodes"]), 0, i64::from(i32::MAX));
+    let numa_nodes = numa_nodes.into_iter().filter_map(|node| i32::try_from(node).ok()).collect();
     let path = include.path().to_owned();
     include.finish();
 
@@ -222,7 +226,21 @@ fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
         names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
     }
     exclude.finish();
-    let rule = Filter { types, rotational, min_size, max_size: given_max, models, vendors, paths, exclude_names };
+    let rule = Filter {
+        types,
+        rotational,
+        min_size,
+        max_size: given_max,
+        models,
+        vendors,
+        paths,
+        serials,
+        wwns,
+        transports,
+        sector_sizes,
+        numa_nodes,
+        exclude_names,
+    };
     ReadFilter { rule, given_min, given_max, path }
 }
 
@@ -235,6 +253,23 @@ fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Opt
         }
     }
     Some(found)
+}
+
+fn numbers(field: &Field<'_, '_>, least: i64, most: i64) -> Vec<i64> {
+    field.list().unwrap_or_default().iter().filter_map(|element| element.integer(least, most)).collect()
+}
+
+/// What a disk's logical sector can be.
+fn sectors(field: &Field<'_, '_>) -> Vec<u32> {
+    let mut found = Vec::new();
+    for element in field.list().unwrap_or_default() {
+        match element.integer(512, 1 << 16).and_then(|bytes| u32::try_from(bytes).ok()) {
+            Some(bytes) if bytes.is_power_of_two() => found.push(bytes),
+            Some(bytes) => element.problem(format!("is {bytes}: a sector has 512, 4096 or another power of two bytes")),
+            None => {}
+        }
+    }
+    found
 }
 
 fn globs(field: &Field<'_, '_>) -> Vec<String> {

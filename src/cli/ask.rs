@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
+use crate::api::{Node, parse_sets};
 use crate::csi::client::connect;
 use crate::csi::proto::agent::agent_client::AgentClient;
-use crate::csi::proto::agent::{DiskRequest, InventoryRequest, VolumeRequest};
+use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, VolumeRequest};
 use crate::device::show::{Format, render};
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
@@ -72,6 +73,21 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
     let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
     asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", local.state_dir.display()))
+}
+
+/// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.
+pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
+    let (sets, errors) = parse_sets(&documents, &Node::standalone(&local.node));
+    if !errors.is_empty() {
+        let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        bail!("{}", words.join("\n"));
+    }
+    let request = SetsRequest { documents };
+    if let Some(lines) = ask(local, async |mut agent| Ok(agent.plan_sets(request).await?.into_inner().lines))? {
+        return Ok(lines);
+    }
+    // As `devices`: look, and write nothing.
+    Ok(agent_of(local)?.0.verb(&Verb::PlanSets { sets })?)
 }
 
 /// Asks the running agent; `None` where none runs.

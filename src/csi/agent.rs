@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
-use super::proto::agent::{DiskRequest, InventoryReply, InventoryRequest, Report, VolumeRequest};
+use super::proto::agent::{DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, VolumeRequest};
+use crate::api::{Node, parse_sets};
 use crate::device::show::{Format, render};
 use crate::host::chain;
 use crate::pool::apply::admin::AdminError;
@@ -73,6 +74,15 @@ impl Agent for AgentService {
     async fn adopt_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
         self.verb(Verb::AdoptDisk { disk, dry_run }).await
+    }
+
+    async fn plan_sets(&self, request: Request<SetsRequest>) -> Result<Response<Report>, Status> {
+        let node = Node::standalone(&self.pool.owner().node);
+        let (sets, errors) = parse_sets(&request.into_inner().documents, &node);
+        if let Some(error) = errors.first() {
+            return Err(Status::invalid_argument(error.to_string()));
+        }
+        self.verb(Verb::PlanSets { sets }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {

@@ -4,7 +4,7 @@
 //! the claims, and for each set why it takes what it does not take. The older set wins between
 //! contenders. Nothing here depends on the order of the input.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use super::age::Ripeness;
@@ -21,6 +21,8 @@ pub struct Ballot<'a> {
     pub devices: &'a [Device],
     /// How many disks of this node each set has, missing ones too.
     pub claimed: &'a BTreeMap<SetRef, u32>,
+    /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
+    pub given_back: &'a BTreeSet<String>,
     pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
     /// Whether the set's layout fits on the device; the words say what is lacking.
     pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
@@ -43,6 +45,8 @@ pub struct Outcome {
     pub set: SetRef,
     /// Kernel names, sorted by device id.
     pub takes: Vec<String>,
+    /// What a dry run would take if it were a real one, once it was seen for long enough.
+    pub would_take: Vec<String>,
     /// Kernel name and reason of each other device but our own disks, in the same order.
     pub leaves: Vec<(String, Left)>,
 }
@@ -54,6 +58,7 @@ pub enum Left {
     Filter(Mismatch),
     Verdict(String),
     DoesNotFit(String),
+    GivenBack,
     UnstableIdentity,
     /// A partition or a mapped device, and the set cuts its disks into partitions.
     HoldsNoTable,
@@ -93,7 +98,11 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
     let mut election = Election::default();
     for rule in rules {
         let turn = Turn { ballot, rule, devices: &devices, disks: &disks };
-        let outcome = turn.choose(&mut taken);
+        let outcome = match rule.dry_run {
+            false => turn.choose(&mut taken),
+            // What it would take stays there for the sets after it.
+            true => turn.choose(&mut taken.clone()).not_done(),
+        };
         let claims = devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
             set: rule.set.clone(),
             device: device.id.clone(),
@@ -104,6 +113,12 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
         election.outcomes.push(outcome);
     }
     election
+}
+
+impl Outcome {
+    fn not_done(self) -> Self {
+        Self { would_take: self.takes, takes: Vec::new(), ..self }
+    }
 }
 
 fn is_pool(device: &Device) -> bool {
@@ -131,7 +146,7 @@ impl<'a> Turn<'a> {
         let mut contenders = Vec::new();
         for (index, device) in self.devices.iter().copied().enumerate() {
             match self.suits(device, taken) {
-                Ok(()) => contenders.push((index, device, (self.ballot.ripeness)(device))),
+                Ok(()) => contenders.push((index, device, self.ripeness(device))),
                 Err(left) => drop(leaves.insert(index, left)),
             }
         }
@@ -171,8 +186,13 @@ impl<'a> Turn<'a> {
         Outcome {
             set: self.rule.set.clone(),
             takes: takes.into_iter().map(name).collect(),
+            would_take: Vec::new(),
             leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
         }
+    }
+
+    fn ripeness(&self, device: &Device) -> Ripeness {
+        if self.rule.dry_run { Ripeness::Ripe } else { (self.ballot.ripeness)(device) }
     }
 
     fn suits(&self, device: &Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
@@ -194,6 +214,9 @@ impl<'a> Turn<'a> {
         };
         if let Some(why) = refused {
             return Err(Left::Verdict(why));
+        }
+        if self.ballot.given_back.contains(&device.id.text) {
+            return Err(Left::GivenBack);
         }
         let holds_table = holds_table(&device.raw);
         if !holds_table && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
@@ -218,6 +241,7 @@ impl fmt::Display for Left {
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
+            Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
             }

@@ -1,7 +1,8 @@
 //! Whether a set's filter selects a device.
 //!
 //! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type,
-//! size, mechanical property, vendor, model, path, then the exclusion of kernel names.
+//! size, mechanical property, vendor, model, serial, WWN, transport, sector size, NUMA node, path, then the exclusion of
+//! kernel names.
 
 use std::fmt;
 
@@ -38,6 +39,24 @@ pub enum Mismatch {
     Model {
         is: Option<String>,
     },
+    Serial {
+        is: Option<String>,
+    },
+    Wwn {
+        is: Option<String>,
+    },
+    Transport {
+        is: Option<String>,
+        wanted: Vec<String>,
+    },
+    SectorSize {
+        is: u32,
+        wanted: Vec<u32>,
+    },
+    NumaNode {
+        is: Option<i32>,
+        wanted: Vec<i32>,
+    },
     Path,
     Excluded {
         by: String,
@@ -65,6 +84,7 @@ impl Filter {
         if !names_one_of(raw.model.as_deref(), &self.models) {
             return Err(Mismatch::Model { is: raw.model.clone() });
         }
+        self.check_hardware(raw)?;
         if !self.paths.is_empty() && !self.selects_path(raw)? {
             return Err(Mismatch::Path);
         }
@@ -88,6 +108,31 @@ impl Filter {
         }
     }
 
+    fn check_hardware(&self, raw: &RawDisk) -> Result<(), Mismatch> {
+        if !globbed(raw.serial.as_deref(), &self.serials)? {
+            return Err(Mismatch::Serial { is: raw.serial.clone() });
+        }
+        // The kernel says `naa.5000…`, udev and lsblk `0x5000…`.
+        let wwn =
+            raw.wwid.as_deref().map(|wwid| wwid.strip_prefix("naa.").map_or(wwid.to_owned(), |n| format!("0x{n}")));
+        if !globbed(wwn.as_deref(), &self.wwns)? && !globbed(raw.wwid.as_deref(), &self.wwns)? {
+            return Err(Mismatch::Wwn { is: wwn });
+        }
+        let is = raw.transport.as_deref();
+        if !self.transports.is_empty()
+            && !is.is_some_and(|is| self.transports.iter().any(|t| t.eq_ignore_ascii_case(is)))
+        {
+            return Err(Mismatch::Transport { is: raw.transport.clone(), wanted: self.transports.clone() });
+        }
+        if !self.sector_sizes.is_empty() && !self.sector_sizes.contains(&raw.logical_sector) {
+            return Err(Mismatch::SectorSize { is: raw.logical_sector, wanted: self.sector_sizes.clone() });
+        }
+        if !self.numa_nodes.is_empty() && !raw.numa_node.is_some_and(|node| self.numa_nodes.contains(&node)) {
+            return Err(Mismatch::NumaNode { is: raw.numa_node, wanted: self.numa_nodes.clone() });
+        }
+        Ok(())
+    }
+
     fn selects_path(&self, raw: &RawDisk) -> Result<bool, Mismatch> {
         let file = match &raw.kind {
             Kind::Loop(Some(backing)) => Some(&backing.file),
@@ -107,6 +152,20 @@ impl Filter {
 
 fn glob(pattern: &str) -> Result<Glob, Mismatch> {
     Glob::parse(pattern).map_err(|error| Mismatch::BadGlob(error.to_string()))
+}
+
+/// No wishes: anything will do. A device without such a word matches none.
+fn globbed(word: Option<&str>, patterns: &[String]) -> Result<bool, Mismatch> {
+    if patterns.is_empty() {
+        return Ok(true);
+    }
+    let Some(word) = word.map(str::to_lowercase) else { return Ok(false) };
+    for pattern in patterns {
+        if glob(&pattern.to_lowercase())?.matches(word.trim()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// No wishes: anything will do. A device without a name has none of them.
@@ -177,11 +236,32 @@ impl fmt::Display for Mismatch {
             Self::Vendor { is: None } => f.write_str("it names no vendor"),
             Self::Model { is: Some(is) } => write!(f, "its model {is:?} is not in models"),
             Self::Model { is: None } => f.write_str("it names no model"),
+            Self::Serial { is: Some(is) } => write!(f, "its serial {is:?} matches none of serials"),
+            Self::Serial { is: None } => f.write_str("it names no serial"),
+            Self::Wwn { is: Some(is) } => write!(f, "its WWN {is} matches none of wwns"),
+            Self::Wwn { is: None } => f.write_str("it has no WWN"),
+            Self::Transport { is: Some(is), wanted } => {
+                write!(f, "it is attached by {is}, not {}", wanted.join(" or "))
+            }
+            Self::Transport { is: None, wanted } => {
+                write!(f, "how it is attached is not known, and {} is wanted", wanted.join(" or "))
+            }
+            Self::SectorSize { is, wanted } => {
+                write!(f, "its sectors have {is} bytes, not {}", numbers(wanted))
+            }
+            Self::NumaNode { is: Some(is), wanted } => {
+                write!(f, "it is on NUMA node {is}, not {}", numbers(wanted))
+            }
+            Self::NumaNode { is: None, .. } => f.write_str("it is on no NUMA node that is known"),
             Self::Path => f.write_str("no path of it matches paths"),
             Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
             Self::BadGlob(why) => f.write_str(why),
         }
     }
+}
+
+fn numbers(all: &[impl fmt::Display]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]
@@ -241,6 +321,43 @@ mod tests {
             let Mismatch::Type { is, .. } = said else { panic!("{said}") };
             assert!(["lvm", "crypt", "dm", "raid"].contains(&is), "no type that was asked for: {is}");
         }
+    }
+
+    #[test]
+    fn serials_and_wwns_are_globs_in_any_case_and_in_both_spellings() {
+        let raw = RawDisk { serial: Some("S6PXNM0T".into()), wwid: Some("naa.5002538F7142A3B1".into()), ..raw() };
+        for (patterns, takes) in [(vec!["s6p*"], true), (vec!["x", "S6PXNM0T"], true), (vec!["S6P"], false)] {
+            assert_eq!(check(|f| f.serials = strings(&patterns), &raw).is_ok(), takes, "{patterns:?}");
+        }
+        for pattern in ["0x5002538f7142a3b1", "naa.5002538f*", "0x5002538F*"] {
+            assert_eq!(check(|f| f.wwns = strings(&[pattern]), &raw), Ok(()), "{pattern}");
+        }
+        assert!(matches!(check(|f| f.wwns = strings(&["0x6*"]), &raw), Err(Mismatch::Wwn { .. })));
+        let nameless = RawDisk { serial: None, wwid: None, ..raw };
+        assert_eq!(check(|f| f.serials = strings(&["*"]), &nameless), Err(Mismatch::Serial { is: None }));
+        assert_eq!(check(|f| f.wwns = strings(&["*"]), &nameless), Err(Mismatch::Wwn { is: None }));
+    }
+
+    #[test]
+    fn transport_sectors_and_numa_node_are_those_that_the_kernel_names() {
+        let raw = RawDisk { transport: Some("nvme".into()), logical_sector: 4096, numa_node: Some(1), ..raw() };
+        let cases: [(fn(&mut Filter), bool); 8] = [
+            (|f| f.transports = strings(&["sata", "NVMe"]), true),
+            (|f| f.transports = strings(&["sata"]), false),
+            (|f| f.sector_sizes = vec![512, 4096], true),
+            (|f| f.sector_sizes = vec![512], false),
+            (|f| f.numa_nodes = vec![1], true),
+            (|f| f.numa_nodes = vec![0], false),
+            (|f| f.transports.clear(), true),
+            (|f| f.numa_nodes.clear(), true),
+        ];
+        for (at, (change, takes)) in cases.into_iter().enumerate() {
+            assert_eq!(check(change, &raw).is_ok(), takes, "case {at}");
+        }
+        let unknown = RawDisk { transport: None, numa_node: None, ..raw };
+        let said = check(|f| f.transports = strings(&["nvme"]), &unknown).unwrap_err().to_string();
+        assert_eq!(said, "how it is attached is not known, and nvme is wanted");
+        assert!(check(|f| f.numa_nodes = vec![0], &unknown).is_err());
     }
 
     #[test]
@@ -306,6 +423,11 @@ mod tests {
             models: strings(&["x"]),
             vendors: strings(&["x"]),
             paths: strings(&["/x"]),
+            serials: strings(&["x"]),
+            wwns: strings(&["x"]),
+            transports: strings(&["x"]),
+            sector_sizes: vec![4096],
+            numa_nodes: vec![7],
             exclude_names: strings(&["sda"]),
         };
         let raw = raw();
@@ -316,6 +438,11 @@ mod tests {
             |f: &mut Filter| f.rotational.clear(),
             |f: &mut Filter| f.vendors.clear(),
             |f: &mut Filter| f.models.clear(),
+            |f: &mut Filter| f.serials.clear(),
+            |f: &mut Filter| f.wwns.clear(),
+            |f: &mut Filter| f.transports.clear(),
+            |f: &mut Filter| f.sector_sizes.clear(),
+            |f: &mut Filter| f.numa_nodes.clear(),
             |f: &mut Filter| f.paths.clear(),
             |f: &mut Filter| f.exclude_names.clear(),
         ] {
@@ -329,6 +456,11 @@ mod tests {
             "it is NonRotational",
             "its vendor",
             "its model",
+            "it names no serial",
+            "it has no WWN",
+            "how it is attached",
+            "its sectors have 512 bytes",
+            "it is on no NUMA node",
             "no path",
             "its name is excluded",
         ];

@@ -29,6 +29,8 @@ pub struct Rule {
     pub fs: FsKind,
     pub erase: ErasePolicy,
     pub reclaim: Reclaim,
+    /// It takes nothing, and says what it would take.
+    pub dry_run: bool,
 }
 
 impl Rule {
@@ -97,6 +99,15 @@ pub struct Filter {
     pub vendors: Vec<String>,
     /// Ours: globs over the device node, its links and a loop device's backing file; empty: all.
     pub paths: Vec<String>,
+    /// Ours, like all that follow: globs in any case of letters; empty: all.
+    pub serials: Vec<String>,
+    pub wwns: Vec<String>,
+    /// As lsblk's TRAN; empty: all.
+    pub transports: Vec<String>,
+    /// Logical sectors, in bytes; empty: all.
+    pub sector_sizes: Vec<u32>,
+    /// Empty: all, and devices that are on none.
+    pub numa_nodes: Vec<i32>,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
     pub exclude_names: Vec<String>,
 }

@@ -116,6 +116,7 @@ pub fn rule(name: &str) -> Rule {
         fs: FsKind::Ext4,
         erase: super::label::ErasePolicy::Discard,
         reclaim: Reclaim::Keep,
+        dry_run: false,
     }
 }
 
@@ -128,6 +129,11 @@ pub fn filter() -> Filter {
         models: Vec::new(),
         vendors: Vec::new(),
         paths: Vec::new(),
+        serials: Vec::new(),
+        wwns: Vec::new(),
+        transports: Vec::new(),
+        sector_sizes: Vec::new(),
+        numa_nodes: Vec::new(),
         exclude_names: Vec::new(),
     }
 }

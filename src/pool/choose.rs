@@ -178,7 +178,7 @@ mod tests {
         let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");
         assert_eq!(
             err.to_string(),
-            "the limit of 313524224 bytes is below the 314572800 bytes that a filesystem of type xfs needs"
+            "the limit of 313524224 bytes is below the 314572800 bytes (300.0 MiB) that a filesystem of type xfs needs"
         );
     }
 

@@ -14,6 +14,7 @@ mod clock;
 mod coming;
 mod content;
 mod driver;
+mod dry_run;
 mod lab;
 mod life;
 mod making;

@@ -116,6 +116,9 @@ pub struct SetOffer {
     /// Where the set is not valid or selects nothing here: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Devices that a dry run would take, at most 32 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub would_take: Vec<String>,
     /// Devices that it does not take, at most 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<Unmatched>,

@@ -33,6 +33,9 @@ pub struct LocalVolumeSetStatus {
     pub observed_generation: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmatched_devices: Vec<Value>,
+    /// Of a dry run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub would_take_devices: Vec<Value>,
 }
 
 impl kube::Resource for LocalVolumeSet {
@@ -67,6 +70,10 @@ fn texts(description: &str) -> Value {
     json!({"type": "array", "items": {"type": "string"}, "nullable": true, "description": description})
 }
 
+fn integers(description: &str) -> Value {
+    json!({"type": "array", "items": {"type": "integer", "format": "int32", "minimum": 0}, "nullable": true, "description": description})
+}
+
 fn quantity(description: &str) -> Value {
     json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true, "description": description})
 }
@@ -98,6 +105,11 @@ fn spec() -> Value {
             "models": texts("Case-insensitive parts of the model's name."),
             "vendors": texts("Case-insensitive parts of the vendor's name."),
             "paths": texts("Globs over device node, links, and a loop device's file."),
+            "serials": texts("Globs over the serial number, in any case of letters."),
+            "wwns": texts("Globs over the WWN (0x5000..., naa.5000..., eui....), in any case of letters."),
+            "transports": texts("How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ..."),
+            "sectorSizes": integers("Bytes of a logical sector: 512, 4096."),
+            "numaNodes": integers("The NUMA nodes that it may be on."),
         },
     });
     let partitioning = json!({
@@ -139,7 +151,7 @@ fn spec() -> Value {
             "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a partition table of ours."},
             "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
             "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
-            "dryRun": {"type": "boolean", "description": "Claim nothing, only say what would be claimed."},
+            "dryRun": {"type": "boolean", "description": "Claim nothing, only say in the status what would be claimed. Default: false."},
             "deviceInclusionSpec": filter,
             "deviceExclusionSpec": {
                 "type": "object",
@@ -151,7 +163,7 @@ fn spec() -> Value {
         "x-kubernetes-validations": [
             {"rule": "has(self.partitioningSpec) == has(oldSelf.partitioningSpec)",
              "message": "spec.partitioningSpec can be neither added nor removed later: make another set"},
-            {"rule": "!has(self.partitioningSpec) || self == oldSelf",
+            {"rule": "!has(self.partitioningSpec) || self == oldSelf || (has(oldSelf.dryRun) && oldSelf.dryRun)",
              "message": "the spec of a set with a partitioningSpec cannot be changed: make another set"},
             {"rule": "has(self.layout) == has(oldSelf.layout) && (!has(self.layout) || self.layout == oldSelf.layout)",
              "message": "spec.layout cannot be changed: make another set"},
@@ -178,6 +190,9 @@ fn status() -> Value {
             "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
             "totalProvisionedPartitionCount": {"type": "integer", "format": "int32"},
             "observedGeneration": {"type": "integer", "format": "int64"},
+            "wouldTakeDevices": {"type": "array", "items": {"type": "object", "properties": {
+                "node": {"type": "string"}, "device": {"type": "string"},
+            }}},
             "unmatchedDevices": {"type": "array", "items": {"type": "object", "properties": {
                 "node": {"type": "string"}, "device": {"type": "string"}, "reason": {"type": "string"},
             }}},

@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -17,7 +18,8 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
 
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
-    elect(&Ballot { rules, devices, claimed: &claimed, ripeness, fits: &anything_fits })
+    let given_back = BTreeSet::new();
+    elect(&Ballot { rules, devices, claimed: &claimed, given_back: &given_back, ripeness, fits: &anything_fits })
 }
 
 fn disks(names: &[&str]) -> Vec<Device> {
@@ -52,6 +54,46 @@ fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
         let loser = if winner == "a" { "b" } else { "a" };
         assert_eq!(left(&election, loser, "sda"), Left::OlderSet(set(winner)));
     }
+}
+
+#[test]
+fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take() {
+    let mut devices = disks(&["sda", "sdb", "sdc"]);
+    devices[1].verdict = Verdict::Theirs(Reason::CdRom);
+    let dry = Rule { dry_run: true, max_devices: Some(1), ..rule("dry") };
+    let young = |_: &Device| Ripeness::Waiting(Duration::from_secs(60));
+    for ripeness in [&ripe as &dyn Fn(&Device) -> Ripeness, &young] {
+        let election = run(std::slice::from_ref(&dry), &devices, &[], ripeness);
+        assert_eq!(took(&election, "dry"), Vec::<&str>::new());
+        assert_eq!(election.outcomes[0].would_take, ["sda"]);
+        assert_eq!(left(&election, "dry", "sdb"), Left::Verdict(Reason::CdRom.to_string()));
+        assert_eq!(left(&election, "dry", "sdc"), Left::Full { most: 1 });
+    }
+    // The younger set is not held up by it; it is held up by an older one.
+    let younger = Rule { created: 1, ..rule("real") };
+    let election = run(&[dry.clone(), younger], &devices, &[], &ripe);
+    assert_eq!(took(&election, "real"), ["sda", "sdc"]);
+    let election = run(&[Rule { created: 2, ..dry }, rule("real")], &devices, &[], &ripe);
+    assert_eq!(election.outcomes[1].would_take, Vec::<String>::new());
+    assert_eq!(left(&election, "dry", "sda"), Left::OlderSet(set("real")));
+}
+
+#[test]
+fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
+    let devices = disks(&["sda", "sdb"]);
+    let given_back = BTreeSet::from([devices[0].id.text.clone()]);
+    let (rules, claimed) = ([rule("any")], BTreeMap::new());
+    let ballot = Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &claimed,
+        given_back: &given_back,
+        ripeness: &ripe,
+        fits: &anything_fits,
+    };
+    let election = elect(&ballot);
+    assert_eq!(took(&election, "any"), ["sdb"]);
+    assert_eq!(left(&election, "any", "sda"), Left::GivenBack);
 }
 
 #[test]

@@ -195,13 +195,23 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         block_largest: signed(block.largest),
         block_smallest: signed(block.smallest),
         message: None,
+        would_take: would_take(seen, rule),
         unmatched: unmatched(seen, rule),
     }
 }
 
+fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
+    seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
+}
+
+fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
+    let names = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.would_take);
+    names.filter_map(|name| seen.links.get(name).cloned()).take(MOST_UNMATCHED).collect()
+}
+
 /// The devices that a set left, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
-    let outcome: Option<&Outcome> = seen.outcomes.iter().find(|outcome| outcome.set == rule.set);
+    let outcome = outcome(seen, rule);
     let told = |(name, left): &(String, Left)| {
         let reason = match (seen.problems.get(name), left) {
             (Some(problem), _) => problem.clone(),

@@ -55,6 +55,7 @@ impl Agent {
         match verb {
             Verb::ReleaseDisk { disk, dry_run } => self.release(disk, *dry_run),
             Verb::AdoptDisk { disk, dry_run } => self.adopt(disk, *dry_run),
+            Verb::PlanSets { sets } => self.preview(sets),
         }
     }
 

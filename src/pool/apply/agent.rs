@@ -5,6 +5,7 @@
 
 mod arrive;
 mod claim;
+mod preview;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -44,8 +44,18 @@ enum Request {
 /// What a person may ask of the agent, and whether only to say what it would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    ReleaseDisk { disk: String, dry_run: bool },
-    AdoptDisk { disk: String, dry_run: bool },
+    ReleaseDisk {
+        disk: String,
+        dry_run: bool,
+    },
+    AdoptDisk {
+        disk: String,
+        dry_run: bool,
+    },
+    /// What these sets would take.
+    PlanSets {
+        sets: Vec<Rule>,
+    },
 }
 
 /// A handle to the thread; dropping the last one ends it.

@@ -138,7 +138,8 @@ impl Leader {
         for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
             let read = set::read(set, &nodes);
             let class = match &read {
-                Read::Invalid(_) => None,
+                // A dry run leaves nothing behind, not even a class.
+                Read::Invalid(_) | Read::Valid { dry_run: true, .. } => None,
                 Read::Valid { class: name, .. } => {
                     if !made.contains_key(name) {
                         let (class, ok) = self.class(name, set).await;

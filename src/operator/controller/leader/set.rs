@@ -34,6 +34,7 @@ pub enum Read {
         /// How many nodes it selects, of how many.
         selected: usize,
         nodes: usize,
+        dry_run: bool,
     },
     Invalid(Vec<String>),
 }
@@ -48,8 +49,8 @@ pub fn read(set: &LocalVolumeSet, nodes: &[impl AsRef<PartialObjectMeta<KubeNode
     value["apiVersion"] = json!("local.storage.openshift.io/v1alpha1");
     value["kind"] = json!("LocalVolumeSet");
     let parse = |node: &Node| parse_set(&value, node, 0);
-    let class = match parse(&Node::standalone("any")) {
-        Ok(rule) => rule.class,
+    let (class, dry_run) = match parse(&Node::standalone("any")) {
+        Ok(rule) => (rule.class, rule.dry_run),
         Err(problems) => return Read::Invalid(problems.iter().map(ToString::to_string).collect()),
     };
     let selects = |node: &PartialObjectMeta<KubeNode>| {
@@ -61,7 +62,7 @@ pub fn read(set: &LocalVolumeSet, nodes: &[impl AsRef<PartialObjectMeta<KubeNode
         true => nodes.len(),
         false => nodes.iter().filter(|node| selects(node.as_ref())).count(),
     };
-    Read::Valid { class, selected, nodes: nodes.len() }
+    Read::Valid { class, selected, nodes: nodes.len(), dry_run }
 }
 
 /// What the nodes say of a set, by node.
@@ -101,7 +102,11 @@ pub fn decide(
     let left = offers.iter().flat_map(|(node, offer)| {
         offer.unmatched.iter().map(move |left| json!({"node": node, "device": left.device, "reason": left.reason}))
     });
+    let would = offers
+        .iter()
+        .flat_map(|(node, offer)| offer.would_take.iter().map(move |device| json!({"node": node, "device": device})));
     let status = LocalVolumeSetStatus {
+        would_take_devices: would.take(LEFT).collect(),
         total_provisioned_device_count: count(|offer| offer.devices),
         total_provisioned_partition_count: count(|offer| offer.partitions),
         observed_generation: generation.unwrap_or_default(),
@@ -133,6 +138,7 @@ fn available(read: &Read, offers: &BTreeMap<String, &SetOffer>) -> Said {
         Read::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
             Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
         }
+        Read::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
         Read::Valid { .. } => None,
     };
     match (devices > 0, problem) {
@@ -141,6 +147,13 @@ fn available(read: &Read, offers: &BTreeMap<String, &SetOffer>) -> Said {
         (false, Some((reason, words))) => (false, reason, words),
         (false, None) => (false, "NoDevices", with_words("no device is claimed yet".to_owned(), offers)),
     }
+}
+
+fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
+    let devices: usize = offers.values().map(|offer| offer.would_take.len()).sum();
+    let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
+    let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));
+    with_words(would, offers)
 }
 
 /// What nodes say of the set, after what there is to say.
@@ -264,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn a_dry_run_says_where_it_would_take_what() {
+        let mut set = set("disks", "fast");
+        set.spec["dryRun"] = json!(true);
+        let would = |devices: &[&str]| SetOffer {
+            would_take: devices.iter().map(|device| (*device).to_owned()).collect(),
+            ..offer(0, None)
+        };
+        let pools = [pool("a", would(&["/dev/sda", "/dev/sdb"])), pool("b", would(&["/dev/sda"]))];
+        let (status, _) = status_of(&set, &pools);
+        assert_eq!(is(find(&status, AVAILABLE)), ("False", "DryRun"));
+        assert_eq!(find(&status, AVAILABLE).message, "dry run: would take 3 devices on 2 nodes");
+        let (a, b) = (json!({"node": "a", "device": "/dev/sdb"}), json!({"node": "b", "device": "/dev/sda"}));
+        assert_eq!(status.would_take_devices[1..], [a, b]);
+    }
+
+    #[test]
     fn a_selector_that_selects_nothing_is_told() {
         let mut set = set("disks", "fast");
         let select = |value: &str| json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}]});
@@ -276,7 +305,7 @@ mod tests {
         let (status, news) = status_of(&set, &[]);
         assert_eq!((is(find(&status, AVAILABLE)), news.len()), (("False", "NoDevices"), 0));
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
-        assert_eq!(read(&set, &all), Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2 });
+        assert_eq!(read(&set, &all), Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false });
         let none: [Arc<PartialObjectMeta<KubeNode>>; 0] = [];
         let unknown = decide(&set, &read(&set, &none), None, &BTreeMap::new()).0;
         assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");

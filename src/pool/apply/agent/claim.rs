@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Agent, judged_record};
 use crate::device::discovery::DeviceSet;
-use crate::device::election::{Ballot, Claim as Elected, Outcome, elect};
+use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::rule::Rule;
 use crate::device::{Device, id};
@@ -25,27 +25,8 @@ impl Agent {
         set: &DeviceSet,
         problems: &mut BTreeMap<String, String>,
     ) -> (Vec<String>, Vec<Outcome>) {
-        let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
-        for member in self.pool.members() {
-            *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
-        }
-        let raw_claims = self.pool.journal().raw_claims();
-        for (_, claim) in &raw_claims {
-            *counts.entry(claim.set.clone()).or_default() += 1;
-        }
-        let released = self.pool.journal().released();
-        let free = |device: &&Device| {
-            !released.contains(&device.id.text) && raw_claims.iter().all(|(id, _)| *id != device.id.text)
-        };
-        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        let election = elect(&Ballot {
-            rules: &rules,
-            devices: &devices,
-            claimed: &counts,
-            ripeness: &|device| self.watch.ripeness(device),
-            fits: &fits,
-        });
+        let (devices, election) = self.elect(set, &rules);
         let mut claimed = Vec::new();
         for elected in &election.claims {
             match self.claim_one(&devices, elected) {
@@ -57,6 +38,30 @@ impl Agent {
             }
         }
         (claimed, election.outcomes)
+    }
+
+    /// What these sets take of the devices that are no bare ones of the pool; and those devices.
+    pub(super) fn elect(&self, set: &DeviceSet, rules: &[Rule]) -> (Vec<Device>, Election) {
+        let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
+        for member in self.pool.members() {
+            *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
+        }
+        let raw_claims = self.pool.journal().raw_claims();
+        for (_, claim) in &raw_claims {
+            *counts.entry(claim.set.clone()).or_default() += 1;
+        }
+        let released = self.pool.journal().released();
+        let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
+        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
+        let election = elect(&Ballot {
+            rules,
+            devices: &devices,
+            claimed: &counts,
+            given_back: &released,
+            ripeness: &|device| self.watch.ripeness(device),
+            fits: &fits,
+        });
+        (devices, election)
     }
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.

@@ -1,0 +1,61 @@
+//! What a set would take: a dry run and `localpool set plan` say it, and touch nothing.
+
+use std::fs;
+
+use tonic::Code;
+
+use crate::client::{assert_refused, block, create};
+use crate::driver::{CARVED, Start, cli, set};
+use crate::lab::{MIB, text};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_dry_run_claims_nothing_and_leaves_its_disks_to_others() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 64 * MIB);
+    let dry = set(&lab, "dry", "pool.img", &format!("dryRun: true\n  {CARVED}"));
+    let (driver, mut client) = Start::named(&lab, "alone", &dry).ready_at_once().await;
+    driver.await_verdict(&disk.node, "Unclaimed", "blank and not in use");
+    let none = client.try_create(create(&lab.named("pvc-1"), "dry", MIB, &block())).await;
+    assert_refused(none, Code::ResourceExhausted, &["dry"]);
+    assert_eq!(disk.writes(), 0);
+    driver.stop();
+    // The dry one is the older, as it is first in the file.
+    let both = dry + &set(&lab, "real", "pool.img", CARVED);
+    let (driver, mut client) = Start::named(&lab, "both", &both).ready().await;
+    driver.await_verdict(&disk.node, "Ours", "in pool");
+    client.create(create(&lab.named("pvc-1"), "real", MIB, &block())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_without() {
+    let lab = crate::lab!();
+    let (own, small) = (lab.disk("pool", 64 * MIB), lab.disk("new-small", 16 * MIB));
+    let file = lab.path("wanted.yaml");
+    let wanted = set(&lab, "wanted", "new-*.img", CARVED).replace("minSize: '0'", "minSize: 32Mi");
+    fs::write(&file, &wanted).unwrap();
+    let nobody = lab.path("nobody.state");
+    let plan = ["set", "plan", "--file", text(&file)];
+    let says = |lines: &str, disk: &crate::lab::Disk, verb: &str, words: &str| {
+        let line = lines.lines().find(|line| line.split_whitespace().nth(1) == Some(disk.path()));
+        let line = line.unwrap_or_else(|| panic!("{} is not in {lines}", disk.path()));
+        assert!(line.trim_start().starts_with(verb) && line.contains(words), "{line}");
+    };
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", CARVED));
+    let (driver, _client) = start.ready_at_once().await;
+    driver.await_verdict(&own.node, "Ours", "in pool");
+    let large = lab.disk("new-large", 64 * MIB);
+    driver.await_verdict(&large.node, "Unclaimed", "blank");
+    let asked = driver.cli_ok(&plan);
+    assert!(asked.starts_with("set default/wanted would take 1 of "), "{asked}");
+    assert!(!asked.contains(&format!("{} ", own.path())), "a disk of the pool is nobody's to take: {asked}");
+    let looked = cli(&nobody, &plan);
+    let looked = String::from_utf8(looked.stdout).unwrap();
+    for lines in [&asked, &looked] {
+        says(lines, &large, "take", "64.0 MiB");
+        says(lines, &small, "leave", "is below minSize 33554432");
+    }
+    fs::write(&file, wanted.replace("minSize", "minsize")).unwrap();
+    let refused = driver.cli_refused(&plan);
+    assert!(refused.contains("spec.deviceInclusionSpec.minsize: unknown field; did you mean minSize?"), "{refused}");
+    assert_eq!((large.writes(), small.writes(), nobody.exists()), (0, 0, false));
+}
