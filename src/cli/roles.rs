@@ -10,7 +10,7 @@ use clap::Args;
 use super::StateArgs;
 use crate::operator::controller::Gone;
 use crate::role::sidecar::Sidecar;
-use crate::role::{LogFormat, controller, node, standalone};
+use crate::role::{LogFormat, controller, discovery, node, standalone};
 
 #[derive(Debug, Args)]
 pub struct StandaloneArgs {
@@ -80,6 +80,30 @@ pub struct ControllerArgs {
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct DiscoveryArgs {
+    #[command(flatten)]
+    state: StateArgs,
+    /// Namespace of the LocalVolumeDiscovery, where the result goes
+    #[arg(long)]
+    namespace: String,
+    /// How often all is looked at and compared even if no event came, such as 60m
+    #[arg(long, default_value = "60m", value_parser = parse_duration)]
+    resync: Duration,
+    /// Log lines as text or json
+    #[arg(long, default_value = "text", value_parser = parse_log_format)]
+    log_format: LogFormat,
+}
+
+impl DiscoveryArgs {
+    pub fn run(self) -> Result<()> {
+        let Self { state, namespace, resync, log_format } = self;
+        let node = state.node()?;
+        let state_dir = state.state_dir;
+        discovery::run(discovery::Settings { node, state_dir, namespace, resync, log: log_format })
+    }
 }
 
 impl StandaloneArgs {

@@ -3,15 +3,16 @@
 //! Takes in a device with the pool's words, gives out a [`Row`]. Names stay; new ones may come, and a reader of
 //! another version does without them.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Device;
 use super::attachment::{Attachments, Reach};
 use super::filter::type_name;
 use super::label::Label;
 use super::show::{Shown, refusal, verdict_and_reason};
+use super::{Device, Verdict};
 use crate::host::RawDisk;
 use crate::host::raw::{Kind, Probe};
 
@@ -77,6 +78,9 @@ pub struct Row {
     /// A disk without content: a loop device without a file, a drive without a medium.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub empty: bool,
+    /// A partition that the pool has made on a disk of its own: a volume, room for one, or the label.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pool_partition: bool,
 }
 
 /// All devices of a machine.
@@ -88,11 +92,18 @@ pub struct List {
 /// Rows of devices, in their order. `all` may be more than is asked for: what stands on others is where those are.
 pub fn rows<'s>(devices: impl IntoIterator<Item = &'s Shown>, all: &[&Shown]) -> Vec<Row> {
     let attachments = Attachments::new(all.iter().map(|shown| &shown.device.raw));
-    devices.into_iter().map(|shown| row(shown, &attachments)).collect()
+    let of_pool = |shown: &&&Shown| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();
+    let pool_disks: HashSet<&str> = all.iter().filter(of_pool).map(|shown| shown.device.raw.name.as_str()).collect();
+    devices.into_iter().map(|shown| row(shown, &attachments, &pool_disks)).collect()
 }
 
-fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>) -> Row {
+fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> Row {
     let (verdict, reason) = verdict_and_reason(shown);
+    let pool_partition = match &shown.device.raw.kind {
+        Kind::Partition(partition) => pool_disks.contains(&*partition.disk),
+        _ => false,
+    };
+    let bare = shown.device.verdict == Verdict::Ours && shown.device.label.is_none() && !pool_partition;
     let Device { raw, id, link, label, probe, verdict: _, standing: _ } = &shown.device;
     let seen = match probe {
         Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
@@ -105,7 +116,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>) -> Row {
         stable_id: id.stable,
         verdict: verdict.to_owned(),
         reason,
-        refusal: refusal(shown),
+        refusal: if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) },
         size: raw.size,
         kind: type_name(raw).to_owned(),
         vendor: raw.vendor.clone(),
@@ -130,6 +141,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>) -> Row {
         children: raw.partitions.iter().chain(&raw.holders).map(|name| format!("/dev/{name}")).collect(),
         set: label.as_ref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
         empty: raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_)),
+        pool_partition,
     }
 }
 
@@ -149,8 +161,7 @@ fn by_path(raw: &RawDisk) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::sample::{device, disk};
+    use super::super::sample::{device, disk, label, partition};
     use super::*;
 
     #[test]
@@ -164,6 +175,18 @@ mod tests {
         assert_eq!(wwn("naa.5000c500a1b2c3d4").as_deref(), Some("0x5000c500a1b2c3d4"));
         assert_eq!(wwn("eui.0025385791b2a3c4").as_deref(), Some("eui.0025385791b2a3c4"));
         assert_eq!(wwn("t10.ATA     Samsung"), None);
+    }
+
+    #[test]
+    fn a_bare_partition_of_the_pool_is_told_from_the_partitions_of_a_pool_disk() {
+        let shown = |raw, label| Shown { device: Device { label, ..device(raw, Verdict::Ours) }, note: None };
+        let pool = shown(disk("sda"), Some(label("c", "n")));
+        let all = [pool, shown(partition("sda", 2, None), None), shown(partition("sdb", 1, None), None)];
+        let all: Vec<&Shown> = all.iter().collect();
+        let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| (row.pool_partition, row.refusal)).collect();
+        let words = |words: &str| Some(words.to_owned());
+        let bare = (false, words("in pool as a bare device"));
+        assert_eq!(said, [(false, words("in pool")), (true, words("a partition of a pool disk")), bare]);
     }
 
     #[test]
