@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::StateArgs;
-use crate::operator::controller::Gone;
+use crate::operator::controller::{Gone, Pattern};
 use crate::role::sidecar::Sidecar;
 use crate::role::{LogFormat, controller, discovery, node, standalone};
 
@@ -77,6 +77,9 @@ pub struct ControllerArgs {
     /// What becomes of the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: Gone,
+    /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
+    #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
+    discovery_daemonset: Option<Pattern>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
@@ -148,6 +151,7 @@ impl ControllerArgs {
             sidecar_service_account,
             sidecar_token_dir,
             deleted_node_volumes,
+            discovery_daemonset,
             log_format,
         } = self;
         let sidecar = sidecar_service_account.zip(sidecar_token_dir);
@@ -159,6 +163,7 @@ impl ControllerArgs {
             lease,
             deleted_node_volumes,
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
+            discovery: discovery_daemonset,
             log: log_format,
         })
     }
