@@ -15,7 +15,7 @@ use crate::operator::controller::abandon;
 use crate::operator::crds::{self, Ownership};
 use crate::volume::VolumeId;
 use ask::Local;
-use roles::{ControllerArgs, NodeArgs, StandaloneArgs};
+use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
 
 const LOGS: &str =
     "Logs go to stderr; LOCALPOOL_LOG says how much, such as debug or localpool=debug,h2=warn [default: info].";
@@ -36,6 +36,8 @@ enum Command {
     Node(NodeArgs),
     /// Run the controller of a cluster: CSI's Controller for the provisioner, and the objects' statuses
     Controller(ControllerArgs),
+    /// Tell the cluster of all devices of one node: what the controller runs for a LocalVolumeDiscovery
+    Discovery(DiscoveryArgs),
     /// Print every disk of this machine, whose it is, and why
     Devices(DevicesArgs),
     /// Print every volume on the disks of this node's pool, also one that no object or claim tells of any more
@@ -172,6 +174,7 @@ impl Cli {
             Command::Standalone(args) => args.run(),
             Command::Node(args) => args.run(),
             Command::Controller(args) => args.run(),
+            Command::Discovery(args) => args.run(),
             Command::Devices(DevicesArgs { output, state }) => {
                 print!("{}", ask::devices(&state.local()?, output)?);
                 Ok(())

@@ -1,4 +1,4 @@
-//! What a scan says of nineteen machines that are kept as text, of a generated one, and of this one.
+//! What a scan says of twenty-three machines that are kept as text, of a generated one, and of this one.
 //!
 //! The machines are in fixtures/machines; loop_scan.rs has what needs real devices.
 
@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use localpool::device::attachment::{Attachments, Reach};
 use localpool::host::RawDisk;
 use localpool::host::in_use::UNSEEN_NAMESPACE;
 use localpool::host::raw::{DevNo, Kind, MountHow, MountUse};
@@ -475,6 +476,54 @@ fn a_mount_table_that_makes_no_sense_leaves_no_device_known_to_be_free() {
 }
 
 #[test]
+fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    loader::nvme_server(folder.path(), 12);
+    let roots = Roots::under(folder.path());
+    let whole = scan(&roots).unwrap();
+    let homes: Vec<_> =
+        (0..12).map(|n| std::fs::canonicalize(folder.path().join(format!("sys/block/nvme{n}n1"))).unwrap()).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (mut seen, mut gone, mut said) = (0, 0, 0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // Disks go and come back whole, and lose a file for a moment.
+            for n in (0..homes.len()).cycle() {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                let away = homes[n].with_extension("away");
+                std::fs::rename(&homes[n], &away).unwrap();
+                std::thread::yield_now();
+                std::fs::rename(&away, &homes[n]).unwrap();
+                let size = homes[n].join("size");
+                let kept = std::fs::read(&size).unwrap();
+                std::fs::remove_file(&size).unwrap();
+                std::thread::yield_now();
+                std::fs::write(&size, kept).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            let disks = scan(&roots).unwrap();
+            gone += whole.len() - disks.len();
+            for disk in &disks {
+                match &disk.unreadable {
+                    Some(_) => said += 1,
+                    None => {
+                        let before = whole.iter().find(|before| before.name == disk.name).unwrap();
+                        assert_eq!((disk.size, disk.devno, &disk.kind), (before.size, before.devno, &before.kind));
+                        assert_eq!(disk.wwid, before.wwid, "{}", disk.name);
+                        seen += 1;
+                    }
+                }
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(seen > 0 && gone > 0 && said > 0, "whole {seen}, gone {gone}, with something missing {said}");
+}
+
+#[test]
 fn every_device_of_every_machine_has_a_node_under_its_own_dev() {
     let mut machines = 0;
     for (name, _) in texts() {
@@ -488,7 +537,86 @@ fn every_device_of_every_machine_has_a_node_under_its_own_dev() {
             }
         }
     }
-    assert!(machines >= 19, "{machines}");
+    assert!(machines >= 23, "{machines}");
+}
+
+#[test]
+fn disks_over_a_network_are_told_from_those_in_the_machine_and_from_what_only_a_hypervisor_knows() {
+    use Reach::{Local, Network, Unknown};
+    type Disks = [(&'static str, Reach, &'static str)];
+    let expected: [(&str, &Disks); 10] = [
+        (
+            "aws",
+            &[
+                ("nvme0n1p1", Network, "Amazon EBS"),
+                ("nvme1n1", Network, "Amazon EBS"),
+                ("nvme2n1", Local, "Amazon EC2 instance store"),
+            ],
+        ),
+        (
+            "gcp",
+            &[
+                ("sda", Network, "Google Persistent Disk"),
+                ("sda1", Network, "Google Persistent Disk"),
+                ("sdb", Local, "Google Local SSD"),
+                ("nvme0n1", Local, "Google Local SSD"),
+                ("nvme1n1", Network, "Google Persistent Disk"),
+                ("nvme2n1", Local, "Google Local SSD"),
+            ],
+        ),
+        (
+            "azure",
+            &[
+                ("sda", Unknown, "Azure system disk"),
+                ("sdb", Local, "Azure temporary disk"),
+                ("sdc", Network, "Azure managed disk"),
+                ("sdd", Local, "Azure temporary disk"),
+                ("sde", Unknown, "Hyper-V"),
+                ("nvme0n2", Network, "Azure managed disk"),
+                ("nvme1n1", Local, "Azure local NVMe"),
+            ],
+        ),
+        (
+            "fabrics",
+            &[
+                ("nvme1n1", Network, "NVMe over TCP"),
+                ("nvme2n1", Network, "NVMe over RDMA"),
+                ("nvme3n1", Network, "NVMe over Fibre Channel"),
+                ("sdb1", Network, "Fibre Channel"),
+                ("dm-0", Network, "Fibre Channel"),
+                ("sda", Local, "-"),
+            ],
+        ),
+        ("iscsi", &[("sdb", Network, "iSCSI"), ("sdc", Network, "iSCSI")]),
+        (
+            "cloud",
+            &[
+                ("xvda1", Unknown, "Xen"),
+                ("nbd0", Network, "nbd"),
+                ("rbd0p1", Network, "Ceph RBD"),
+                ("drbd1000", Network, "DRBD"),
+            ],
+        ),
+        ("virtio-vm", &[("vda", Unknown, "virtio")]),
+        ("sas-server", &[("sda", Local, "-"), ("sdd", Local, "-")]),
+        ("sata-laptop", &[("sda1", Local, "-"), ("sr0", Local, "-")]),
+        ("nvme-server", &[("nvme0n1", Local, "-"), ("nvme1n1", Network, "NVMe over TCP")]),
+    ];
+    for (name, disks) in expected {
+        let m = machine(name);
+        let attachments = Attachments::new(&m.disks);
+        for (disk, reach, by) in disks {
+            let found = attachments.of(m.disk(disk));
+            assert_eq!((found.reach, found.by.unwrap_or("-")), (*reach, *by), "{name}: {disk}");
+        }
+    }
+}
+
+#[test]
+fn what_is_mounted_or_swapped_on_says_what_it_holds() {
+    let m = machine("sata-laptop");
+    assert_eq!((words(&m.disk("sda1").fs_type), words(&m.disk("sda5").fs_type)), ("ext4", "swap"));
+    assert_eq!(words(&m.disk("sda").fs_type), "-");
 }
 
 /// Name, size, read-only, removable, rotational, sectors: what lsblk and we both read.

@@ -23,7 +23,7 @@ const VOLUMES: usize = 50;
 const SETTLE: Duration = Duration::from_secs(10);
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
-    let apiserver = cluster.component("apiserver")?;
+    let apiserver = cluster.component("kube-apiserver")?;
     let class = cluster.immediate_class().await?;
     let (alone, memory_alone) = (volumes(cluster, class, apiserver).await?, Memory::of(apiserver)?.resident);
     let mut agents = JoinSet::new();

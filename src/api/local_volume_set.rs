@@ -150,7 +150,7 @@ fn count(field: &Field<'_, '_>) -> Option<u32> {
     u32::try_from(field.integer(0, i64::from(i32::MAX))?).ok()
 }
 
-fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
+pub(super) fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
     let operators = [("Equal", TolerationOperator::Equal), ("Exists", TolerationOperator::Exists)];
     let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"].map(|effect| (effect, effect));
     let read = |element: Field<'_, '_>| {

@@ -6,12 +6,14 @@
 
 pub mod crd;
 pub mod documents;
+pub mod local_volume_discovery;
 pub mod local_volume_set;
 pub mod metadata;
 pub mod node_selector;
 pub mod quantity;
 pub mod strict;
 
+pub use local_volume_discovery::{Discovery, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
 

@@ -2,28 +2,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
 use crate::api::{Node, parse_sets};
-use crate::csi::client::connect;
+use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, VolumeRequest};
 use crate::device::show::{Format, render};
-use crate::host::filesystem::RealFilesystems;
-use crate::host::real::RealHost;
 use crate::host::state::StateDir;
-use crate::host::sysfs::Roots;
-use crate::host::{Host, StateStore as _};
 use crate::pool::apply::admin::inventory;
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Verb;
-use crate::pool::apply::pool::{Owner, Pool, Workers};
-use crate::role::AGENT_SOCKET;
-use crate::role::node::CLUSTER_FILE;
+use crate::pool::apply::pool::{Owner, Pool};
 use crate::role::standalone::CLUSTER;
+use crate::role::{AGENT_SOCKET, looking};
 use crate::volume::VolumeId;
 
 /// Where the agent of this machine is, and what it is called.
@@ -97,8 +91,8 @@ fn ask<T>(
 ) -> Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Ok(channel) = connect(&local.state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
-        question(AgentClient::new(channel)).await.map(Some).map_err(|status| anyhow!("{}", status.message()))
+        let Ok(agent) = client::agent(&local.state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
+        question(agent).await.map(Some).map_err(|status| anyhow!("{}", status.message()))
     })
 }
 
@@ -115,10 +109,6 @@ fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
 
 fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
     let state = StateDir::at(&local.state_dir);
-    // An agent of Kubernetes has written down whose disks these are.
-    let cluster = state.load(CLUSTER_FILE)?.map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty());
-    let owner = Owner { cluster: cluster.unwrap_or_else(|| CLUSTER.to_owned()), node: local.node.clone() };
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
-    let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
-    Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))
+    let cluster = looking::known_cluster(&state)?.unwrap_or_else(|| CLUSTER.to_owned());
+    looking::agent(state, Owner { cluster, node: local.node.clone() })
 }

@@ -8,9 +8,9 @@ use anyhow::Result;
 use clap::Args;
 
 use super::StateArgs;
-use crate::operator::controller::Gone;
+use crate::operator::controller::{Gone, Pattern};
 use crate::role::sidecar::Sidecar;
-use crate::role::{LogFormat, controller, node, standalone};
+use crate::role::{LogFormat, controller, discovery, node, standalone};
 
 #[derive(Debug, Args)]
 pub struct StandaloneArgs {
@@ -77,9 +77,36 @@ pub struct ControllerArgs {
     /// What becomes of the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: Gone,
+    /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
+    #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
+    discovery_daemonset: Option<Pattern>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct DiscoveryArgs {
+    #[command(flatten)]
+    state: StateArgs,
+    /// Namespace of the LocalVolumeDiscovery, where the result goes
+    #[arg(long)]
+    namespace: String,
+    /// How often all is looked at and compared even if no event came, such as 60m
+    #[arg(long, default_value = "60m", value_parser = parse_duration)]
+    resync: Duration,
+    /// Log lines as text or json
+    #[arg(long, default_value = "text", value_parser = parse_log_format)]
+    log_format: LogFormat,
+}
+
+impl DiscoveryArgs {
+    pub fn run(self) -> Result<()> {
+        let Self { state, namespace, resync, log_format } = self;
+        let node = state.node()?;
+        let state_dir = state.state_dir;
+        discovery::run(discovery::Settings { node, state_dir, namespace, resync, log: log_format })
+    }
 }
 
 impl StandaloneArgs {
@@ -124,6 +151,7 @@ impl ControllerArgs {
             sidecar_service_account,
             sidecar_token_dir,
             deleted_node_volumes,
+            discovery_daemonset,
             log_format,
         } = self;
         let sidecar = sidecar_service_account.zip(sidecar_token_dir);
@@ -135,6 +163,7 @@ impl ControllerArgs {
             lease,
             deleted_node_volumes,
             sidecar: sidecar.map(|(account, folder)| Sidecar { account, folder }),
+            discovery: discovery_daemonset,
             log: log_format,
         })
     }

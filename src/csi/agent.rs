@@ -1,11 +1,17 @@
 //! The agent's own service: what the command line asks of a running agent, as only that may touch the disks.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures::Stream;
+use futures::stream::unfold;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
-use super::proto::agent::{DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, VolumeRequest};
+use super::proto::agent::{
+    DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, VolumeRequest, WatchRequest,
+};
 use crate::api::{Node, parse_sets};
 use crate::device::show::{Format, render};
 use crate::host::chain;
@@ -17,11 +23,32 @@ use crate::volume::{VolumeId, show as volumes};
 pub struct AgentService {
     keeper: Keeper,
     pool: Arc<Pool>,
+    looks: Looks,
 }
 
+/// A bell that rings with each look of the agent at the machine, and the end of all looking.
+#[derive(Clone)]
+pub struct Looks {
+    pub looked: watch::Receiver<u64>,
+    pub stopped: watch::Receiver<bool>,
+}
+
+impl Looks {
+    /// Waits for the next look; false at the end.
+    async fn next(&mut self) -> bool {
+        tokio::select! {
+            looked = self.looked.changed() => looked.is_ok(),
+            // An end of the sender is an end too.
+            _ = self.stopped.wait_for(|stopped| *stopped) => false,
+        }
+    }
+}
+
+type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
+
 impl AgentService {
-    pub fn new(keeper: Keeper, pool: Arc<Pool>) -> Self {
-        Self { keeper, pool }
+    pub fn new(keeper: Keeper, pool: Arc<Pool>, looks: Looks) -> Self {
+        Self { keeper, pool, looks }
     }
 
     async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
@@ -45,16 +72,40 @@ fn refused(error: &AdminError) -> Status {
     }
 }
 
+async fn inventory(keeper: Keeper, format: Format) -> Result<String, Status> {
+    let shown = tokio::task::spawn_blocking(move || keeper.inventory()).await;
+    let shown = shown.map_err(|e| Status::internal(e.to_string()))?;
+    let shown = shown.map_err(|stopped| Status::unavailable(stopped.to_string()))?;
+    render(&shown, format).map_err(|e| Status::internal(chain(&e)))
+}
+
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
         let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
-        let keeper = self.keeper.clone();
-        let shown = tokio::task::spawn_blocking(move || keeper.inventory()).await;
-        let shown = shown.map_err(|e| Status::internal(e.to_string()))?;
-        let shown = shown.map_err(|stopped| Status::unavailable(stopped.to_string()))?;
-        let text = render(&shown, format).map_err(|e| Status::internal(chain(&e)))?;
+        let text = inventory(self.keeper.clone(), format).await?;
         Ok(Response::new(InventoryReply { text }))
+    }
+
+    async fn watch_inventory(&self, _: Request<WatchRequest>) -> Result<Response<Replies>, Status> {
+        let mut looks = self.looks.clone();
+        // The first answer does not wait for a look.
+        looks.looked.mark_changed();
+        let state = (looks, self.keeper.clone(), String::new());
+        let replies = unfold(state, async |(mut looks, keeper, mut last)| {
+            while looks.next().await {
+                match inventory(keeper.clone(), Format::Json).await {
+                    Ok(text) if text == last => {}
+                    Ok(text) => {
+                        last.clone_from(&text);
+                        return Some((Ok(InventoryReply { text }), (looks, keeper, last)));
+                    }
+                    Err(status) => return Some((Err(status), (looks, keeper, last))),
+                }
+            }
+            None
+        });
+        Ok(Response::new(Box::pin(replies)))
     }
 
     async fn volumes(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {

@@ -5,6 +5,16 @@ use std::path::Path;
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Error};
 
+use super::proto::agent::agent_client::AgentClient;
+
+/// An inventory of thousands of disks is longer than what gRPC takes by itself.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A client of the agent behind a socket.
+pub async fn agent(socket: &Path) -> Result<AgentClient<Channel>, Error> {
+    Ok(AgentClient::new(connect(socket).await?).max_decoding_message_size(MOST_BYTES))
+}
+
 /// A gRPC channel over a Unix socket.
 pub async fn connect(socket: &Path) -> Result<Channel, Error> {
     let socket = socket.to_owned();

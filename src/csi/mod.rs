@@ -16,7 +16,7 @@ pub mod registration;
 pub mod server;
 mod status;
 
-pub use agent::AgentService;
+pub use agent::{AgentService, Looks};
 pub use controller::ControllerService;
 pub use identity::{IdentityService, Readiness};
 pub use measure::Calls;

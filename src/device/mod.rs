@@ -4,6 +4,7 @@
 //! that asks a `Host` to look.
 
 pub mod age;
+pub mod attachment;
 pub mod discovery;
 pub mod duplicate;
 pub mod election;
@@ -14,6 +15,7 @@ pub mod label;
 pub mod ownership;
 pub mod reason;
 pub mod record;
+pub mod row;
 pub mod rule;
 #[cfg(test)]
 pub mod sample;

@@ -2,13 +2,9 @@
 //!
 //! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
 
-use serde::Serialize;
-
-use super::filter::type_name;
-use super::label::Label;
+use super::row::{List, Row, rows};
 use super::size::Size;
 use super::{Device, Standing, Verdict};
-use crate::host::Probe;
 use crate::host::natural::natural;
 use crate::host::raw::Kind;
 
@@ -62,66 +58,35 @@ pub enum ShowError {
     Yaml(#[source] serde_saphyr::ser::Error),
 }
 
-/// One device as programs read it. Names stay; new ones may come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row {
-    path: String,
-    disk_id: String,
-    /// Whether the id outlives a reboot and another port.
-    stable_id: bool,
-    verdict: &'static str,
-    reason: String,
-    /// Bytes.
-    size: u64,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vendor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    serial: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wwid: Option<String>,
-    link: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transport: Option<String>,
-    sector_size: u32,
-    rotational: bool,
-    read_only: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fstype: Option<String>,
-    /// The set that a pool disk belongs to, as `namespace/name`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    set: Option<String>,
-}
-
-#[derive(Serialize)]
-struct List {
-    devices: Vec<Row>,
-}
-
 /// All devices in the order of their names, ending in a line end.
 pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
+    Ok(match format {
+        Format::Table => for_people(&sorted(devices), &NARROW),
+        Format::Wide => for_people(&sorted(devices), &WIDE),
+        Format::Json => serde_json::to_string_pretty(&list(devices)).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&list(devices)).map_err(ShowError::Yaml)?,
+    })
+}
+
+fn sorted(devices: &[Shown]) -> Vec<&Shown> {
     let mut devices: Vec<&Shown> = devices.iter().collect();
     devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
-    let rows = |devices: Vec<&Shown>| devices.into_iter().map(Row::of).collect();
-    Ok(match format {
-        Format::Table => for_people(devices, rows, &NARROW),
-        Format::Wide => for_people(devices, rows, &WIDE),
-        Format::Json => serde_json::to_string_pretty(&List { devices: rows(devices) }).map_err(ShowError::Json)? + "\n",
-        Format::Yaml => serde_saphyr::to_string(&List { devices: rows(devices) }).map_err(ShowError::Yaml)?,
-    })
+    devices
+}
+
+/// All devices in the order of their names.
+pub fn list(devices: &[Shown]) -> List {
+    let devices = sorted(devices);
+    List { devices: rows(devices.iter().copied(), &devices) }
 }
 
 /// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
 /// is a disk. They are counted below it.
-fn for_people(devices: Vec<&Shown>, rows: impl Fn(Vec<&Shown>) -> Vec<Row>, columns: &[Column]) -> String {
+fn for_people(devices: &[&Shown], columns: &[Column]) -> String {
     let is_idle = |shown: &&Shown| matches!(shown.device.raw.kind, Kind::Loop(None));
-    let (idle, disks): (Vec<&Shown>, Vec<&Shown>) = devices.into_iter().partition(is_idle);
-    let mut text = table(&rows(disks), columns);
-    match idle.len() {
+    let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
+    let mut text = table(&rows(disks, devices), columns);
+    match devices.iter().filter(|shown| is_idle(shown)).count() {
         0 => {}
         1 => text.push_str("(and 1 loop device without a file)\n"),
         count => text.push_str(&format!("(and {count} loop devices without a file)\n")),
@@ -136,7 +101,8 @@ pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
     let (verdict, reason) = match &device.verdict {
         Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
         Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
-        Verdict::Ours => ("Ours", said("a partition of a pool disk")),
+        Verdict::Ours if matches!(device.raw.kind, Kind::Partition(_)) => ("Ours", said("a partition of a pool disk")),
+        Verdict::Ours => ("Ours", said("in pool as a bare device")),
         Verdict::Foreign { cluster, node } => {
             let whose = format!("in the pool of node {node}, cluster {cluster}");
             let adopt = match device.label {
@@ -154,35 +120,11 @@ pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
     }
 }
 
-impl Row {
-    fn of(shown: &Shown) -> Self {
-        let (verdict, reason) = verdict_and_reason(shown);
-        let Device { raw, id, link, label, probe, verdict: _, standing: _ } = &shown.device;
-        let fstype = match probe {
-            Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
-            Probe::NotLooked | Probe::Failed(_) => None,
-        };
-        Self {
-            path: raw.path.display().to_string(),
-            disk_id: id.text.clone(),
-            stable_id: id.stable,
-            verdict,
-            reason,
-            size: raw.size,
-            kind: type_name(raw),
-            vendor: raw.vendor.clone(),
-            model: raw.model.clone(),
-            serial: raw.serial.clone(),
-            wwid: raw.wwid.clone(),
-            link: link.display().to_string(),
-            transport: raw.transport.clone(),
-            sector_size: raw.logical_sector,
-            rotational: raw.rotational,
-            read_only: raw.read_only,
-            fstype,
-            set: label.as_ref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
-        }
-    }
+/// Why nobody may take a device, where it is so. Without the pool's words: those change with each volume.
+pub fn refusal(shown: &Shown) -> Option<String> {
+    let Device { verdict, standing, .. } = &shown.device;
+    let free = *verdict == Verdict::Unclaimed && *standing == Standing::Ready;
+    (!free).then(|| verdict_and_reason(&Shown { device: shown.device.clone(), note: None }).1)
 }
 
 /// A column: its head, which side its cells stand on, and what a cell says.
@@ -208,26 +150,41 @@ const fn right(head: &'static str, cell: fn(&Row) -> String) -> Column {
 
 const DEVICE: Column = left("DEVICE", |row| row.path.clone());
 const SIZE: Column = right("SIZE", |row| Size(row.size).to_string());
-const TYPE: Column = left("TYPE", |row| row.kind.to_owned());
+const TYPE: Column = left("TYPE", |row| row.kind.clone());
 const MODEL: Column = left("MODEL", |row| row.model.clone().unwrap_or_default());
-const VERDICT: Column = left("VERDICT", |row| row.verdict.to_owned());
+const VERDICT: Column = left("VERDICT", |row| row.verdict.clone());
 const WHY: Column = left("WHY", |row| row.reason.clone());
 
 const NARROW: [Column; 6] = [DEVICE, SIZE, TYPE, MODEL, VERDICT, WHY];
-const WIDE: [Column; 12] = [
+const WIDE: [Column; 20] = [
     DEVICE,
     SIZE,
     TYPE,
     MODEL,
     left("SERIAL", |row| row.serial.clone().unwrap_or_default()),
     left("TRANSPORT", |row| row.transport.clone().unwrap_or_default()),
+    left("ATTACHED", |row| match &row.attached_by {
+        Some(by) => format!("{} ({by})", row.attachment),
+        None => row.attachment.to_string(),
+    }),
     right("SECTOR", |row| row.sector_size.to_string()),
-    left("ROTATIONAL", |row| if row.rotational { "yes" } else { "no" }.to_owned()),
+    right("PHYSICAL", |row| row.physical_sector_size.to_string()),
+    left("ROTATIONAL", |row| yes_or_no(row.rotational)),
+    left("DISCARD", |row| yes_or_no(row.discard)),
+    left("ZONED", |row| row.zoned.clone().unwrap_or_default()),
+    left("NUMA", |row| row.numa_node.map(|node| node.to_string()).unwrap_or_default()),
     VERDICT,
     left("ID", |row| row.disk_id.clone()),
+    left("WWN", |row| row.wwn.clone().unwrap_or_default()),
     left("LINK", |row| row.link.clone()),
+    left("BY-PATH", |row| row.by_path.clone().unwrap_or_default()),
+    left("CHILDREN", |row| row.children.join(",")),
     WHY,
 ];
+
+fn yes_or_no(holds: bool) -> String {
+    if holds { "yes" } else { "no" }.to_owned()
+}
 
 fn table(rows: &[Row], columns: &[Column]) -> String {
     if rows.is_empty() {

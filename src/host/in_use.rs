@@ -50,11 +50,16 @@ fn mark_mount(namespace: &Namespace, mount: &Mount, tree: &DevTree, btrfs: &Btrf
     let mut mark = |index: usize, how| {
         disks[index].mounts.push(MountUse { target: mount.target.clone(), namespace: namespace.inode, how });
     };
-    for index in filesystem_devices(mount, tree, btrfs) {
-        mark(index, MountHow::Filesystem);
+    let on = filesystem_devices(mount, tree, btrfs);
+    for index in &on {
+        mark(*index, MountHow::Filesystem);
     }
     if let Some(index) = mounted_node(namespace, mount, tree) {
         mark(index, MountHow::Node);
+    }
+    // Of what is mounted now, the kernel knows better than a record that udev made before.
+    for index in on {
+        disks[index].fs_type = Some(mount.fs_type.clone());
     }
 }
 
@@ -135,6 +140,7 @@ fn mark_swaps(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Result<()
         Ok(text) => {
             for index in swaps::parse(text).iter().filter_map(|path| tree.by_path(path)) {
                 disks[index].swap = true;
+                disks[index].fs_type = Some("swap".to_owned());
             }
             Ok(())
         }

@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
+pub mod arrival;
 pub mod block;
 pub mod command;
 pub mod disk;

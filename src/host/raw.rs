@@ -53,6 +53,8 @@ pub struct RawDisk {
     pub wwid: Option<String>,
     /// As lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `virtio`, `tcp`, …
     pub transport: Option<String>,
+    /// Its place in the kernel's tree of devices, from `devices` on: the way there says what it hangs on.
+    pub place: PathBuf,
     /// SCSI or NVMe device state (`running`, `live`, `offline`); dm says `suspended`.
     pub state: Option<String>,
     /// Links under /dev/disk and /dev/mapper that lead here, absolute, sorted.
@@ -65,6 +67,8 @@ pub struct RawDisk {
     /// Where it is in use as a filesystem or as a bind-mounted node, in any namespace we can see.
     pub mounts: Vec<MountUse>,
     pub swap: bool,
+    /// What udev, a mount or the kernel's list of swaps says is on it: told to people, and nothing is decided by it.
+    pub fs_type: Option<String>,
     /// queue/write_zeroes_max_bytes > 0 and queue/discard_max_bytes > 0.
     pub offloads_zeroes: bool,
     pub discards: bool,
@@ -97,6 +101,7 @@ impl RawDisk {
             serial: None,
             wwid: None,
             transport: None,
+            place: PathBuf::new(),
             state: None,
             links: Vec::new(),
             holders: Vec::new(),
@@ -104,6 +109,7 @@ impl RawDisk {
             partitions: Vec::new(),
             mounts: Vec::new(),
             swap: false,
+            fs_type: None,
             offloads_zeroes: false,
             discards: false,
             zoned: None,

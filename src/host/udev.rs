@@ -90,6 +90,7 @@ impl Record {
     }
 
     fn fill(&self, disk: &mut RawDisk) {
+        disk.fs_type = self.property("ID_FS_TYPE").map(|kind| decode(&kind));
         match &mut disk.kind {
             Kind::Partition(partition) => {
                 let uuid = || self.property("ID_PART_ENTRY_UUID").as_deref().and_then(gpt_uuid);

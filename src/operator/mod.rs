@@ -1,12 +1,14 @@
 //! The Kubernetes edge: observe → decide → apply → report.
 //!
 //! Takes in objects by watches, gives out statuses, events and verbs on the pool. `node` is the agent's
-//! side, the one writer of its pool's objects; `controller` is the other, the one writer of specs.
+//! side, the one writer of its pool's objects; `controller` is the other, the one writer of specs; `discovery` tells
+//! of the devices of a node.
 //! What is decided (`decide`, `report`) takes no client, clock or path.
 
 pub mod condition;
 pub mod controller;
 pub mod crds;
+pub mod discovery;
 pub mod node;
 
 use kube::Client;

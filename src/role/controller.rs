@@ -19,7 +19,7 @@ use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::{Calls, ControllerService, IdentityService, Readiness, server};
 use crate::operator::controller::lease::{self, Lease};
-use crate::operator::controller::{Caches, Gone, Leader, Metrics};
+use crate::operator::controller::{Caches, Discoveries, Gone, Leader, Metrics, Pattern};
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Settings {
     pub lease: String,
     pub deleted_node_volumes: Gone,
     pub sidecar: Option<Sidecar>,
+    /// What a LocalVolumeDiscovery runs.
+    pub discovery: Option<Pattern>,
     pub log: LogFormat,
 }
 
@@ -72,7 +74,8 @@ async fn serve(settings: Settings) -> Result<()> {
 
 /// All that runs, each part until `stopped`.
 async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
-    let Settings { namespace, pod_name, socket, http, lease, deleted_node_volumes, sidecar, log: _ } = settings;
+    let Settings { namespace, pod_name, socket, http, lease, deleted_node_volumes, sidecar, discovery, log: _ } =
+        settings;
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
@@ -113,7 +116,13 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let (leads, leading) = watch::channel(false);
     let lease = Lease { namespace: namespace.clone(), name: lease, identity: pod_name.clone() };
     let lead = async {
-        let leader = || Leader::new(client.clone(), caches.clone(), metrics.clone(), deleted_node_volumes, &pod_name);
+        let leader = async || {
+            let leader = Leader::new(client.clone(), caches.clone(), metrics.clone(), deleted_node_volumes, &pod_name);
+            let pattern = discovery.clone();
+            let discoveries =
+                Discoveries::new(client.clone(), &caches, metrics.clone(), &namespace, pattern, &pod_name);
+            tokio::join!(leader.run(), discoveries.run());
+        };
         tokio::select! {
             () = lease::hold(client.clone(), lease, leads, until(stopped.clone())) => {}
             () = follow(leading, &metrics, leader) => {}
@@ -125,7 +134,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
 }
 
 /// Works while this replica leads, for ever.
-async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: impl Fn() -> Leader) {
+async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: impl AsyncFn()) {
     loop {
         let leading = *leads.borrow_and_update();
         metrics.leader.set(i64::from(leading));
@@ -137,7 +146,7 @@ async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: imp
         if leading {
             tracing::info!("this replica leads");
             tokio::select! {
-                () = leader().run() => {}
+                () = leader() => {}
                 () = changed => tracing::info!("this replica does not lead any more"),
             }
         } else {

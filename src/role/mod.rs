@@ -2,7 +2,9 @@
 //! agent's lock, the time that a stop may take.
 
 pub mod controller;
+pub mod discovery;
 pub mod http;
+pub mod looking;
 mod metrics;
 pub mod node;
 pub mod sidecar;

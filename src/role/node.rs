@@ -18,7 +18,7 @@ use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, http, log_to_stderr};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
-use crate::csi::{AgentService, DRIVER_NAME, IdentityService, NodeService, Readiness, registration, server};
+use crate::csi::{AgentService, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server};
 use crate::host::Host;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
@@ -115,9 +115,12 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
     let (see, seen) = watch::channel(None);
+    let (look, looked) = watch::channel(0);
+    let looks = Looks { looked, stopped: stopped.clone() };
     let ready = readiness.clone();
     let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
+        look.send_modify(|count| *count += 1);
         ready.set_ready();
     });
 
@@ -137,7 +140,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool)));
+    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks)));
     let csi_socket = server::bind(&csi_path)?;
     let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");

@@ -15,7 +15,7 @@ use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
-use crate::csi::{AgentService, ControllerService, IdentityService, NodeService, Readiness, server};
+use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
 use crate::device::rule::Rule;
 use crate::host::Host;
 use crate::host::filesystem::RealFilesystems;
@@ -87,7 +87,13 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let ready = readiness.clone();
-    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |_| ready.set_ready());
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (look, looked) = tokio::sync::watch::channel(0);
+    let looks = Looks { looked, stopped: stopped.clone() };
+    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |_| {
+        ready.set_ready();
+        look.send_modify(|count| *count += 1);
+    });
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone());
@@ -95,10 +101,9 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool)));
+    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
 
-    let (stop, stopped) = tokio::sync::watch::channel(false);
     let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };

@@ -35,7 +35,7 @@ fn lead(stage: &Stage, gone: Gone) -> Work {
     Work { task: tokio::spawn(leader.run()), metrics }
 }
 
-async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         if let Some(seen) = look().await {
@@ -46,7 +46,7 @@ async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-async fn namespace(client: &Client) -> String {
+pub async fn namespace(client: &Client) -> String {
     let name = unique("space");
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let api: Api<Namespace> = Api::all(client.clone());

@@ -4,6 +4,8 @@
 //! builds. Where it is missing, each test says that it was skipped.
 
 mod agent;
+mod discovery;
+mod discovery_result;
 mod leader;
 mod nodes;
 mod race;

@@ -14,11 +14,18 @@ fn policy<'a>(objects: &'a [Value], name: &str) -> &'a Value {
 fn policies_deny_and_fail_closed() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&[]);
-    for policy in ["localpool-node", "localpool-intent"].map(|name| policy(&objects, name)) {
+    let (own, operators) = ("localpool.dev", "local.storage.openshift.io");
+    for (name, group) in [
+        ("localpool-node", own),
+        ("localpool-intent", own),
+        ("localpool-discovery", operators),
+        ("localpool-discovery-pods", "apps"),
+    ] {
+        let policy = policy(&objects, name);
         assert_eq!(policy["failurePolicy"], "Fail");
         // A version that is served later is held too.
         let [rule] = policy["matchConstraints"]["resourceRules"].as_array().unwrap().as_slice() else { panic!() };
-        assert_eq!((&rule["apiGroups"], &rule["apiVersions"]), (&json!(["localpool.dev"]), &json!(["*"])));
+        assert_eq!((&rule["apiGroups"], &rule["apiVersions"]), (&json!([group]), &json!(["*"])));
         for exclusion in ["excludeResourceRules", "namespaceSelector", "objectSelector"] {
             assert!(policy["matchConstraints"][exclusion].is_null(), "{exclusion}");
         }
@@ -29,7 +36,7 @@ fn policies_deny_and_fail_closed() {
         assert_eq!(spec["policyName"], helm::name(binding));
         assert_eq!(spec.len(), 2, "a binding that matches less: {spec:?}");
     }
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 2);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicyBinding").len(), 4);
 }
 
 #[test]
@@ -48,6 +55,27 @@ fn the_policies_name_the_identities_that_the_pods_have() {
         let user = |account: String| format!("\"system:serviceaccount:localpool:{account}\"");
         assert_eq!(condition("node"), format!("request.userInfo.username == {}", user(of("DaemonSet"))));
         assert_eq!(condition("intent"), format!("request.userInfo.username != {}", user(of("Deployment"))));
+        let controller = user(of("Deployment"));
+        assert_eq!(condition("discovery-pods"), format!("request.userInfo.username == {controller}"));
+        let discovery = super::pods::discovery(&objects)["spec"]["template"]["spec"]["serviceAccountName"].clone();
+        let discovery = user(discovery.as_str().unwrap().to_owned());
+        assert_eq!(condition("discovery"), format!("request.userInfo.username == {discovery}"));
+    }
+}
+
+#[test]
+fn the_policy_of_discovery_covers_all_that_its_role_can_write() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let rule = &policy(&objects, "localpool-discovery")["matchConstraints"]["resourceRules"][0];
+    assert_eq!(rule["operations"], json!(["CREATE", "UPDATE", "DELETE"]));
+    let roles = of_kind(&objects, "ClusterRole");
+    let role = roles.into_iter().find(|role| helm::name(role) == "localpool-discovery").unwrap();
+    for granted in role["rules"].as_array().unwrap() {
+        let writes = granted["verbs"].as_array().unwrap().iter().any(|verb| verb != "get");
+        for resource in granted["resources"].as_array().unwrap().iter().filter(|_| writes) {
+            assert!(rule["resources"].as_array().unwrap().contains(resource), "{resource}");
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::helm::{self, built, of_kind};
 
-/// Flags of localpool that the chart need not pass: the first three come by the environment.
+/// Flags of localpool that the chart need not pass: the first three come by the environment, and the second of them
+/// to discovery by the controller.
 const OTHERWISE: [&str; 5] = ["node-name", "namespace", "pod-name", "help", "version"];
 
 /// The flags in a `--help`: words behind one or two dashes at the beginning of a line.
@@ -59,8 +60,10 @@ fn localpool_is_given_all_flags_of_its_roles_and_no_others() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&["--set", "crds.takeOwnership=true"]);
     let program = PathBuf::from(env!("CARGO_BIN_EXE_localpool"));
-    let containers = running(&objects, "localpool");
+    let mut containers = running(&objects, "localpool");
     assert_eq!(containers.len(), 3, "agent, controller, CRD job");
+    let discovery = super::pods::discovery(&objects);
+    containers.push(&discovery["spec"]["template"]["spec"]["containers"][0]);
     for container in containers {
         let role = container["command"][1].as_str().unwrap();
         let flags = flags_of(&program, &[role]);

@@ -15,6 +15,7 @@ mod helm;
 mod pods;
 mod roles;
 mod tried;
+mod tried_discovery;
 mod values;
 
 use std::path::{Path, PathBuf};

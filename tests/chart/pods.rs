@@ -21,6 +21,15 @@ fn containers(pod: &Value) -> Vec<&Value> {
     lists.iter().filter_map(|list| pod[*list].as_array()).flatten().collect()
 }
 
+/// The DaemonSet that the controller makes for a LocalVolumeDiscovery, as it is told.
+pub fn discovery(objects: &[Value]) -> Value {
+    let deployments = of_kind(objects, "Deployment");
+    let pod = &deployments[0]["spec"]["template"]["spec"];
+    let args = list(&pod["initContainers"][0], "args");
+    let flag = args.iter().find_map(|arg| arg.as_str().unwrap().strip_prefix("--discovery-daemonset=")).unwrap();
+    serde_json::from_str(&flag.replace("$$(", "$(")).unwrap()
+}
+
 fn list<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
     value[key].as_array().map(|items| items.iter().collect()).unwrap_or_default()
 }
@@ -46,6 +55,39 @@ fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network
         } else {
             assert!(pod["hostPID"].is_null() && paths.is_empty(), "{name}: {paths:?}");
         }
+    }
+}
+
+#[test]
+fn discovery_sees_what_the_agent_sees_and_can_write_to_none_of_it() {
+    let Some(helm) = helm::one() else { return };
+    for file in helm::files_of_values() {
+        let objects = helm.objects(&["--values", &file]);
+        let daemon = discovery(&objects);
+        let pod = &daemon["spec"]["template"]["spec"];
+        let agent = &of_kind(&objects, "DaemonSet")[0]["spec"]["template"]["spec"];
+        assert_eq!((&pod["hostPID"], &pod["hostNetwork"]), (&agent["hostPID"], &agent["hostNetwork"]));
+        let [container] = list(pod, "containers")[..] else { panic!("one container") };
+        let agents = &agent["containers"][0];
+        for same in ["image", "imagePullPolicy", "securityContext"] {
+            assert_eq!(container[same], agents[same], "{same}");
+        }
+        let mounts = list(container, "volumeMounts");
+        assert!(mounts.iter().all(|mount| mount["readOnly"] == true), "{mounts:?}");
+        let paths = |pod: &Value| -> BTreeSet<String> {
+            let paths = list(pod, "volumes").into_iter().filter_map(|volume| volume["hostPath"]["path"].as_str());
+            paths.map(str::to_owned).collect()
+        };
+        let kubelet = agents["args"].to_string();
+        let more: Vec<String> = paths(agent).difference(&paths(pod)).cloned().collect();
+        let [more] = &more[..] else { panic!("{more:?}") };
+        assert!(kubelet.contains(&format!("--kubelet-dir={more}")), "all but the kubelet's folder: {more}");
+        assert!(paths(pod).is_subset(&paths(agent)));
+        assert!(list(container, "ports").is_empty(), "it listens to nobody");
+        let labels = &daemon["spec"]["template"]["metadata"]["labels"];
+        let selector = daemon["spec"]["selector"]["matchLabels"].as_object().unwrap();
+        assert!(selector.iter().all(|(key, value)| labels[key] == *value));
+        assert!(daemon["metadata"]["name"].as_str().unwrap().ends_with("-discovery"));
     }
 }
 
@@ -157,6 +199,11 @@ fn every_container_is_told_the_apiserver_that_the_values_name() {
     let file = chart().join("ci/host-network-values.yaml");
     let named = told(&["--values", file.to_str().unwrap()]);
     assert_eq!(named.len(), 5, "agent, controller, two sidecars, CRD job: {named:?}");
+    let env =
+        &discovery(&helm.objects(&["--values", file.to_str().unwrap()]))["spec"]["template"]["spec"]["containers"][0];
+    let env = list(env, "env");
+    let has = |name: &str, value: &str| env.iter().any(|one| one["name"] == name && one["value"] == value);
+    assert!(has("KUBERNETES_SERVICE_HOST", "192.0.2.10") && has("KUBERNETES_SERVICE_PORT", "6443"), "{env:?}");
     for (container, both) in named {
         assert_eq!(both, (Some("192.0.2.10".into()), Some("6443".into())), "{container}");
     }
@@ -221,6 +268,21 @@ fn network_policies_let_in_the_ports_that_are_served_and_out_the_apiserver() {
         assert_eq!(open("ingress"), ports(pod).into_values().collect(), "{name}");
         assert_eq!(open("egress"), BTreeSet::from([443, 6443]), "{name}");
     }
+}
+
+#[test]
+fn the_network_policy_of_discovery_lets_nobody_in() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let policies = of_kind(&objects, "NetworkPolicy");
+    let policy = policies.into_iter().find(|policy| name(policy) == "localpool-discovery").unwrap();
+    // An absent list would be no rule; one rule without ports would be all ports.
+    assert_eq!(policy["spec"]["ingress"], serde_json::json!([]));
+    assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
+    assert_eq!(list(&policy["spec"]["egress"][0], "ports").len(), 2);
+    let labels = &discovery(&objects)["spec"]["template"]["metadata"]["labels"];
+    let selected = policy["spec"]["podSelector"]["matchLabels"].as_object().unwrap();
+    assert!(selected.iter().all(|(key, value)| labels[key] == *value));
 }
 
 #[test]

@@ -159,6 +159,9 @@ fn every_identity_that_a_pod_uses_is_made_by_the_chart() {
             assert!(accounts.contains(used), "{kind} {} uses {used}", name(object));
         }
     }
-    let expected = ["localpool-controller", "localpool-crds", "localpool-node", "localpool-provisioner"];
+    let used = super::pods::discovery(&objects)["spec"]["template"]["spec"]["serviceAccountName"].clone();
+    assert!(accounts.contains(used.as_str().unwrap()), "discovery uses {used}");
+    let expected =
+        ["localpool-controller", "localpool-crds", "localpool-discovery", "localpool-node", "localpool-provisioner"];
     assert_eq!(accounts, BTreeSet::from(expected));
 }

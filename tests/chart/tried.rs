@@ -8,13 +8,13 @@ use localpool::volume::VolumeId;
 use super::apiserver::{Answer, ApiServer};
 use super::helm;
 
-struct Lab {
-    server: ApiServer,
+pub struct Lab {
+    pub server: ApiServer,
 }
 
 impl Lab {
     /// The chart's objects, its CRDs by the hands of its own job, and two nodes with an agent's pod each.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let helm = helm::one()?;
         let server = ApiServer::start()?;
         server.admin(&["create", "namespace", "localpool"], "");
@@ -44,7 +44,7 @@ impl Lab {
         Some(lab)
     }
 
-    fn token(&self, account: &str, pod: Option<&str>) -> String {
+    pub fn token(&self, account: &str, pod: Option<&str>) -> String {
         let mut args = vec!["--namespace=localpool", "create", "token", account];
         if let Some(pod) = pod {
             args.extend_from_slice(&["--bound-object-kind=Pod", "--bound-object-name", pod]);

@@ -93,38 +93,18 @@ impl Loop {
     pub fn raw(&self) -> RawDisk {
         let dev = fs::metadata(&self.path).unwrap().rdev();
         let attribute = |name: &str| fs::read_to_string(format!("/sys/class/block/{}/{name}", self.name())).unwrap();
+        let devno = DevNo {
+            major: u32::try_from(nix::sys::stat::major(dev)).unwrap(),
+            minor: u32::try_from(nix::sys::stat::minor(dev)).unwrap(),
+        };
         RawDisk {
-            name: self.name(),
-            path: self.path.clone(),
-            devno: DevNo {
-                major: u32::try_from(nix::sys::stat::major(dev)).unwrap(),
-                minor: u32::try_from(nix::sys::stat::minor(dev)).unwrap(),
-            },
-            kind: Kind::Loop(None),
             size: attribute("size").trim().parse::<u64>().unwrap() * 512,
             logical_sector: self.sector,
             physical_sector: self.sector,
-            read_only: false,
-            removable: false,
-            rotational: false,
-            vendor: None,
-            model: None,
-            serial: None,
-            wwid: None,
-            transport: None,
-            state: None,
-            links: Vec::new(),
-            holders: Vec::new(),
-            slaves: Vec::new(),
-            partitions: Vec::new(),
-            mounts: Vec::new(),
-            swap: false,
             offloads_zeroes: true,
             discards: true,
-            zoned: None,
-            numa_node: None,
             diskseq: Some(attribute("diskseq").trim().parse().unwrap()),
-            unreadable: None,
+            ..RawDisk::named(self.name(), self.path.clone(), devno, Kind::Loop(None))
         }
     }
 

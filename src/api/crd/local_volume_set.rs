@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::schema::{column, conditions, node_selector, text, tolerations};
+
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,10 +64,6 @@ impl kube::Resource for LocalVolumeSet {
     }
 }
 
-fn text(description: &str) -> Value {
-    json!({"type": "string", "description": description})
-}
-
 fn texts(description: &str) -> Value {
     json!({"type": "array", "items": {"type": "string"}, "nullable": true, "description": description})
 }
@@ -76,18 +74,6 @@ fn integers(description: &str) -> Value {
 
 fn quantity(description: &str) -> Value {
     json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true, "description": description})
-}
-
-fn requirements() -> Value {
-    json!({"type": "array", "items": {
-        "type": "object",
-        "required": ["key", "operator"],
-        "properties": {
-            "key": {"type": "string"},
-            "operator": {"type": "string"},
-            "values": {"type": "array", "items": {"type": "string"}},
-        },
-    }})
 }
 
 fn spec() -> Value {
@@ -129,19 +115,8 @@ fn spec() -> Value {
         "required": ["storageClassName"],
         "properties": {
             "storageClassName": {"type": "string", "minLength": 1, "description": "The StorageClass that offers the disks; made where there is none."},
-            "nodeSelector": {
-                "type": "object",
-                "description": "The nodes that it is for. Absent: all.",
-                "required": ["nodeSelectorTerms"],
-                "properties": {"nodeSelectorTerms": {"type": "array", "items": {
-                    "type": "object",
-                    "properties": {"matchExpressions": requirements(), "matchFields": requirements()},
-                }}},
-            },
-            "tolerations": {"type": "array", "items": {"type": "object", "properties": {
-                "key": {"type": "string"}, "operator": {"type": "string"}, "value": {"type": "string"},
-                "effect": {"type": "string"}, "tolerationSeconds": {"type": "integer", "format": "int64"},
-            }}},
+            "nodeSelector": node_selector(),
+            "tolerations": tolerations(),
             "minDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "Below this many matching devices on a node, none is claimed there."},
             "maxDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "The most devices of a node that it claims."},
             "volumeMode": {"type": "string", "enum": ["Block", "Filesystem"], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
@@ -172,21 +147,11 @@ fn spec() -> Value {
 }
 
 fn status() -> Value {
-    let condition = json!({
-        "type": "object",
-        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
-        "properties": {
-            "type": {"type": "string"}, "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-            "reason": {"type": "string"}, "message": {"type": "string"},
-            "lastTransitionTime": {"type": "string", "format": "date-time"},
-            "observedGeneration": {"type": "integer", "format": "int64"},
-        },
-    });
     json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "conditions": {"type": "array", "items": condition},
+            "conditions": conditions(),
             "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
             "totalProvisionedPartitionCount": {"type": "integer", "format": "int32"},
             "observedGeneration": {"type": "integer", "format": "int64"},
@@ -202,7 +167,6 @@ fn status() -> Value {
 
 /// The CRD, without what all of ours have in common.
 pub fn set_crd() -> CustomResourceDefinition {
-    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -4,13 +4,23 @@
 //! fields, where a typed one would drop them. Every CRD carries the number of its schema.
 
 mod device_pool;
+mod local_volume_discovery;
+mod local_volume_discovery_result;
 mod local_volume_set;
 mod pool_volume;
+mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+pub use local_volume_discovery::{
+    DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,
+};
+pub use local_volume_discovery_result::{
+    DeviceFacts, DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultSpec, DiscoveryResultStatus,
+    LocalVolumeDiscoveryResult, MechanicalProperty, discovery_result_crd,
+};
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
 
@@ -27,7 +37,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 
 /// All of our CRDs, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![DevicePool::crd(), set_crd(), PoolVolume::crd()];
+    let mut crds = vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), set_crd(), PoolVolume::crd()];
     for crd in &mut crds {
         let metadata = &mut crd.metadata;
         metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), SCHEMA.to_owned());
@@ -50,7 +60,13 @@ mod tests {
         let names: Vec<String> = all().iter().filter_map(|crd| crd.metadata.name.clone()).collect();
         assert_eq!(
             names,
-            ["devicepools.localpool.dev", "localvolumesets.local.storage.openshift.io", "poolvolumes.localpool.dev"]
+            [
+                "devicepools.localpool.dev",
+                "localvolumediscoveries.local.storage.openshift.io",
+                "localvolumediscoveryresults.local.storage.openshift.io",
+                "localvolumesets.local.storage.openshift.io",
+                "poolvolumes.localpool.dev"
+            ]
         );
         for crd in all() {
             assert!(has_our_schema(&crd));

@@ -62,11 +62,26 @@ fn the_wide_table_adds_what_tells_disks_apart() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
     let heads =
-        "DEVICE SIZE TYPE MODEL SERIAL TRANSPORT SECTOR ROTATIONAL VERDICT ID LINK WHY".split(' ').collect::<Vec<_>>();
+        "DEVICE SIZE TYPE MODEL SERIAL TRANSPORT ATTACHED SECTOR PHYSICAL ROTATIONAL DISCARD ZONED NUMA VERDICT ID WWN LINK BY-PATH CHILDREN WHY"
+            .split(' ')
+            .collect::<Vec<_>>();
     assert_eq!(lines[0], heads);
-    let nvme = ["S5GXNX0T", "nvme", "512", "no", "Theirs", "wwid-eui.002538b", "/dev/nvme0n1"];
-    assert_eq!(lines[2][4..11], nvme);
-    assert_eq!(lines[4][7], "yes");
+    let nvme = [
+        "S5GXNX0T",
+        "nvme",
+        "Local",
+        "512",
+        "4096",
+        "no",
+        "yes",
+        "-",
+        "-",
+        "Theirs",
+        "wwid-eui.002538b",
+        "eui.002538b",
+    ];
+    assert_eq!(lines[2][4..16], nvme);
+    assert_eq!(lines[4][9], "yes");
 }
 
 #[test]
@@ -83,6 +98,26 @@ fn programs_get_the_names_that_were_promised() {
     let verdicts: Vec<_> = devices.iter().map(|device| device["verdict"].as_str().unwrap()).collect();
     assert_eq!(verdicts, ["Unknown", "Theirs", "Unclaimed", "Unclaimed", "Ours", "Ours", "Theirs"]);
     assert!(devices.iter().all(|device| device["reason"].as_str().is_some_and(|reason| !reason.is_empty())));
+}
+
+#[test]
+fn a_refusal_is_told_without_what_changes_with_each_volume_and_a_free_disk_has_none() {
+    let value: Value = serde_json::from_str(&render(&machine(), Format::Json).unwrap()).unwrap();
+    let refusals: Vec<_> =
+        value["devices"].as_array().unwrap().iter().map(|device| device["refusal"].as_str()).collect();
+    assert_eq!(
+        refusals[..6],
+        [
+            Some("could not be read: EIO"),
+            Some("nvme0n1p2 is mounted at /"),
+            None,
+            None,
+            Some("in pool"),
+            Some("a partition of a pool disk")
+        ]
+    );
+    let copy = Device { standing: Standing::NotReady("a copy".into()), ..unclaimed("sdx") };
+    assert_eq!(refusal(&plain(copy)).as_deref(), Some("blank and not in use; not ready: a copy"));
 }
 
 #[test]

@@ -89,6 +89,7 @@ impl Reader<'_> {
             serial,
             wwid,
             transport,
+            place: place.strip_prefix("..").unwrap_or(&place).to_owned(),
             state,
             holders: holders(node, || has("bcache"), notes),
             slaves: notes.devices(node, "slaves"),

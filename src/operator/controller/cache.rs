@@ -113,6 +113,14 @@ pub async fn keep<K>(cache: Cache<K>, api: Api<DeserializeGuard<K>>, what: &'sta
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
 {
+    keep_some(cache, api, Config::default(), what).await;
+}
+
+/// The same of those that a selector selects.
+pub async fn keep_some<K>(cache: Cache<K>, api: Api<DeserializeGuard<K>>, config: Config, what: &'static str)
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+{
     let open = |guard: DeserializeGuard<K>| {
         let metadata = guard.meta().clone();
         guard.0.map_err(|invalid| {
@@ -124,7 +132,7 @@ where
             }
         })
     };
-    follow(&cache, watcher(api, Config::default()), open, what).await;
+    follow(&cache, watcher(api, config), open, what).await;
 }
 
 /// Watches the metadata of objects for ever.

@@ -7,6 +7,7 @@
 //! * `erase`: the background work: erasing what was deleted, cleaning what is dirty.
 //! * `agent`: passes over the whole machine: disks arrive, leave, are claimed and given back.
 //! * `keeper`: the thread that makes the passes: events, timers, requests.
+//! * `onlooker`: looks without touching, where no agent runs.
 //! * `admin`: what a person may ask: inventory, release, adopt.
 //! * `pool`: all members; the verbs that `volume` calls.
 
@@ -17,6 +18,7 @@ pub mod erase;
 pub mod journal;
 pub mod keeper;
 pub mod member;
+pub mod onlooker;
 pub mod pool;
 pub mod raw;
 pub mod seat;

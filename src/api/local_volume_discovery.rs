@@ -1,0 +1,90 @@
+//! LocalVolumeDiscovery: read strictly, so that a slip in it is told and does nothing.
+//!
+//! Takes in the object and a node, gives out what its DaemonSet gets, and whether it selects the node.
+
+use serde_json::Value;
+
+use super::crd::DISCOVERY_NAME;
+use super::local_volume_set::read_tolerations;
+use super::metadata;
+use super::node_selector::{self, Node};
+use super::strict::{At, Problem, Problems};
+use crate::device::rule::NodeMatch;
+
+/// A valid one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discovery {
+    /// A NodeSelector of Kubernetes, as it was written.
+    pub node_selector: Option<Value>,
+    /// Tolerations of Kubernetes, as they were written.
+    pub tolerations: Option<Value>,
+    pub node: NodeMatch,
+}
+
+pub fn parse_discovery(value: &Value, node: &Node) -> Result<Discovery, Vec<Problem>> {
+    let problems = Problems::default();
+    let read = {
+        let mut object = At::new(value, "", &problems).object();
+        object.ignore(&["apiVersion", "kind", "status"]);
+        let metadata = metadata::read(object.field(&["metadata"]));
+        if metadata.is_some_and(|metadata| metadata.set.name != DISCOVERY_NAME) {
+            problems.add("metadata.name", format!("is not {DISCOVERY_NAME}: there is one discovery, of this name"));
+        }
+        // All of it may be left out.
+        let (mut spec, _) = object.field(&["spec"]).object();
+        let node = node_selector::read(spec.field(&["nodeSelector"]), node);
+        let _ = read_tolerations(&spec.field(&["tolerations"]));
+        spec.finish();
+        object.finish();
+        let given = |name: &str| value["spec"].get(name).filter(|field| !field.is_null()).cloned();
+        Discovery { node_selector: given("nodeSelector"), tolerations: given("tolerations"), node }
+    };
+    match problems.into_vec() {
+        none if none.is_empty() => Ok(read),
+        problems => Err(problems),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(name: &str, spec: &Value) -> Result<Discovery, Vec<String>> {
+        let read = parse_discovery(&json!({"metadata": {"name": name}, "spec": spec}), &Node::standalone("worker-0"));
+        read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_proposals_example_is_read_but_for_its_name() {
+        let spec = json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-0", "worker-1"]},
+        ]}]}});
+        let read = parse(DISCOVERY_NAME, &spec).expect("valid");
+        assert_eq!((read.node, read.node_selector.as_ref()), (NodeMatch::Selected, Some(&spec["nodeSelector"])));
+        let refused = parse("example-autodetect", &spec).expect_err("refused");
+        assert_eq!(refused, ["metadata.name: is not auto-discover-devices: there is one discovery, of this name"]);
+    }
+
+    #[test]
+    fn an_empty_one_is_for_every_node() {
+        for spec in [Value::Null, json!({}), json!({"nodeSelector": null, "tolerations": null})] {
+            let read = parse(DISCOVERY_NAME, &spec).expect("valid");
+            assert_eq!(read, Discovery { node_selector: None, tolerations: None, node: NodeMatch::Selected });
+        }
+    }
+
+    #[test]
+    fn slips_are_named() {
+        for (spec, words) in [
+            (json!({"nodeSelectors": {}}), "spec.nodeSelectors: unknown field; did you mean nodeSelector?"),
+            (json!({"tolerations": [{"operator": "Exist"}]}), "is not one of Equal, Exists"),
+            (json!({"tolerations": {"key": "a"}}), "spec.tolerations"),
+            (json!([1]), "spec"),
+        ] {
+            let refused = parse(DISCOVERY_NAME, &spec).expect_err("refused");
+            assert!(refused.iter().any(|problem| problem.contains(words)), "{spec}: {refused:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Tells when a file appears in a folder, by inotify: an agent that starts renames its socket into its place.
+//!
+//! Takes in a folder and a name, gives out whether it came. What was there before is not told: look after
+//! subscribing.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use super::HostError;
+
+/// A subscription, from its making on.
+#[derive(Debug)]
+pub struct Arrival {
+    inotify: Inotify,
+    folder: String,
+    name: OsString,
+}
+
+impl Arrival {
+    pub fn watch(folder: &Path, name: &str) -> Result<Self, HostError> {
+        let object = || folder.display().to_string();
+        let failed = |why: Errno| HostError::Io { what: "cannot watch", object: object(), source: why.into() };
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(failed)?;
+        let events = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR;
+        inotify.add_watch(folder, events).map_err(failed)?;
+        Ok(Self { inotify, folder: object(), name: name.into() })
+    }
+
+    /// Whether it came within the time. Lost events count as one: look.
+    pub fn within(&self, time: Duration) -> Result<bool, HostError> {
+        let failed =
+            |why: Errno| HostError::Io { what: "cannot watch", object: self.folder.clone(), source: why.into() };
+        let end = Instant::now() + time;
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => {
+                    let lost = |flags: AddWatchFlags| flags.contains(AddWatchFlags::IN_Q_OVERFLOW);
+                    if events.iter().any(|event| event.name.as_ref() == Some(&self.name) || lost(event.mask)) {
+                        return Ok(true);
+                    }
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(why) => return Err(failed(why)),
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            // poll counts in milliseconds: round up, or the last one becomes a busy loop.
+            let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
+            let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(why) => return Err(failed(why)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_renamed_into_its_place_is_told_and_another_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let arrival = Arrival::watch(folder.path(), "agent.sock").unwrap();
+        std::fs::write(folder.path().join(".agent.sock"), "").unwrap();
+        std::fs::write(folder.path().join("journal"), "").unwrap();
+        assert!(!arrival.within(Duration::from_millis(20)).unwrap());
+        std::fs::rename(folder.path().join(".agent.sock"), folder.path().join("agent.sock")).unwrap();
+        assert!(arrival.within(Duration::from_secs(10)).unwrap());
+        assert!(!arrival.within(Duration::ZERO).unwrap(), "it is told once");
+        assert!(Arrival::watch(&folder.path().join("absent"), "x").is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! The status of a LocalVolumeDiscovery, from how it stands with its DaemonSet. Pure but for the clock of conditions.
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt as _;
+
+use crate::api::crd::{DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus};
+use crate::operator::condition::condition;
+
+/// All nodes that are selected are looked at.
+pub const AVAILABLE: &str = "Available";
+/// Something keeps nodes from being looked at, and is not over by itself.
+pub const DEGRADED: &str = "Degraded";
+/// At most so many pods are told of.
+const TOLD: usize = 3;
+/// A condition's message has room for so many characters.
+const ROOM: usize = 900;
+
+/// How it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Nothing can be begun: one word, and a sentence.
+    Refused { reason: &'static str, message: String },
+    /// There is a DaemonSet.
+    Running(Daemons),
+}
+
+/// What the DaemonSet says of itself, and its pods of themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Daemons {
+    /// What is said is said of this state of the DaemonSet.
+    pub observed: bool,
+    pub wanted: i32,
+    pub scheduled: i32,
+    pub available: i32,
+    /// Why pods do not run.
+    pub troubles: Vec<String>,
+    /// How many nodes there are.
+    pub nodes: usize,
+    pub selected: usize,
+}
+
+/// What a pod waits for when it will not come up by itself.
+const FAILURES: [&str; 9] = [
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImageInspectError",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+impl Daemons {
+    pub fn of(daemon: &DaemonSet, pods: &[impl AsRef<Pod>], nodes: usize, selected: usize) -> Self {
+        let status = daemon.status.clone().unwrap_or_default();
+        let own = pods.iter().map(AsRef::as_ref).filter(|pod| {
+            let owners = pod.owner_references().iter();
+            owners.clone().any(|owner| Some(&owner.uid) == daemon.metadata.uid.as_ref())
+        });
+        Self {
+            observed: status.observed_generation.unwrap_or_default() >= daemon.metadata.generation.unwrap_or_default(),
+            wanted: status.desired_number_scheduled,
+            scheduled: status.current_number_scheduled,
+            available: status.number_available.unwrap_or_default(),
+            troubles: own.filter_map(trouble).collect(),
+            nodes,
+            selected,
+        }
+    }
+
+    /// Pods that should be there and are not: only an event says why.
+    pub fn lacks_pods(&self) -> bool {
+        self.observed && self.scheduled < self.wanted
+    }
+}
+
+/// What keeps a pod from running, where it will not be over by itself.
+fn trouble(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
+    let unscheduled = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    let words = match unscheduled {
+        Some(condition) => Some(format!("cannot be scheduled: {}", condition.message.as_deref().unwrap_or_default())),
+        None => status.container_statuses.iter().flatten().find_map(container_trouble),
+    };
+    let failed = || (status.phase.as_deref() == Some("Failed")).then(|| status.message.clone().unwrap_or_default());
+    words.or_else(failed).map(|words| format!("{node}: {}", words.trim()))
+}
+
+fn container_trouble(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.as_ref()?;
+    let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let ended = state.terminated.as_ref().or(last).filter(|ended| ended.exit_code != 0);
+    // What it said last is worth more than that it is started again.
+    let said = ended.map(|ended| {
+        let message = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
+        message.map_or_else(|| format!("it ended with {}", ended.exit_code), last_line)
+    });
+    let waiting = state.waiting.as_ref().and_then(|waiting| {
+        let reason = waiting.reason.as_deref().filter(|reason| FAILURES.contains(reason))?;
+        Some((reason, waiting.message.clone().unwrap_or_default()))
+    });
+    match (waiting, said) {
+        (Some((reason, _)), Some(said)) => Some(format!("{reason}: {said}")),
+        (Some((reason, message)), None) => Some(format!("{reason}: {message}")),
+        (None, said) => said,
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+pub fn decide(object: &LocalVolumeDiscovery, state: &State) -> LocalVolumeDiscoveryStatus {
+    let before = object.status.clone().unwrap_or_default().conditions;
+    let generation = object.metadata.generation;
+    let (phase, available, degraded) = match state {
+        State::Refused { reason, message } => {
+            (DiscoveryPhase::DiscoveryFailed, (false, *reason, message.clone()), Some((*reason, message.clone())))
+        }
+        State::Running(daemons) => running(daemons),
+    };
+    let (holds, reason, message) = available;
+    let available = condition(&before, AVAILABLE, holds, reason, clip(message), generation);
+    let degraded = match degraded {
+        Some((reason, message)) => condition(&before, DEGRADED, true, reason, clip(message), generation),
+        None => condition(&before, DEGRADED, false, "AsExpected", "nothing is wrong", generation),
+    };
+    LocalVolumeDiscoveryStatus {
+        phase,
+        conditions: vec![available, degraded],
+        observed_generation: generation.unwrap_or_default(),
+    }
+}
+
+type Said = (bool, &'static str, String);
+type Verdict = (DiscoveryPhase, Said, Option<(&'static str, String)>);
+
+fn running(daemons: &Daemons) -> Verdict {
+    use DiscoveryPhase::{Discovering, DiscoveryFailed};
+    let Daemons { observed, wanted, scheduled: _, available, troubles, nodes, selected } = daemons;
+    if !observed {
+        return (Discovering, (false, "Starting", "the DaemonSet has just been written".to_owned()), None);
+    }
+    let on = format!("devices of {available} of {wanted} nodes are looked at");
+    if *wanted == 0 {
+        let message = match selected {
+            0 => format!("nodeSelector selects none of {nodes} nodes"),
+            count => format!(
+                "{count} of {nodes} nodes are selected, and none of them takes the pods: see their taints and labels"
+            ),
+        };
+        return (Discovering, (false, "NoNode", message), None);
+    }
+    if troubles.is_empty() {
+        return match available >= wanted {
+            true => (Discovering, (true, "Running", on), None),
+            false => (Discovering, (false, "Starting", on), None),
+        };
+    }
+    if available >= wanted {
+        return (Discovering, (true, "Running", on), None);
+    }
+    let mut words = troubles[..troubles.len().min(TOLD)].join("; ");
+    if let Some(more @ 1..) = troubles.len().checked_sub(TOLD) {
+        words.push_str(&format!("; and {more} more"));
+    }
+    let message = format!("{on}; {words}");
+    let phase = if *available == 0 { DiscoveryFailed } else { Discovering };
+    (phase, (false, "PodsFailing", message.clone()), Some(("PodsFailing", message)))
+}
+
+fn clip(text: String) -> String {
+    match text.char_indices().nth(ROOM) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::super::sample::discovery;
+    use super::*;
+
+    fn daemon(wanted: i32, scheduled: i32, available: i32) -> DaemonSet {
+        let daemon = json!({
+            "metadata": {"name": "d", "uid": "d-uid", "generation": 3},
+            "status": {"observedGeneration": 3, "desiredNumberScheduled": wanted, "currentNumberScheduled": scheduled,
+                       "numberAvailable": available, "numberMisscheduled": 0, "numberReady": available},
+        });
+        serde_json::from_value(daemon).expect("a DaemonSet")
+    }
+
+    fn pod(node: &str, container: Value) -> Arc<Pod> {
+        let mut status = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 3});
+        for (key, value) in container.as_object().expect("an object") {
+            status[key] = value.clone();
+        }
+        let pod = json!({
+            "metadata": {"name": "p", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d-uid"}]},
+            "spec": {"nodeName": node, "containers": []},
+            "status": {"containerStatuses": [status]},
+        });
+        Arc::new(serde_json::from_value(pod).expect("a Pod"))
+    }
+
+    fn said(daemon: &DaemonSet, pods: &[Arc<Pod>], selected: usize) -> (DiscoveryPhase, String, String, String) {
+        let object = discovery("storage", json!({}));
+        let status = decide(&object, &State::Running(Daemons::of(daemon, pods, 5, selected)));
+        assert_eq!(status.observed_generation, 2);
+        let [available, degraded] = &status.conditions[..] else { panic!("two conditions") };
+        let words = format!("{} {}", available.status, available.reason);
+        (status.phase, words, available.message.clone(), degraded.status.clone())
+    }
+
+    use DiscoveryPhase::{Discovering, DiscoveryFailed};
+
+    #[test]
+    fn pods_that_run_are_available_and_those_that_come_up_are_no_failure() {
+        let (phase, words, message, degraded) = said(&daemon(3, 3, 3), &[], 3);
+        assert_eq!((phase, words.as_str(), degraded.as_str()), (Discovering, "True Running", "False"));
+        assert_eq!(message, "devices of 3 of 3 nodes are looked at");
+        let starting = pod("a", json!({"state": {"waiting": {"reason": "ContainerCreating"}}}));
+        let (phase, words, ..) = said(&daemon(3, 3, 1), &[starting], 3);
+        assert_eq!((phase, words.as_str()), (Discovering, "False Starting"));
+        let mut new = daemon(3, 3, 3);
+        new.metadata.generation = Some(4);
+        assert_eq!(said(&new, &[], 3).1, "False Starting", "what is said is of an older state");
+    }
+
+    #[test]
+    fn a_pod_that_cannot_come_up_is_a_failure_with_its_reason_and_one_of_many_is_not_all() {
+        let image =
+            || pod("a", json!({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}));
+        let (phase, words, message, degraded) = said(&daemon(1, 1, 0), &[image()], 1);
+        assert_eq!((phase, words.as_str(), degraded.as_str()), (DiscoveryFailed, "False PodsFailing", "True"));
+        assert_eq!(message, "devices of 0 of 1 nodes are looked at; a: ImagePullBackOff: no such image");
+        let (phase, words, ..) = said(&daemon(3, 3, 2), &[image()], 3);
+        assert_eq!((phase, words.as_str()), (Discovering, "False PodsFailing"));
+    }
+
+    #[test]
+    fn a_pod_that_ends_again_and_again_says_its_last_words_and_does_not_count_as_starting_in_between() {
+        let ended = json!({"terminated": {"exitCode": 1, "message": "one\nforbidden\n"}});
+        let waits = json!({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended});
+        let runs = json!({"state": {"running": {}}, "lastState": ended});
+        for (container, words) in
+            [(waits, "CrashLoopBackOff: forbidden"), (runs, "a: forbidden"), (json!({"state": ended}), "a: forbidden")]
+        {
+            let (phase, _, message, _) = said(&daemon(1, 1, 0), &[pod("a", container)], 1);
+            assert!(phase == DiscoveryFailed && message.ends_with(words), "{message}");
+        }
+        let recovered = json!({"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}});
+        assert_eq!(said(&daemon(1, 1, 1), &[pod("a", recovered)], 1).1, "True Running");
+    }
+
+    #[test]
+    fn pods_of_others_and_nodes_that_nobody_selected_are_told_from_failures() {
+        let mut other = pod("a", json!({"state": {"waiting": {"reason": "ErrImagePull"}}}));
+        Arc::make_mut(&mut other).metadata.owner_references = None;
+        assert_eq!(said(&daemon(1, 1, 0), &[other], 1).1, "False Starting");
+        let (phase, words, message, _) = said(&daemon(0, 0, 0), &[], 0);
+        assert_eq!((phase, words.as_str()), (Discovering, "False NoNode"));
+        assert_eq!(message, "nodeSelector selects none of 5 nodes");
+        assert!(said(&daemon(0, 0, 0), &[], 2).2.starts_with("2 of 5 nodes are selected"));
+    }
+
+    #[test]
+    fn a_refusal_is_a_failure_in_words_and_a_long_one_is_cut() {
+        let object = discovery("storage", json!({}));
+        let refused = State::Refused { reason: "Invalid", message: "ä".repeat(2000) };
+        let status = decide(&object, &refused);
+        assert_eq!(status.phase, DiscoveryFailed);
+        assert!(status.conditions[0].message.chars().count() <= ROOM + 1);
+        let again = LocalVolumeDiscovery { status: Some(status.clone()), ..object };
+        assert_eq!(decide(&again, &refused), status, "nothing to write");
+    }
+}

@@ -1,0 +1,156 @@
+//! Discovery's side of Kubernetes: keeps the LocalVolumeDiscoveryResult of one node in step with its devices.
+//!
+//! Takes in rows of devices, however they were found; writes only when they say something else than the object.
+
+mod result;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{Error, words};
+use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
+use crate::device::row::Row;
+
+/// The field manager of results.
+const MANAGER: &str = "localpool-discovery";
+/// A disk that comes and goes all the time is written at most so often.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// After a failed write: at first, and at most.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+/// How often the API server may refuse a write before that ends the process, for all to see.
+const REFUSALS: u32 = 5;
+
+/// Which object, and how often it is compared with what is found, in case somebody changed it.
+#[derive(Clone)]
+pub struct Reporter {
+    pub client: Client,
+    pub namespace: String,
+    pub node: String,
+    pub resync: Duration,
+}
+
+impl Reporter {
+    fn api(&self) -> Api<LocalVolumeDiscoveryResult> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Writes until the rows end. An error is one that trying again does not mend.
+    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<Row>>>>) -> Result<(), Error> {
+        let mut written: Option<DiscoveryResultStatus> = None;
+        let (mut wait, mut refusals) = (AGAIN, 0);
+        let mut failed = false;
+        let mut read_at = tokio::time::Instant::now();
+        loop {
+            let due = if failed { tokio::time::Instant::now() + wait } else { read_at + self.resync };
+            tokio::select! {
+                changed = rows.changed() => if changed.is_err() { return Ok(()) },
+                () = tokio::time::sleep_until(due) => {
+                    written = None;
+                    read_at = tokio::time::Instant::now();
+                }
+            }
+            let Some(found) = rows.borrow_and_update().clone() else { continue };
+            let status = result::status(&found);
+            if written.as_ref().is_some_and(|written| result::same(written, &status)) {
+                failed = false;
+                continue;
+            }
+            match self.report(status, written.is_some()).await {
+                Ok(status) => {
+                    (written, failed) = (Some(status), false);
+                    (wait, refusals) = (AGAIN, 0);
+                }
+                Err(error) => {
+                    refusals = if matches!(error.code(), Some(400 | 403 | 422)) { refusals + 1 } else { 0 };
+                    if refusals == REFUSALS {
+                        return Err(error);
+                    }
+                    tracing::warn!(error = words(&error), "the result is not up to date; trying again");
+                    // Whatever is there now is read first.
+                    (written, failed) = (None, true);
+                    wait = (wait * 2).min(AGAIN_AT_MOST);
+                }
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+
+    /// Brings the object to a status; gives it with its time. `known`: the object was there, and is not asked for.
+    async fn report(&self, status: DiscoveryResultStatus, known: bool) -> Result<DiscoveryResultStatus, Error> {
+        if !known {
+            let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
+            match found {
+                Some(found) if is_whole(&found, &self.node) => {
+                    if let Some(before) = found.status.filter(|before| result::same(before, &status)) {
+                        return Ok(before);
+                    }
+                }
+                _ => self.make().await?,
+            }
+        }
+        let discovered_time_stamp = format!("{:.0}", jiff::Timestamp::now());
+        let status = DiscoveryResultStatus { discovered_time_stamp, ..status };
+        match self.write(&status).await {
+            // It was deleted by hand.
+            Err(error) if known && error.is_not_found() => {
+                self.make().await?;
+                self.write(&status).await?;
+            }
+            written => written?,
+        }
+        tracing::info!(devices = status.device_count, available = status.available_count, "the result was written");
+        Ok(status)
+    }
+
+    /// The object, without its status. It has no owner: it stays when discovery goes.
+    async fn make(&self) -> Result<(), Error> {
+        let mut object = identity(&self.node);
+        object["metadata"]["labels"] = json!(result::labels(&self.node));
+        object["spec"] = json!({"nodeName": self.node});
+        let (api, params) = (self.api(), PatchParams::apply(MANAGER).force());
+        let (name, patch) = (result::name(&self.node), Patch::Apply(&object));
+        within("making", &self.node, api.patch(&name, &params, &patch)).await.map(drop)
+    }
+
+    async fn write(&self, status: &DiscoveryResultStatus) -> Result<(), Error> {
+        let mut object = identity(&self.node);
+        object["status"] = json!(status);
+        let (api, params) = (self.api(), PatchParams::apply(MANAGER).force());
+        let (name, patch) = (result::name(&self.node), Patch::Apply(&object));
+        within("writing", &self.node, api.patch_status(&name, &params, &patch)).await.map(drop)
+    }
+}
+
+fn identity(node: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeDiscoveryResult",
+        "metadata": {"name": result::name(node)},
+    })
+}
+
+/// Whether the object is what `make` makes.
+fn is_whole(found: &LocalVolumeDiscoveryResult, node: &str) -> bool {
+    let labelled = result::labels(node).iter().all(|(key, value)| found.labels().get(key) == Some(value));
+    found.spec.node_name == node && labelled
+}
+
+async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    let what = format!("{verb} the LocalVolumeDiscoveryResult {} of node {node}", result::name(node));
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(answer) => answer.map_err(Error::api(what)),
+        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+    }
+}
+
+/// The name of a node's result.
+pub fn result_name(node: &str) -> String {
+    result::name(node)
+}

@@ -1,0 +1,220 @@
+//! The role `discovery`: tells the cluster of all devices of one node. Where an agent runs it has the inventory from
+//! the agent's socket, and looks at disks itself only where none does.
+//!
+//! A start of an agent is seen as its socket's arrival, an end as the end of the stream; nothing is asked in between.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::{AGENT_SOCKET, LogFormat, log_to_stderr, looking};
+use crate::csi::client;
+use crate::csi::proto::agent::WatchRequest;
+use crate::device::row::{List, Row};
+use crate::device::show::list;
+use crate::host::arrival::Arrival;
+use crate::host::state::StateDir;
+use crate::host::uevent::UeventSocket;
+use crate::host::{HostError, chain};
+use crate::operator;
+use crate::operator::discovery::Reporter;
+use crate::operator::node::cluster_uid;
+use crate::pool::apply::onlooker::{Wanted, look_on};
+use crate::pool::apply::pool::Owner;
+
+/// How long an agent that ended may take to come back before its disks are looked at without it.
+const RESTART: Duration = Duration::from_secs(20);
+/// How long a wait for an agent's socket goes on before it asks whether it is still wanted.
+const ASK: Duration = Duration::from_millis(500);
+/// How long an agent may take for its first reply.
+const FIRST_REPLY: Duration = Duration::from_secs(60);
+/// After a stream that ended at once.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the role is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub node: String,
+    pub state_dir: PathBuf,
+    pub namespace: String,
+    pub resync: Duration,
+    pub log: LogFormat,
+}
+
+type Found = watch::Sender<Option<Arc<Vec<Row>>>>;
+
+/// Runs until SIGTERM or SIGINT, or until something fails that trying again does not mend.
+pub fn run(settings: Settings) -> Result<()> {
+    log_to_stderr(settings.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(serve(settings));
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn serve(settings: Settings) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let client = operator::client().await?;
+    let Settings { node, namespace, resync, .. } = settings.clone();
+    let (found, rows) = watch::channel(None);
+    let reporter = Reporter { client: client.clone(), namespace, node, resync };
+    tokio::select! {
+        ended = find(&settings, &client, &found) => ended,
+        ended = reporter.run(rows) => ended.context("telling the cluster"),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+/// Finds devices for ever, by whom it may be.
+async fn find(settings: &Settings, client: &kube::Client, found: &Found) -> Result<()> {
+    let socket = settings.state_dir.join(AGENT_SOCKET);
+    let mut had_agent = false;
+    loop {
+        // Before the agent is asked, so that one that starts right after it is not missed.
+        let arrival = Arrival::watch(&settings.state_dir, AGENT_SOCKET)?;
+        match ask(&socket, found).await {
+            Asked::Answered => {
+                had_agent = true;
+                continue;
+            }
+            Asked::NobodyThere => {}
+        }
+        if std::mem::take(&mut had_agent) {
+            let back = Until::new(arrival);
+            let _ = tokio::time::timeout(RESTART, back.arrived()).await;
+            continue;
+        }
+        tracing::info!("no agent answers on this node: looking at the disks without one");
+        look(settings, client, found, arrival).await?;
+    }
+}
+
+enum Asked {
+    Answered,
+    NobodyThere,
+}
+
+/// Takes the agent's inventory for as long as it gives one.
+async fn ask(socket: &std::path::Path, found: &Found) -> Asked {
+    let Ok(mut agent) = client::agent(socket).await else { return Asked::NobodyThere };
+    let mut stream = match agent.watch_inventory(WatchRequest {}).await {
+        Ok(stream) => stream.into_inner(),
+        Err(status) => {
+            tracing::warn!(error = status.message(), "the agent of this node gives no inventory");
+            return Asked::NobodyThere;
+        }
+    };
+    let mut replies = 0_u64;
+    loop {
+        // A first reply that never comes is no agent; after it there may be nothing to say for days.
+        let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
+        let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
+            tracing::warn!("the agent of this node answers, and does not tell of its devices");
+            return Asked::NobodyThere;
+        };
+        let words = match message {
+            Ok(Some(reply)) => match serde_json::from_str::<List>(&reply.text) {
+                Ok(List { devices }) => {
+                    if replies == 0 {
+                        tracing::info!("the agent of this node tells of its devices");
+                    }
+                    replies += 1;
+                    found.send_replace(Some(Arc::new(devices)));
+                    continue;
+                }
+                Err(error) => format!("its inventory cannot be read: {error}"),
+            },
+            Ok(None) => "it stopped".to_owned(),
+            Err(status) => status.message().to_owned(),
+        };
+        tracing::info!("the agent of this node tells nothing any more: {words}");
+        if replies == 0 {
+            tokio::time::sleep(AGAIN).await;
+            return Asked::NobodyThere;
+        }
+        return Asked::Answered;
+    }
+}
+
+/// Looks at the disks until an agent comes.
+async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival: Arrival) -> Result<()> {
+    let state = StateDir::at(&settings.state_dir);
+    let cluster = match looking::known_cluster(&state)? {
+        Some(cluster) => cluster,
+        None => cluster(client).await?,
+    };
+    let owner = Owner { cluster, node: settings.node.clone() };
+    let (ended, resync, found) = (Arc::new(AtomicBool::new(false)), settings.resync, found.clone());
+    let looks = {
+        let ended = Arc::clone(&ended);
+        tokio::task::spawn_blocking(move || -> Result<()> {
+            // Before the first look, so that nothing that comes after it is missed.
+            let events = UeventSocket::subscribe().context("subscribing to device events")?;
+            let (mut agent, _pool) = looking::agent(state, owner)?;
+            let wanted = || match ended.load(Ordering::Relaxed) {
+                true => Wanted::NoMore,
+                false => Wanted::Still,
+            };
+            let seen = |shown: Vec<_>| drop(found.send_replace(Some(Arc::new(list(&shown).devices))));
+            Ok(look_on(&mut agent, &events, resync, seen, wanted)?)
+        })
+    };
+    tokio::pin!(looks);
+    let until = Until::new(arrival);
+    tokio::select! {
+        looked = &mut looks => return looked?.context("looking at the disks of this node"),
+        () = until.arrived() => {}
+    }
+    ended.store(true, Ordering::Relaxed);
+    looks.await?.context("looking at the disks of this node")
+}
+
+/// The UID of the cluster, which disks of other clusters are told by.
+async fn cluster(client: &kube::Client) -> Result<String> {
+    loop {
+        match cluster_uid(client.clone()).await {
+            Err(error) if error.code().is_none_or(|code| code >= 500) => {
+                tracing::warn!(error = operator::words(&error), "trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            answer => return Ok(answer?),
+        }
+    }
+}
+
+/// A wait for an agent's socket, which ends with the value.
+struct Until {
+    arrival: Arc<Arrival>,
+    unwanted: Arc<AtomicBool>,
+}
+
+impl Until {
+    fn new(arrival: Arrival) -> Self {
+        Self { arrival: Arc::new(arrival), unwanted: Arc::default() }
+    }
+
+    async fn arrived(&self) {
+        let (arrival, unwanted) = (Arc::clone(&self.arrival), Arc::clone(&self.unwanted));
+        let waited = tokio::task::spawn_blocking(move || {
+            while !unwanted.load(Ordering::Relaxed) && !arrival.within(ASK)? {}
+            Ok::<_, HostError>(())
+        });
+        if let Ok(Err(error)) = waited.await {
+            tracing::warn!(error = %chain(&error), "an agent's start cannot be seen; one is asked for now and then");
+            tokio::time::sleep(RESTART).await;
+        }
+    }
+}
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        self.unwanted.store(true, Ordering::Relaxed);
+    }
+}

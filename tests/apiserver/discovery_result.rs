@@ -1,0 +1,264 @@
+//! The result of a node, as a real API server takes it: from rows that a test thought of, and from the program itself on
+//! this machine's devices, without an agent and with one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
+use localpool::device::row::Row;
+use localpool::operator::discovery::{Reporter, result_name};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::agent::unique;
+use crate::cluster;
+use crate::leader::{namespace, until};
+use crate::server::Cluster;
+
+type Results = Api<LocalVolumeDiscoveryResult>;
+
+fn row(path: &str, verdict: &str, refusal: Option<&str>) -> Row {
+    Row {
+        path: path.to_owned(),
+        link: format!("/dev/disk/by-id/of-{}", path.rsplit('/').next().expect("a name")),
+        disk_id: format!("wwid-{path}"),
+        verdict: verdict.to_owned(),
+        refusal: refusal.map(str::to_owned),
+        size: 1 << 40,
+        kind: "disk".to_owned(),
+        ..Row::default()
+    }
+}
+
+async fn found(
+    results: &Results,
+    node: &str,
+    what: &str,
+    holds: impl Fn(&LocalVolumeDiscoveryResult) -> bool,
+) -> LocalVolumeDiscoveryResult {
+    until(what, async || results.get_opt(&result_name(node)).await.expect("an answer").filter(&holds)).await
+}
+
+fn devices(result: &LocalVolumeDiscoveryResult) -> &[DiscoveredDevice] {
+    result.status.as_ref().map(|status| status.discovered_devices.as_slice()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_result_is_written_only_when_something_changed_and_made_again_where_it_was_changed_or_deleted() {
+    let cluster = cluster!(shared);
+    let (space, node) = (namespace(&cluster.client).await, unique("worker"));
+    let results: Results = Api::namespaced(cluster.client.clone(), &space);
+    let (rows, watched) = watch::channel(None);
+    let reporter = Reporter {
+        client: cluster.client.clone(),
+        namespace: space.clone(),
+        node: node.clone(),
+        resync: Duration::from_secs(2),
+    };
+    let task = tokio::spawn(reporter.clone().run(watched.clone()));
+    let send = |some: Vec<Row>| drop(rows.send_replace(Some(Arc::new(some))));
+    send(vec![row("/dev/sda", "Theirs", Some("sda1 is mounted at /")), row("/dev/sdb", "Unclaimed", None)]);
+    let first = found(&results, &node, "two devices", |result| devices(result).len() == 2).await;
+    assert_eq!(first.spec.node_name, node);
+    for label in ["local.storage.openshift.io/discovery-node", "discovery-result-node"] {
+        assert_eq!(first.labels().get(label), Some(&node));
+    }
+    assert!(first.owner_references().is_empty(), "it stays when discovery goes");
+    let states: Vec<_> = devices(&first).iter().map(|device| device.status.state).collect();
+    assert_eq!(states, [DeviceState::NotAvailable, DeviceState::Available]);
+    let time = first.status.as_ref().expect("a status").discovered_time_stamp.clone();
+    assert!(time.ends_with('Z') && time.len() == "2020-03-09T08:37:19Z".len(), "{time}");
+
+    // Words that come and go with each volume are not among what is told.
+    send(vec![
+        Row { reason: "other words".to_owned(), ..row("/dev/sda", "Theirs", Some("sda1 is mounted at /")) },
+        row("/dev/sdb", "Unclaimed", None),
+    ]);
+    // Longer than a resync, which reads and finds nothing to write.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let same = results.get(&result_name(&node)).await.expect("it is there");
+    assert_eq!(same.resource_version(), first.resource_version(), "nothing changed");
+
+    let change = json!({"status": {"discoveredDevices": []}, "metadata": {"labels": null}});
+    results.patch_status(&result_name(&node), &PatchParams::default(), &Patch::Merge(&change)).await.expect("taken");
+    found(&results, &node, "a change by hand is taken back", |result| devices(result).len() == 2).await;
+    results.delete(&result_name(&node), &DeleteParams::default()).await.expect("it is there");
+    send(vec![row("/dev/sdb", "Unclaimed", None)]);
+    found(&results, &node, "it was deleted by hand", |result| devices(result).len() == 1).await;
+
+    // A restart writes nothing either.
+    task.abort();
+    let before = results.get(&result_name(&node)).await.expect("it is there").resource_version();
+    let task = tokio::spawn(reporter.run(watched));
+    send(vec![row("/dev/sdb", "Unclaimed", None)]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(results.get(&result_name(&node)).await.expect("it is there").resource_version(), before);
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
+    let cluster = cluster!(shared);
+    let (space, node) = (namespace(&cluster.client).await, unique("n".repeat(200).as_str()));
+    let results: Results = Api::namespaced(cluster.client.clone(), &space);
+    let many = |n: u32| Row {
+        model: Some("evil\u{1b}[2J\u{0}\u{fffd}\n\"".to_owned() + &"é".repeat(40)),
+        serial: Some(format!("S{n:08}")),
+        children: (0..9).map(|child| format!("/dev/disk{n}p{child}")).collect(),
+        ..row(&format!("/dev/disk{n}"), "Theirs", Some("has partitions: a, b, c, d and 5 more"))
+    };
+    let mut all: Vec<Row> = (0..6000).map(many).collect();
+    all.push(row("/dev/sdfree", "Unclaimed", None));
+    let (rows, watched) = watch::channel(Some(Arc::new(all)));
+    let resync = Duration::from_secs(3600);
+    let reporter = Reporter { client: cluster.client.clone(), namespace: space, node: node.clone(), resync };
+    let task = tokio::spawn(reporter.run(watched));
+    rows.send_modify(|_| {});
+    let result = found(&results, &node, "a status", |result| result.status.is_some()).await;
+    let status = result.status.as_ref().expect("a status");
+    assert_eq!((status.device_count, status.available_count), (6001, 1));
+    assert!(status.omitted_count > 0 && devices(&result).len() > 1000);
+    assert!(devices(&result).iter().any(|device| device.path == "/dev/sdfree"));
+    task.abort();
+}
+
+/// `localpool discovery`, as its pod starts it.
+struct Program(Child, PathBuf);
+
+impl Program {
+    fn start(cluster: &Cluster, name: &str, args: &[String]) -> Self {
+        let log = cluster.server.path(&format!("{name}.log"));
+        let file = std::fs::File::create(&log).expect("ours");
+        let child = Command::new(env!("CARGO_BIN_EXE_localpool"))
+            .args(args)
+            .env("KUBECONFIG", cluster.server.kubeconfig())
+            .stdin(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the program starts");
+        Self(child, log)
+    }
+
+    async fn said(&self, words: &str) {
+        until(words, async || {
+            let log = std::fs::read_to_string(&self.1).expect("its log");
+            log.contains(words).then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A loop device on an image of the test's own; both go with the value.
+struct Loop {
+    node: String,
+    folder: tempfile::TempDir,
+}
+
+impl Loop {
+    fn attach() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let image = folder.path().join("disk.img");
+        std::fs::File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().expect("losetup starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self { node: String::from_utf8(made.stdout).expect("UTF-8").trim().to_owned(), folder }
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("disk.img")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.node]).status();
+    }
+}
+
+fn root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root for loop devices");
+    }
+    root
+}
+
+async fn has(results: &Results, node: &str, what: &str, disk: &Loop, state: DeviceState) -> DiscoveredDevice {
+    let of = |result: &LocalVolumeDiscoveryResult| {
+        devices(result).iter().find(|device| device.path == disk.node && device.status.state == state).cloned()
+    };
+    of(&found(results, node, what, |result| of(result).is_some()).await).expect("it was just there")
+}
+
+#[tokio::test]
+async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_one() {
+    let cluster = cluster!(shared);
+    if !root() {
+        return;
+    }
+    let (space, node) = (namespace(&cluster.client).await, unique("worker"));
+    let results: Results = Api::namespaced(cluster.client.clone(), &space);
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().to_owned();
+    let shared = [format!("--state-dir={}", state.display()), format!("--node-name={node}")];
+    let args = [&["discovery".to_owned(), format!("--namespace={space}")][..], &shared].concat();
+    let discovery = Program::start(&cluster, &format!("{node}-discovery"), &args);
+    discovery.said("looking at the disks without one").await;
+    found(&results, &node, "a result", |result| result.status.is_some()).await;
+
+    let begun = Instant::now();
+    let alone = Loop::attach();
+    let device = has(&results, &node, "a disk that was added", &alone, DeviceState::Available).await;
+    eprintln!("without an agent, a new disk is in the result after {:?}", begun.elapsed());
+    assert_eq!((device.kind.as_str(), device.size), ("loop", 64 << 20));
+    assert_eq!(device.status.reason, None);
+
+    let sets = folder.path().join("sets.yaml");
+    std::fs::write(&sets, set_for(&alone.image())).expect("ours");
+    let socket = folder.path().join("csi.sock");
+    let args = [
+        &["standalone".to_owned(), format!("--sets={}", sets.display()), format!("--socket={}", socket.display())][..],
+        &["--device-min-age=0s".to_owned()],
+        &shared,
+    ]
+    .concat();
+    let agent = Program::start(&cluster, &format!("{node}-agent"), &args);
+    discovery.said("the agent of this node tells of its devices").await;
+    let claimed = has(&results, &node, "the agent claimed it", &alone, DeviceState::NotAvailable).await;
+    assert_eq!(claimed.status.reason.as_deref(), Some("in pool"));
+    let begun = Instant::now();
+    let second = Loop::attach();
+    has(&results, &node, "another one, by the agent", &second, DeviceState::Available).await;
+    eprintln!("with an agent, a new disk is in the result after {:?}", begun.elapsed());
+    let gone = second.node.clone();
+    drop(second);
+    let absent = |result: &LocalVolumeDiscoveryResult| devices(result).iter().all(|device| device.path != gone);
+    found(&results, &node, "a disk that was removed is not in it", absent).await;
+
+    drop(agent);
+    discovery.said("tells nothing any more").await;
+    discovery.said("no agent answers on this node").await;
+    let third = Loop::attach();
+    has(&results, &node, "and again without an agent", &third, DeviceState::Available).await;
+    drop(discovery);
+    results.get(&result_name(&node)).await.expect("the result stays");
+}
+
+fn set_for(image: &Path) -> String {
+    format!(
+        "apiVersion: local.storage.openshift.io/v1alpha1\nkind: LocalVolumeSet\nmetadata: {{name: own}}\n\
+         spec:\n  storageClassName: own\n  deviceInclusionSpec:\n    deviceTypes: [loop]\n    minSize: 1Mi\n    paths: [{}]\n",
+        image.display()
+    )
+}
