@@ -225,6 +225,7 @@ fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
     if exclude_names.len() > MOST_NAME_FILTERS {
         names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
     }
+    let exclude_network = exclude.field(&["excludeNetworkDisks"]).boolean().unwrap_or(false);
     exclude.finish();
     let rule = Filter {
         types,
@@ -240,6 +241,7 @@ fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
         sector_sizes,
         numa_nodes,
         exclude_names,
+        exclude_network,
     };
     ReadFilter { rule, given_min, given_max, path }
 }

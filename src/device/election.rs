@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use super::age::Ripeness;
+use super::attachment::{Attachment, Attachments, Reach};
 use super::filter::Mismatch;
 use super::label::{Layout, SetRef};
 use super::rule::{NodeMatch, Rule};
@@ -93,11 +94,12 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
     let mut devices: Vec<&Device> = ballot.devices.iter().filter(|device| !is_pool(device)).collect();
     devices.sort_by_key(|device| (&device.id, &device.raw.name));
     let disks = ballot.devices.iter().map(|device| (device.raw.name.as_str(), &device.raw)).collect();
+    let attachments = Attachments::new(ballot.devices.iter().map(|device| &device.raw));
 
     let mut taken = HashMap::new();
     let mut election = Election::default();
     for rule in rules {
-        let turn = Turn { ballot, rule, devices: &devices, disks: &disks };
+        let turn = Turn { ballot, rule, devices: &devices, disks: &disks, attachments: &attachments };
         let outcome = match rule.dry_run {
             false => turn.choose(&mut taken),
             // What it would take stays there for the sets after it.
@@ -138,6 +140,7 @@ struct Turn<'a> {
     rule: &'a Rule,
     devices: &'a [&'a Device],
     disks: &'a Disks<'a>,
+    attachments: &'a Attachments<'a>,
 }
 
 impl<'a> Turn<'a> {
@@ -195,7 +198,7 @@ impl<'a> Turn<'a> {
         if self.rule.dry_run { Ripeness::Ripe } else { (self.ballot.ripeness)(device) }
     }
 
-    fn suits(&self, device: &Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
+    fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
         if self.rule.node == NodeMatch::NotSelected {
             return Err(Left::NodeNotSelected);
         }
@@ -204,6 +207,12 @@ impl<'a> Turn<'a> {
             _ => None,
         };
         self.rule.filter.matches(&device.raw, disk).map_err(Left::Filter)?;
+        if self.rule.filter.exclude_network {
+            let Attachment { reach, by } = self.attachments.of(&device.raw);
+            if reach == Reach::Network {
+                return Err(Left::Filter(Mismatch::Network { by }));
+            }
+        }
         let refused = match (&device.verdict, &device.standing) {
             (Verdict::Unclaimed, Standing::Ready) => None,
             (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),

@@ -61,6 +61,10 @@ pub enum Mismatch {
     Excluded {
         by: String,
     },
+    /// The words say what tells so.
+    Network {
+        by: Option<&'static str>,
+    },
     /// A pattern that the reader of the set should have refused; nothing is claimed on its word.
     BadGlob(String),
 }
@@ -255,6 +259,13 @@ impl fmt::Display for Mismatch {
             Self::NumaNode { is: None, .. } => f.write_str("it is on no NUMA node that is known"),
             Self::Path => f.write_str("no path of it matches paths"),
             Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
+            Self::Network { by } => {
+                write!(
+                    f,
+                    "its bytes come over a network ({}), and excludeNetworkDisks is set",
+                    by.unwrap_or("by its bus")
+                )
+            }
             Self::BadGlob(why) => f.write_str(why),
         }
     }
@@ -429,6 +440,7 @@ mod tests {
             sector_sizes: vec![4096],
             numa_nodes: vec![7],
             exclude_names: strings(&["sda"]),
+            exclude_network: false,
         };
         let raw = raw();
         let mut said = Vec::new();

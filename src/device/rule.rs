@@ -110,6 +110,8 @@ pub struct Filter {
     pub numa_nodes: Vec<i32>,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
     pub exclude_names: Vec<String>,
+    /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
+    pub exclude_network: bool,
 }
 
 /// Device types as the operator and lsblk name them.

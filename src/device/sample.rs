@@ -135,5 +135,6 @@ pub fn filter() -> Filter {
         sector_sizes: Vec::new(),
         numa_nodes: Vec::new(),
         exclude_names: Vec::new(),
+        exclude_network: false,
     }
 }

@@ -131,7 +131,10 @@ fn spec() -> Value {
             "deviceExclusionSpec": {
                 "type": "object",
                 "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {"deviceNameFilter": texts("Globs over the kernel's name that keep a device out.")},
+                "properties": {
+                    "deviceNameFilter": texts("Globs over the kernel's name that keep a device out."),
+                    "excludeNetworkDisks": {"type": "boolean", "description": "Leave disks whose bytes come over a network, as far as the machine can tell. Default: false."},
+                },
             },
             "partitioningSpec": partitioning,
         },

@@ -118,6 +118,7 @@ fn every_field_is_read() {
         sector_sizes: vec![512, 4096],
         numa_nodes: vec![0, 1],
         exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
+        exclude_network: true,
     };
     assert_eq!(rule.filter, filter);
 }
@@ -217,6 +218,7 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("deviceInclusionSpec: {serials: [\"[\"]}", "has a [ without its ]"),
         ("deviceInclusionSpec: {sectorSizes: [520]}", "sectorSizes[0]: is 520: a sector has 512, 4096"),
         ("deviceInclusionSpec: {sectorSizes: [\"4096\"]}", "sectorSizes[0]: wants a whole number"),
+        ("deviceExclusionSpec: {excludeNetworkDisks: 1}", "excludeNetworkDisks: wants"),
         ("deviceInclusionSpec: {numaNodes: [-1]}", "-1 is not between 0"),
         ("deviceInclusionSpec: {transport: [nvme]}", "unknown field; did you mean transports?"),
         ("dryrun: true", "unknown field; did you mean dryRun?"),

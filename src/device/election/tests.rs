@@ -79,6 +79,18 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
 }
 
 #[test]
+fn network_disks_are_left_where_a_set_excludes_them() {
+    let mut devices = disks(&["sda", "nvme0n1"]);
+    devices[1].raw.model = Some("Amazon Elastic Block Store".into());
+    let local = Rule { filter: Filter { exclude_network: true, ..rule("x").filter }, ..rule("local") };
+    let election = run(&[local], &devices, &[], &ripe);
+    assert_eq!(took(&election, "local"), ["sda"]);
+    let said = left(&election, "local", "nvme0n1").to_string();
+    assert_eq!(said, "its bytes come over a network (Amazon EBS), and excludeNetworkDisks is set");
+    assert_eq!(took(&run(&[rule("any")], &devices, &[], &ripe), "any").len(), 2);
+}
+
+#[test]
 fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
     let devices = disks(&["sda", "sdb"]);
     let given_back = BTreeSet::from([devices[0].id.text.clone()]);
