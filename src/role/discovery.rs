@@ -30,7 +30,7 @@ use crate::pool::apply::pool::Owner;
 /// How long an agent that ended may take to come back before its disks are looked at without it.
 const RESTART: Duration = Duration::from_secs(20);
 /// How long a wait for an agent's socket goes on before it asks whether it is still wanted.
-const ASK: Duration = Duration::from_millis(500);
+const ASK: Duration = Duration::from_secs(1);
 /// How long an agent may take for its first reply.
 const FIRST_REPLY: Duration = Duration::from_secs(60);
 /// After a stream that ended at once.

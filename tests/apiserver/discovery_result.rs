@@ -143,6 +143,14 @@ impl Program {
         Self(child, log)
     }
 
+    /// Ends it as the kubelet does; gives its log.
+    fn stop(mut self) -> String {
+        let process = nix::unistd::Pid::from_raw(self.0.id().try_into().expect("a process id"));
+        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        self.0.wait().expect("it is ours");
+        std::fs::read_to_string(&self.1).expect("its log")
+    }
+
     async fn said(&self, words: &str) {
         until(words, async || {
             let log = std::fs::read_to_string(&self.1).expect("its log");
@@ -246,7 +254,8 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     let absent = |result: &LocalVolumeDiscoveryResult| devices(result).iter().all(|device| device.path != gone);
     found(&results, &node, "a disk that was removed is not in it", absent).await;
 
-    drop(agent);
+    let log = agent.stop();
+    assert!(!log.contains("calls were still under way"), "a stop does not wait for those who listen: {log}");
     discovery.said("tells nothing any more").await;
     discovery.said("no agent answers on this node").await;
     let third = Loop::attach();

@@ -235,7 +235,7 @@ pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
-fn is_only_busy(device: &Device) -> bool {
+pub(super) fn is_only_busy(device: &Device) -> bool {
     let busy = Contents { busy: true, ..Contents::default() };
     device.probe == Probe::Looked(busy)
 }

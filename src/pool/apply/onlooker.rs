@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::admin::inventory;
-use super::agent::{Agent, Pass};
+use super::agent::{Agent, Pass, is_only_busy};
 use crate::device::discovery::DiscoveryError;
 use crate::device::show::Shown;
 use crate::host::uevent::{Hint, UeventSocket};
@@ -19,10 +19,13 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// And not longer than this, however many come.
 const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
 /// How long it waits before it asks whether it is still wanted.
-const ASK: Duration = Duration::from_millis(500);
+const ASK: Duration = Duration::from_secs(1);
 /// How many looks may fail one after another, and how long to wait in between.
 const FAILURES: u32 = 3;
 const AGAIN: Duration = Duration::from_secs(1);
+/// A blank disk that somebody has open is looked at again without an event, as none tells when that is over. Each look
+/// in vain doubles the time.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +54,17 @@ pub fn look_on(
     wanted: impl Fn() -> Wanted,
 ) -> Result<(), DiscoveryError> {
     let mut failures = 0;
+    let mut again = AGAIN;
     while wanted() == Wanted::Still {
         let began = Instant::now();
         let due = match agent.look() {
             Ok(set) => {
                 failures = 0;
+                let busy = set.devices.iter().any(is_only_busy);
+                let due = if busy { again } else { resync };
+                again = if busy { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
                 found(inventory(agent.pool(), &Pass::of_look(set)));
-                resync
+                due.min(resync)
             }
             Err(error) => {
                 failures += 1;
@@ -71,7 +78,7 @@ pub fn look_on(
         };
         // A flood of events leaves the machine at least as much time as the looks take.
         let breath = began.elapsed();
-        if !wait(agent, events, due, &wanted) {
+        if !wait(agent, events, due, &wanted) && due == resync {
             agent.events_lost();
         }
         std::thread::sleep(breath.min(SETTLE_AT_MOST));
@@ -117,6 +124,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::device::Verdict;
+    use crate::device::reason::Reason;
     use crate::host::fake::FakeHost;
     use crate::host::{Geometry, Host};
     use crate::pool::apply::pool::{Owner, Pool, Workers};
@@ -187,6 +196,21 @@ mod tests {
         assert_eq!(looks(vec![Ok(Some(Hint::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
         assert_eq!(looks(vec![Err(())], FOREVER, 2, plug)[1], ["sda", "sdb"], "events that cannot be read");
         assert_eq!(looks(vec![], Duration::from_millis(20), 2, plug)[1], ["sda", "sdb"], "no event, but time");
+    }
+
+    #[test]
+    fn a_disk_that_somebody_had_open_is_found_free_without_an_event() {
+        let (host, mut agent) = machine();
+        let platter = host.platter("sda").unwrap();
+        platter.set_in_use(0, true);
+        let verdicts = RefCell::new(Vec::new());
+        let found = |shown: Vec<Shown>| {
+            verdicts.borrow_mut().push(shown[0].device.verdict.clone());
+            platter.set_in_use(0, false);
+        };
+        let wanted = || if verdicts.borrow().len() < 2 { Wanted::Still } else { Wanted::NoMore };
+        look_on(&mut agent, &Script::default(), FOREVER, found, wanted).unwrap();
+        assert_eq!(verdicts.into_inner(), [Verdict::Theirs(Reason::Busy), Verdict::Unclaimed]);
     }
 
     #[test]
