@@ -13,6 +13,7 @@ use crate::device::show::Format;
 use crate::operator;
 use crate::operator::controller::abandon;
 use crate::operator::crds::{self, Ownership};
+use crate::role::sets;
 use crate::volume::VolumeId;
 use ask::Local;
 use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
@@ -198,14 +199,9 @@ impl Cli {
 }
 
 impl PlanArgs {
-    #[allow(clippy::disallowed_methods, reason = "the file that a person named, read once")]
     fn run(self) -> Result<()> {
         let Self { file, state } = self;
-        let documents = match file.as_os_str() == "-" {
-            true => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
-            false => std::fs::read_to_string(&file)
-                .with_context(|| format!("the file of sets {} cannot be read (--file)", file.display()))?,
-        };
+        let documents = sets::documents(&file).context("--file")?;
         print_lines(&ask::plan_sets(&state.local()?, documents)?);
         Ok(())
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
-use crate::api::{Node, parse_sets};
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, VolumeRequest};
@@ -17,7 +16,7 @@ use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool};
 use crate::role::standalone::CLUSTER;
-use crate::role::{AGENT_SOCKET, looking};
+use crate::role::{AGENT_SOCKET, looking, sets};
 use crate::volume::VolumeId;
 
 /// Where the agent of this machine is, and what it is called.
@@ -71,11 +70,7 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
 
 /// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
-    let (sets, errors) = parse_sets(&documents, &Node::standalone(&local.node));
-    if !errors.is_empty() {
-        let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        bail!("{}", words.join("\n"));
-    }
+    let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
     let request = SetsRequest { documents };
     if let Some(lines) = ask(local, async |mut agent| Ok(agent.plan_sets(request).await?.into_inner().lines))? {
         return Ok(lines);

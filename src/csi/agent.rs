@@ -12,7 +12,7 @@ use super::proto::agent::agent_server::Agent;
 use super::proto::agent::{
     DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, VolumeRequest, WatchRequest,
 };
-use crate::api::{Node, parse_sets};
+use crate::device::rule::Rule;
 use crate::device::show::{Format, render};
 use crate::host::chain;
 use crate::pool::apply::admin::AdminError;
@@ -24,7 +24,11 @@ pub struct AgentService {
     keeper: Keeper,
     pool: Arc<Pool>,
     looks: Looks,
+    read_sets: ReadSets,
 }
+
+/// The sets of some documents for a node of that name, or what is wrong with them.
+pub type ReadSets = fn(&str, &str) -> Result<Vec<Rule>, String>;
 
 /// A bell that rings with each look of the agent at the machine, and the end of all looking.
 #[derive(Clone)]
@@ -47,8 +51,8 @@ impl Looks {
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
 
 impl AgentService {
-    pub fn new(keeper: Keeper, pool: Arc<Pool>, looks: Looks) -> Self {
-        Self { keeper, pool, looks }
+    pub fn new(keeper: Keeper, pool: Arc<Pool>, looks: Looks, read_sets: ReadSets) -> Self {
+        Self { keeper, pool, looks, read_sets }
     }
 
     async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
@@ -128,11 +132,8 @@ impl Agent for AgentService {
     }
 
     async fn plan_sets(&self, request: Request<SetsRequest>) -> Result<Response<Report>, Status> {
-        let node = Node::standalone(&self.pool.owner().node);
-        let (sets, errors) = parse_sets(&request.into_inner().documents, &node);
-        if let Some(error) = errors.first() {
-            return Err(Status::invalid_argument(error.to_string()));
-        }
+        let sets = (self.read_sets)(&request.into_inner().documents, &self.pool.owner().node);
+        let sets = sets.map_err(Status::invalid_argument)?;
         self.verb(Verb::PlanSets { sets }).await
     }
 

@@ -140,7 +140,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks)));
+    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks, super::sets::read_all)));
     let csi_socket = server::bind(&csi_path)?;
     let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");

@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
-use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr};
-use crate::api::{Node, parse_sets};
+use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, sets};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
@@ -53,11 +52,9 @@ pub fn run(settings: Settings) -> Result<()> {
 }
 
 /// A bad document stops only itself; a file that cannot be read stops the start.
-#[allow(clippy::disallowed_methods, reason = "wiring: the file that a person named, read once")]
 fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("the file of sets {} cannot be read (--sets)", path.display()))?;
-    let (rules, errors) = parse_sets(&text, &Node::standalone(node));
+    let documents = sets::documents(path).context("--sets")?;
+    let (rules, errors) = sets::read(&documents, node);
     for error in &errors {
         tracing::error!(file = %path.display(), "{error}; this set is left out, its disks are not touched");
     }
@@ -101,7 +98,7 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks)));
+    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks, sets::read_all)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
 
     let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {

@@ -84,7 +84,7 @@ const SEAMS: [Seam; 8] = [
         places: &[
             ("host", "the only effects"),
             ("csi/server", "a socket is a file: bound aside, renamed into its place"),
-            ("role/standalone", "reads the file of sets that a person named"),
+            ("role/sets", "reads the file of sets that a person named"),
             ("role/sidecar", "keeps the identity of the sidecars in the folder that they mount"),
             ("demo", "makes and removes the image files of its own disks"),
         ],

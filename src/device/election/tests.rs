@@ -207,7 +207,14 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let fits = |_: &Rule, _: &Device| Err("lacks 3 bytes".to_owned());
     let rules = [rule("a")];
     let none = BTreeMap::new();
-    let election = elect(&Ballot { rules: &rules, devices: &devices, claimed: &none, ripeness: &ripe, fits: &fits });
+    let election = elect(&Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &none,
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &fits,
+    });
     assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
 }
 
@@ -233,7 +240,7 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            elect(&Ballot { rules, devices, claimed: &claimed, ripeness: &young, fits: &anything_fits })
+            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits })
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

@@ -1,0 +1,32 @@
+//! Sets that a person wrote down: a file, or documents that a command sends to its agent.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::api::{Node, SetError, parse_sets};
+use crate::device::rule::Rule;
+
+/// The documents of a file; `-` is standard input.
+#[allow(clippy::disallowed_methods, reason = "wiring: the file that a person named, read once")]
+pub fn documents(file: &Path) -> Result<String> {
+    match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read"),
+        false => {
+            std::fs::read_to_string(file).with_context(|| format!("the file of sets {} cannot be read", file.display()))
+        }
+    }
+}
+
+/// Each set for a node of that name, and what is wrong with the others.
+pub fn read(documents: &str, node: &str) -> (Vec<Rule>, Vec<SetError>) {
+    parse_sets(documents, &Node::standalone(node))
+}
+
+/// All sets, or what is wrong with those that are not valid.
+pub fn read_all(documents: &str, node: &str) -> Result<Vec<Rule>, String> {
+    match read(documents, node) {
+        (rules, errors) if errors.is_empty() => Ok(rules),
+        (_, errors) => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+    }
+}
