@@ -21,7 +21,7 @@ impl Bench {
     pub fn start() -> Self {
         let (folder, logs) = folders();
         let cases = cases();
-        let disks: Vec<Disk> = cases.iter().flat_map(|case| case.disks.clone()).collect();
+        let disks = all_disks(&cases);
         println!("booting a guest with {} disks", disks.len());
         let begun = Instant::now();
         let guest = Guest::start(&folder, &logs, &disks, 1);
@@ -65,6 +65,10 @@ impl Bench {
         self.guest.stay();
         ExitCode::SUCCESS
     }
+}
+
+fn all_disks(cases: &[Case]) -> Vec<Disk> {
+    cases.iter().flat_map(|case| case.disks.clone()).collect()
 }
 
 fn folders() -> (PathBuf, PathBuf) {

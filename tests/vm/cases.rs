@@ -112,7 +112,7 @@ fn virtio(name: &str) -> Disk {
 }
 
 pub fn cases() -> Vec<Case> {
-    [blank(), of_a_bad_sort(), signatures(), tables(), in_use(), layered()].into_iter().flatten().collect()
+    [blank(), of_a_bad_sort(), signatures(), tables(), in_use(), layered(), records()].into_iter().flatten().collect()
 }
 
 fn blank() -> Vec<Case> {
@@ -158,6 +158,17 @@ fn signatures() -> Vec<Case> {
             -b isolinux.bin -c boot.cat -no-emul-boot -boot-load-size 4 -boot-info-table /run/iso
         dd if=/run/hybrid.iso of=$D bs=1M conv=fsync status=none";
     let luks = "cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q $D <<<secret";
+    let nobody = "udevadm settle && test -z \"$(ls /sys/block/${D#/dev/}/holders)\"";
+    // udev puts the array together again whenever one of its disks was written to.
+    let apart = format!(
+        "mdadm --quiet --create /dev/md/apart --metadata=1.0 --level=0 --raid-devices=2 --run $D $D2\n{}\n{}",
+        take_apart("$D2", "wipefs -q --all $D2"),
+        take_apart("$D", nobody),
+    );
+    let ddf = format!(
+        "mdadm --create /dev/md/ddf --metadata=ddf --level=container --raid-devices=1 --force --run $D\n{}",
+        take_apart("$D", nobody)
+    );
     vec![
         case("ext4 on NVMe", [nvme("ext4-nvme")], "mkfs.ext4 -q $D", theirs("holds ext4")),
         case("ext4 on sectors of 4096", [scsi("ext4-4kn").sector(4096)], "mkfs.ext4 -q $D", theirs("holds ext4")),
@@ -205,26 +216,31 @@ fn signatures() -> Vec<Case> {
             theirs("holds iso9660"),
         ),
         case("ISO hybrid image, whose table the kernel reads", [scsi("iso-hybrid")], iso, theirs("has partitions:")),
-        case(
-            "RAID signature in the last sector",
-            [scsi("ddf")],
-            "mdadm --create /dev/md/ddf --metadata=ddf --level=container --raid-devices=1 --force --run $D
-             mdadm --stop /dev/md/ddf",
-            theirs("holds ddf_raid_member"),
-        )
-        .busy(),
+        case("RAID signature in the last sector", [scsi("ddf")], &ddf, theirs("holds ddf_raid_member"))
+            .later(theirs(""))
+            .busy(),
         case(
             "member of an array that is not assembled",
             [scsi("md-apart-a"), scsi("md-apart-b")],
-            "mdadm --quiet --create /dev/md/apart --metadata=1.0 --level=0 --raid-devices=2 --run $D $D2
-             mdadm --quiet --stop /dev/md/apart; udevadm settle; mdadm --quiet --stop --scan || true
-             wipefs -q --all $D2; udevadm settle; mdadm --quiet --stop /dev/md127 2>/dev/null || true
-             mdadm --quiet --stop /dev/md/apart 2>/dev/null || true",
+            &apart,
             theirs("holds linux_raid_member"),
         )
+        // At a boot, udev begins to put it together.
+        .later(theirs("a RAID array"))
         .but(1, UNCLAIMED, UNCLAIMED)
         .taken_by("flash"),
     ]
+}
+
+/// Stops what holds a disk, until `then` succeeds.
+fn take_apart(disk: &str, then: &str) -> String {
+    format!(
+        "for try in {{1..30}}; do
+            for holder in $(N={disk} && ls /sys/block/${{N#/dev/}}/holders); do mdadm --quiet --stop /dev/$holder || true; done
+            ! {{ {then}; }} 2>/dev/null || break
+            sleep 0.3
+        done; {then}"
+    )
 }
 
 fn tables() -> Vec<Case> {
@@ -236,12 +252,12 @@ fn tables() -> Vec<Case> {
         case("GPT without partitions on sectors of 4096", [nvme("gpt-empty-4kn").sector(4096)], "sgdisk -o $D >/dev/null",
             theirs("has a partition table (gpt)")),
         case("GPT with one partition", [scsi("gpt-one")], "sgdisk -n 1:0:0 $D >/dev/null; udevadm settle", one)
-            .on_it("echo $(disk gpt-one)1", UNCLAIMED, Some(UNCLAIMED)),
+            .on_it("disk gpt-one 1", UNCLAIMED, Some(UNCLAIMED)),
         case("GPT with a partition that holds ext4", [nvme("gpt-ext4")],
             "sgdisk -n 1:0:0 $D >/dev/null; udevadm settle; mkfs.ext4 -q ${D}p1", one)
-            .on_it("echo $(disk gpt-ext4)*p1", theirs("holds ext4"), None),
+            .on_it("disk gpt-ext4 1", theirs("holds ext4"), None),
         case("GPT with a boot partition", [scsi("gpt-boot")], "sgdisk -n 1:0:0 -c '1:BIOS boot' $D >/dev/null; udevadm settle", one)
-            .on_it("echo $(disk gpt-boot)1", theirs("the machine boots from it"), None),
+            .on_it("disk gpt-boot 1", theirs("the machine boots from it"), None),
         case("protective MBR only", [scsi("mbr-protective")], protective, theirs("has a partition table (protective MBR)")),
         case("GPT whose primary is damaged", [scsi("gpt-damaged")],
             "sgdisk -n 1:0:+32M $D >/dev/null; udevadm settle; partx --delete $D
@@ -256,8 +272,11 @@ fn tables() -> Vec<Case> {
 }
 
 fn in_use() -> Vec<Case> {
-    let hold = "setsid perl -e 'use Fcntl; sysopen my $f, $ARGV[0], O_RDWR | O_EXCL or die; sleep' $D >/dev/null 2>&1 &
-        for try in {1..50}; do ! perl -e 'use Fcntl; sysopen my $f, $ARGV[0], O_RDWR | O_EXCL or die' $D 2>/dev/null || sleep 0.1; done";
+    // udev may have it open in the same way for a moment.
+    let hold = r#"setsid perl -e 'use Fcntl; my $f;
+            until (sysopen $f, $ARGV[0], O_RDWR | O_EXCL) { select undef, undef, undef, 0.1 }
+            open my $mark, ">", "/run/exclusive"; close $mark; sleep' $D >/dev/null 2>&1 &
+        until [[ -e /run/exclusive ]]; do sleep 0.1; done"#;
     vec![
         case("mounted", [scsi("mounted")], "mkfs.ext4 -q $D; mkdir -p /srv/mounted; mount -r $D /srv/mounted", theirs("is mounted at /srv/mounted"))
             .later(theirs("holds ext4")),
@@ -269,7 +288,7 @@ fn in_use() -> Vec<Case> {
         case("a partition of it is mounted", [scsi("part-mounted")],
             "sgdisk -n 1:0:+64M -n 2:0:0 $D >/dev/null; udevadm settle; mkfs.ext4 -q ${D}1; mkdir -p /srv/part; mount -r ${D}1 /srv/part",
             theirs("1 is mounted at /srv/part")).later(theirs("has partitions:"))
-            .on_it("echo $(disk part-mounted)2", UNCLAIMED, None),
+            .on_it("disk part-mounted 2", UNCLAIMED, None),
         case("btrfs of two disks, mounted", [scsi("btrfs-mounted-a"), scsi("btrfs-mounted-b")],
             "mkfs.btrfs -q -m raid1 -d raid1 $D $D2; mkdir -p /srv/btrfs; udevadm settle; mount -r $D /srv/btrfs",
             theirs("is mounted at /srv/btrfs")).later(theirs("holds btrfs")),
@@ -285,6 +304,11 @@ fn in_use() -> Vec<Case> {
 fn layered() -> Vec<Case> {
     let luks = "cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q $D <<<secret
         cryptsetup open $D opened <<<secret; udevadm settle";
+    let waiting = format!(
+        "mdadm --quiet --create /dev/md/waiting --metadata=1.2 --level=0 --raid-devices=2 --run $D $D2\n{}
+         udevadm settle; ls /sys/block/${{D#/dev/}}/holders | grep -q md || mdadm --quiet --incremental $D; udevadm settle",
+        take_apart("$D2", "wipefs -q --all $D2"),
+    );
     let mapped = theirs("a device-mapper device");
     let path = theirs("a multipath device");
     vec![
@@ -298,8 +322,7 @@ fn layered() -> Vec<Case> {
             theirs("a RAID array")).busy()
             .on_it("readlink -f /dev/md/running", UNCLAIMED, None),
         case("member of an array that misses another", [nvme("md-waiting-a"), nvme("md-waiting-b")],
-            "mdadm --quiet --create /dev/md/waiting --metadata=1.2 --level=0 --raid-devices=2 --run $D $D2
-             mdadm --quiet --stop /dev/md/waiting; wipefs -q --all $D2; udevadm settle; mdadm --quiet --incremental $D || true; udevadm settle",
+            &waiting,
             theirs("a RAID array")).but(1, UNCLAIMED, UNCLAIMED).taken_by("nvme"),
         case("bcache backing disk", [scsi("bcache")],
             "make-bcache -B $D >/dev/null; udevadm settle; [[ -e /dev/bcache0 ]] || echo $D >/sys/fs/bcache/register; udevadm settle",
@@ -327,5 +350,32 @@ fn layered() -> Vec<Case> {
             ],
             is_busy: false,
         },
+    ]
+}
+
+fn records() -> Vec<Case> {
+    let ours = Said { verdict: "Ours", words: "in pool" };
+    let one_of_two = Said { verdict: "Ours", words: "has the same identity" };
+    let damaged = unknown("carries a localpool label that cannot be used");
+    let foreign = theirs("in the pool of node elsewhere");
+    let mut copied = case(
+        "our own record, and a copy of it by dd",
+        [scsi("ours"), scsi("ours-copy")],
+        "claim-once guest $D; dd if=$D of=$D2 bs=1M conv=fsync status=none",
+        ours,
+    )
+    // On another bus, none of them is the hardware that the record names.
+    .later(one_of_two)
+    .but(1, one_of_two, one_of_two);
+    copied.judged.iter_mut().for_each(|judged| judged.set = Some("earlier"));
+    vec![
+        copied,
+        case("another node's record", [scsi("foreign")], "claim-once elsewhere $D", foreign),
+        case(
+            "our own record, damaged",
+            [scsi("label-damaged")],
+            "claim-once guest $D; dd if=/dev/zero of=$D bs=1M seek=1 count=1 conv=fsync,notrunc status=none",
+            damaged,
+        ),
     ]
 }

@@ -4,6 +4,7 @@
 //! writes only to images below the run's own folder.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::agent::{Agent, AgentError};
 use crate::disks::{Bus, Disk};
 
 /// PCI ports for disks, also for those that are plugged in later.
-const PORTS: usize = 24;
+const PORTS: usize = 32;
 const SATA_PORTS: usize = 6;
 /// From power on to the first answer, on a busy machine.
 const BOOT: Duration = Duration::from_secs(300);
@@ -46,14 +47,14 @@ impl Guest {
         let images = folder.join("images");
         std::fs::create_dir_all(&images).unwrap();
         disks.iter().for_each(|disk| disk.make_image(&images));
-        let mut ports = vec![None; PORTS];
+        let mut ports = 0..PORTS;
+        let mut sata_ports = 0..SATA_PORTS;
         let mut command = machine(folder, &logs.join(format!("vm-console-{boots}.log")));
-        let mut sata = 0;
         for disk in disks {
             if let Some(blockdev) = disk.blockdev(&images) {
                 command.arg("-blockdev").arg(blockdev.to_string());
             }
-            let port = take_port(disk, &mut ports, &mut sata);
+            let port = port(disk, &mut ports, &mut sata_ports);
             for device in disk.devices(&port) {
                 command.arg("-device").arg(device.to_string());
             }
@@ -107,18 +108,13 @@ impl Guest {
     }
 }
 
-fn take_port(disk: &Disk, ports: &mut [Option<String>], sata: &mut usize) -> String {
-    if disk.bus == Bus::Sata {
-        assert!(*sata < SATA_PORTS, "more SATA disks than ports");
-        *sata += 1;
-        return format!("ide.{}", *sata - 1);
+/// Where a disk is attached, on the buses that have places.
+fn port(disk: &Disk, ports: &mut Range<usize>, sata: &mut Range<usize>) -> String {
+    match disk.bus {
+        Bus::Sata => format!("ide.{}", sata.next().expect("a port for each SATA disk")),
+        bus if bus.has_port() => format!("port{}", ports.next().expect("a port for each PCI disk")),
+        _ => String::new(),
     }
-    if !disk.bus.has_port() {
-        return String::new();
-    }
-    let free = ports.iter().position(Option::is_none).expect("more PCI disks than ports");
-    ports[free] = Some(disk.name.clone());
-    format!("port{free}")
 }
 
 fn machine(folder: &Path, console: &Path) -> Command {

@@ -9,9 +9,12 @@
 mod agent;
 mod bench;
 mod cases;
+mod compare;
 mod disks;
+mod driver;
 mod guest;
 mod images;
+mod members;
 mod report;
 mod verdicts;
 
@@ -49,4 +52,6 @@ fn main() -> ExitCode {
 fn all(bench: &mut Bench, report: &mut Report) {
     bench.fill(report);
     verdicts::check(bench, report);
+    compare::check(bench, report);
+    members::check(bench, report);
 }
