@@ -9,7 +9,7 @@ CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench bench-build clean
-.PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster
+.PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster test-vm
 .NOTPARALLEL:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make cluster-down  take it down; make cluster-build only builds it (cold: a quarter of an hour)'
 	@echo 'make cluster-check proves the cluster itself, and that nothing of it is left (root)'
 	@echo 'make test-cluster  the chart on such a cluster, with real pods (root); KEEP=1 leaves it up'
+	@echo 'make test-vm       the driver in a virtual machine with disks of every sort (root; QEMU, no KVM needed)'
 	@echo 'make clean      remove what was built'
 
 deps:
@@ -97,6 +98,10 @@ cluster-check: cluster-build
 test-cluster:
 	@scripts/deps build run test image cluster
 	@scripts/test-cluster
+
+test-vm:
+	@scripts/deps build vm
+	@scripts/test-vm
 
 clean:
 	$(CARGO) clean

@@ -378,6 +378,7 @@ fn cache_disks_are_held_though_sysfs_lists_no_holder() {
     assert_eq!(m.disk("vdc1").holders, ["bcache"], "a set that serves nobody yet");
     assert!(m.disk("vdc").holders.is_empty());
     assert_eq!(m.disk("bcache0").kind, Kind::Other("bcache".into()));
+    assert!(m.disk("bcache0").holders.is_empty(), "what it is made of does not hold it");
 }
 
 #[test]

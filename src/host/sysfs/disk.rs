@@ -91,7 +91,8 @@ impl Reader<'_> {
             transport,
             place: place.strip_prefix("..").unwrap_or(&place).to_owned(),
             state,
-            holders: holders(node, || has("bcache"), notes),
+            // The device that bcache makes has such a link too, to what it is made of; that does not hold it.
+            holders: holders(node, || has("bcache") && !entry.starts_with("bcache"), notes),
             slaves: notes.devices(node, "slaves"),
             offloads_zeroes: node.positive("queue/write_zeroes_max_bytes"),
             discards: node.positive("queue/discard_max_bytes"),

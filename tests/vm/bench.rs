@@ -1,0 +1,78 @@
+//! What all checks share: the guest, its disks, and what is made on them once.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::cases::{Case, cases};
+use crate::disks::Disk;
+use crate::guest::Guest;
+use crate::report::Report;
+
+pub struct Bench {
+    pub folder: PathBuf,
+    pub guest: Guest,
+    pub cases: Vec<Case>,
+}
+
+impl Bench {
+    pub fn start() -> Self {
+        let (folder, logs) = folders();
+        let cases = cases();
+        let disks = all_disks(&cases);
+        println!("booting a guest with {} disks", disks.len());
+        let begun = Instant::now();
+        let guest = Guest::start(&folder, &logs, &disks, 1);
+        println!("up after {:.0} s", begun.elapsed().as_secs_f64());
+        Self { folder, guest, cases }
+    }
+
+    pub fn attach() -> Self {
+        let (folder, logs) = folders();
+        let guest = Guest::attach(&folder, &logs);
+        Self { folder, guest, cases: cases() }
+    }
+
+    /// Makes the disks look as their cases say, once in the life of a guest.
+    pub fn fill(&mut self, report: &mut Report) {
+        if self.guest.try_run("test -e /run/filled", crate::guest::LIMIT).is_ok() {
+            return;
+        }
+        self.guest.run("touch /run/filled");
+        for case in self.cases.iter().filter(|case| !case.fill.is_empty()) {
+            let begun = Instant::now();
+            let made = self.guest.try_run(&case.script(), crate::guest::LIMIT);
+            println!("{:6.1} s  made: {}", begun.elapsed().as_secs_f64(), case.name);
+            if let Err(error) = made {
+                report.outcome(&format!("{}: its disks can be made", case.name), begun, Err(error.to_string()));
+            }
+        }
+        self.guest.run("udevadm settle; sync");
+    }
+
+    /// What `localpool devices` prints, as a program reads it.
+    pub fn devices(&mut self) -> Vec<Value> {
+        let text = self.guest.run("/opt/localpool devices --node-name guest -o json");
+        let list: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        list["devices"].as_array().unwrap().clone()
+    }
+
+    /// For a person who works on a check.
+    pub fn stay(self) -> ExitCode {
+        println!("the guest is up; `scripts/test-vm run COMMAND` runs in it, Ctrl-C ends it");
+        self.guest.stay();
+        ExitCode::SUCCESS
+    }
+}
+
+fn all_disks(cases: &[Case]) -> Vec<Disk> {
+    cases.iter().flat_map(|case| case.disks.clone()).collect()
+}
+
+fn folders() -> (PathBuf, PathBuf) {
+    let folder =
+        |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: scripts/test-vm")));
+    (folder("LOCALPOOL_VM_DIR"), folder("LOCALPOOL_VM_LOGS"))
+}

@@ -1,0 +1,381 @@
+//! Every disk of the guest: how it is made, and whose it must be said to be.
+//!
+//! A case has one or more disks, a script that makes them look as its name says (`$D`, `$D2`, … are their nodes), and
+//! the verdict with words of the reason, now and after a power cut. What no script can make in a guest is written byte
+//! by byte, as the format's own tools would leave it.
+
+use crate::disks::{Bus, Disk};
+
+pub struct Case {
+    pub name: &'static str,
+    pub disks: Vec<Disk>,
+    pub fill: String,
+    pub judged: Vec<Judged>,
+    /// Whoever uses the disk may write to it at any time.
+    pub is_busy: bool,
+}
+
+/// A device and what must be said of it.
+pub struct Judged {
+    /// Words of bash that print its node.
+    pub node: String,
+    pub now: Said,
+    /// After a power cut, where that is something else; `None` for what does not come back by itself.
+    pub later: Option<Said>,
+    /// The set that takes it.
+    pub set: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    pub verdict: &'static str,
+    /// A part of the reason.
+    pub words: &'static str,
+}
+
+pub const UNCLAIMED: Said = Said { verdict: "Unclaimed", words: "blank and not in use" };
+
+const fn theirs(words: &'static str) -> Said {
+    Said { verdict: "Theirs", words }
+}
+
+const fn unknown(words: &'static str) -> Said {
+    Said { verdict: "Unknown", words }
+}
+
+/// A case of one disk, or of several that are all judged alike.
+fn case<const N: usize>(name: &'static str, disks: [Disk; N], fill: &str, now: Said) -> Case {
+    let judged =
+        disks.iter().map(|disk| Judged { node: format!("disk {}", disk.serial), now, later: Some(now), set: None });
+    let judged = judged.collect();
+    Case { name, disks: disks.to_vec(), fill: fill.to_owned(), judged, is_busy: false }
+}
+
+impl Case {
+    /// What is said of its disks after a power cut.
+    fn later(mut self, said: Said) -> Self {
+        self.judged.iter_mut().for_each(|judged| judged.later = Some(said));
+        self
+    }
+
+    /// One of its disks is judged otherwise.
+    fn but(mut self, index: usize, now: Said, later: Said) -> Self {
+        (self.judged[index].now, self.judged[index].later) = (now, Some(later));
+        self
+    }
+
+    /// Where its disk is, when no serial leads to it.
+    fn seen_at(mut self, node: &str) -> Self {
+        self.judged[0].node = node.to_owned();
+        self
+    }
+
+    /// Something that is built on its disks.
+    fn on_it(mut self, node: &str, now: Said, later: Option<Said>) -> Self {
+        self.judged.push(Judged { node: node.to_owned(), now, later, set: None });
+        self
+    }
+
+    /// The set that takes what is unclaimed of it.
+    fn taken_by(mut self, set: &'static str) -> Self {
+        self.judged
+            .iter_mut()
+            .filter(|judged| judged.now.verdict == "Unclaimed")
+            .for_each(|judged| judged.set = Some(set));
+        self
+    }
+
+    fn busy(self) -> Self {
+        Self { is_busy: true, ..self }
+    }
+
+    /// The script with the nodes of its disks.
+    pub fn script(&self) -> String {
+        let node = |(at, disk): (usize, &Disk)| match at {
+            0 => format!("D=$(disk {})\n", disk.serial),
+            _ => format!("D{}=$(disk {})\n", at + 1, disk.serial),
+        };
+        self.disks.iter().enumerate().map(node).collect::<String>() + &self.fill
+    }
+}
+
+fn nvme(name: &str) -> Disk {
+    Disk::new(name, Bus::Nvme)
+}
+
+fn scsi(name: &str) -> Disk {
+    Disk::new(name, Bus::Scsi)
+}
+
+fn virtio(name: &str) -> Disk {
+    Disk::new(name, Bus::Virtio)
+}
+
+pub fn cases() -> Vec<Case> {
+    [blank(), of_a_bad_sort(), signatures(), tables(), in_use(), layered(), records()].into_iter().flatten().collect()
+}
+
+fn blank() -> Vec<Case> {
+    vec![
+        case("blank NVMe", [nvme("blank-nvme")], "", UNCLAIMED).taken_by("nvme"),
+        case("blank NVMe with sectors of 4096", [nvme("blank-nvme-4kn").sector(4096)], "", UNCLAIMED).taken_by("nvme"),
+        case("blank SCSI SSD", [scsi("blank-ssd")], "", UNCLAIMED).taken_by("flash"),
+        case("blank SCSI hard disk", [scsi("blank-hdd").turning()], "", UNCLAIMED).taken_by("turning"),
+        case("blank SCSI with sectors of 4096", [scsi("blank-4kn").sector(4096)], "", UNCLAIMED).taken_by("flash"),
+        case("blank SATA SSD", [Disk::new("blank-sata", Bus::Sata)], "", UNCLAIMED).taken_by("flash"),
+        case("blank virtio", [virtio("blank-virtio")], "", UNCLAIMED).taken_by("turning"),
+        case("blank virtio with sectors of 4096", [virtio("blank-virtio-4kn").sector(4096)], "", UNCLAIMED)
+            .taken_by("turning"),
+        case("blank fixed USB disk", [Disk::new("blank-usb", Bus::Usb)], "", UNCLAIMED).taken_by("turning"),
+        case("wiped after it had ext4", [scsi("wiped")], "mkfs.ext4 -q $D; wipefs -q --all $D", UNCLAIMED)
+            .taken_by("flash"),
+    ]
+}
+
+fn of_a_bad_sort() -> Vec<Case> {
+    let removable = theirs("is removable");
+    let read_only = theirs("is read-only");
+    let drive = theirs("a CD-ROM or DVD drive");
+    vec![
+        case("removable USB disk", [Disk::new("usb-stick", Bus::Usb).removable()], "", removable),
+        case("removable SCSI disk", [scsi("scsi-removable").removable()], "", removable),
+        case("CD-ROM drive with a disc", [Disk::new("cdrom", Bus::Cdrom).read_only()], "", drive)
+            .seen_at("readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom"),
+        case("CD-ROM drive without a disc", [Disk::new("cdrom-empty", Bus::Cdrom).mib(0)], "", drive)
+            .seen_at("readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom-empty"),
+        case("read-only SCSI disk", [scsi("scsi-read-only").read_only()], "", read_only),
+        case("read-only virtio disk", [virtio("virtio-read-only").read_only()], "", read_only),
+        case("NVMe with zones", [Disk::new("nvme-zoned", Bus::Zoned)], "", theirs("a zoned disk (host-managed)")),
+        case("disk of 4 MiB", [scsi("tiny").mib(4)], "", theirs("smaller than")),
+    ]
+}
+
+fn signatures() -> Vec<Case> {
+    let zfs = r#"perl -e 'open my $f, "+<", $ARGV[0] or die;
+        for (0..15) { seek $f, 131072 + $_ * 1024, 0; print $f pack "Q<Q<Q<", 0x00bab10c, 5000, $_ + 1 }' $D"#;
+    let iso = "mkdir -p /run/iso; cp /usr/lib/ISOLINUX/isolinux.bin /run/iso
+        xorriso -as mkisofs -quiet -o /run/hybrid.iso -isohybrid-mbr /usr/lib/ISOLINUX/isohdpfx.bin \
+            -b isolinux.bin -c boot.cat -no-emul-boot -boot-load-size 4 -boot-info-table /run/iso
+        dd if=/run/hybrid.iso of=$D bs=1M conv=fsync status=none";
+    let luks = "cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q $D <<<secret";
+    let nobody = "udevadm settle && test -z \"$(ls /sys/block/${D#/dev/}/holders)\"";
+    // udev puts the array together again whenever one of its disks was written to.
+    let apart = format!(
+        "mdadm --quiet --create /dev/md/apart --metadata=1.0 --level=0 --raid-devices=2 --run $D $D2\n{}\n{}",
+        take_apart("$D2", "wipefs -q --all $D2"),
+        take_apart("$D", nobody),
+    );
+    let ddf = format!(
+        "mdadm --create /dev/md/ddf --metadata=ddf --level=container --raid-devices=1 --force --run $D\n{}",
+        take_apart("$D", nobody)
+    );
+    vec![
+        case("ext4 on NVMe", [nvme("ext4-nvme")], "mkfs.ext4 -q $D", theirs("holds ext4")),
+        case("ext4 on sectors of 4096", [scsi("ext4-4kn").sector(4096)], "mkfs.ext4 -q $D", theirs("holds ext4")),
+        case(
+            "ext4 with a label",
+            [virtio("ext4-label")],
+            "mkfs.ext4 -q -L data $D",
+            theirs("holds ext4 with the label \"data\""),
+        ),
+        case("xfs", [scsi("xfs").mib(320)], "mkfs.xfs -q $D", theirs("holds xfs")),
+        case(
+            "xfs on NVMe with sectors of 4096",
+            [nvme("xfs-nvme-4kn").mib(320).sector(4096)],
+            "mkfs.xfs -q $D",
+            theirs("holds xfs"),
+        ),
+        case(
+            "btrfs of two disks",
+            [scsi("btrfs-a"), scsi("btrfs-b")],
+            "mkfs.btrfs -q -m raid1 -d raid1 $D $D2",
+            theirs("holds btrfs"),
+        ),
+        case("LVM physical volume", [scsi("lvm-pv")], "pvcreate -q $D", theirs("holds LVM2_member")),
+        case("LUKS closed", [nvme("luks-closed")], luks, theirs("holds crypto_LUKS")),
+        case("swap that is off", [virtio("swap-off")], "mkswap -q $D", theirs("holds swap")),
+        case("ZFS label", [scsi("zfs")], zfs, theirs("holds zfs_member")),
+        case(
+            "Ceph BlueStore label",
+            [scsi("ceph")],
+            "printf 'bluestore block device\\n3a1c7e9e-52a5-4a07-8d52-111111111111\\n' | dd of=$D conv=fsync,notrunc status=none",
+            theirs("holds ceph_bluestore"),
+        ),
+        case(
+            "Oracle ASM label",
+            [scsi("oracle-asm")],
+            "printf ORCLDISKDATA01 | dd of=$D bs=1 seek=32 conv=fsync,notrunc status=none",
+            theirs("holds oracleasm"),
+        ),
+        case("NTFS", [scsi("ntfs")], "mkntfs -q -Q -F $D", theirs("holds ntfs")),
+        case("FAT without a table", [scsi("vfat")], "mkfs.vfat --mbr=n $D", theirs("holds vfat")),
+        case(
+            "ISO image without a table",
+            [scsi("iso-plain")],
+            "xorriso -as mkisofs -quiet -o /run/plain.iso /etc/systemd; dd if=/run/plain.iso of=$D bs=1M conv=fsync status=none",
+            theirs("holds iso9660"),
+        ),
+        case("ISO hybrid image, whose table the kernel reads", [scsi("iso-hybrid")], iso, theirs("has partitions:")),
+        case("RAID signature in the last sector", [scsi("ddf")], &ddf, theirs("holds ddf_raid_member"))
+            .later(theirs(""))
+            .busy(),
+        case(
+            "member of an array that is not assembled",
+            [scsi("md-apart-a"), scsi("md-apart-b")],
+            &apart,
+            theirs("holds linux_raid_member"),
+        )
+        // At a boot, udev begins to put it together.
+        .later(theirs("a RAID array"))
+        .but(1, UNCLAIMED, UNCLAIMED)
+        .taken_by("flash"),
+    ]
+}
+
+/// Stops what holds a disk, until `then` succeeds.
+fn take_apart(disk: &str, then: &str) -> String {
+    format!(
+        "for try in {{1..30}}; do
+            for holder in $(N={disk} && ls /sys/block/${{N#/dev/}}/holders); do mdadm --quiet --stop /dev/$holder || true; done
+            ! {{ {then}; }} 2>/dev/null || break
+            sleep 0.3
+        done; {then}"
+    )
+}
+
+fn tables() -> Vec<Case> {
+    let protective = r"printf '\x00\x00\x02\x00\xee\xff\xff\xff\x01\x00\x00\x00\xff\xff\x04\x00' | dd of=$D bs=1 seek=446 conv=notrunc status=none
+        printf '\x55\xaa' | dd of=$D bs=1 seek=510 conv=notrunc,fsync status=none";
+    let one = theirs("has partitions:");
+    vec![
+        case("GPT without partitions", [scsi("gpt-empty")], "sgdisk -o $D >/dev/null", theirs("has a partition table (gpt)")),
+        case("GPT without partitions on sectors of 4096", [nvme("gpt-empty-4kn").sector(4096)], "sgdisk -o $D >/dev/null",
+            theirs("has a partition table (gpt)")),
+        case("GPT with one partition", [scsi("gpt-one")], "sgdisk -n 1:0:0 $D >/dev/null; udevadm settle", one)
+            .on_it("disk gpt-one 1", UNCLAIMED, Some(UNCLAIMED)),
+        case("GPT with a partition that holds ext4", [nvme("gpt-ext4")],
+            "sgdisk -n 1:0:0 $D >/dev/null; udevadm settle; mkfs.ext4 -q ${D}p1", one)
+            .on_it("disk gpt-ext4 1", theirs("holds ext4"), None),
+        case("GPT with a boot partition", [scsi("gpt-boot")], "sgdisk -n 1:0:0 -c '1:BIOS boot' $D >/dev/null; udevadm settle", one)
+            .on_it("disk gpt-boot 1", theirs("the machine boots from it"), None),
+        case("protective MBR only", [scsi("mbr-protective")], protective, theirs("has a partition table (protective MBR)")),
+        case("GPT whose primary is damaged", [scsi("gpt-damaged")],
+            "sgdisk -n 1:0:+32M $D >/dev/null; udevadm settle; partx --delete $D
+             printf '\\xff\\xff\\xff\\xff' | dd of=$D bs=1 seek=528 conv=notrunc,fsync status=none; partx --delete $D || true",
+            theirs("has a partition table (gpt")).later(theirs("")),
+        case("GPT of which only the backup is left", [scsi("gpt-backup")],
+            "sgdisk -o $D >/dev/null; dd if=/dev/zero of=$D bs=512 count=34 conv=notrunc,fsync status=none",
+            theirs("has a partition table (gpt (backup only))")),
+        case("DOS table without partitions", [scsi("dos-empty")], "echo label:dos | sfdisk -q $D", theirs("has a partition table (dos)")),
+        case("DOS table with a partition", [virtio("dos-one")], "echo 'type=83' | sfdisk -q --label dos $D; udevadm settle", one),
+    ]
+}
+
+fn in_use() -> Vec<Case> {
+    // udev may have it open in the same way for a moment.
+    let hold = r#"setsid perl -e 'use Fcntl; my $f;
+            until (sysopen $f, $ARGV[0], O_RDWR | O_EXCL) { select undef, undef, undef, 0.1 }
+            open my $mark, ">", "/run/exclusive"; close $mark; sleep' $D >/dev/null 2>&1 &
+        until [[ -e /run/exclusive ]]; do sleep 0.1; done"#;
+    vec![
+        case("mounted", [scsi("mounted")], "mkfs.ext4 -q $D; mkdir -p /srv/mounted; mount -r $D /srv/mounted", theirs("is mounted at /srv/mounted"))
+            .later(theirs("holds ext4")),
+        case("mounted in another namespace", [scsi("mounted-elsewhere")],
+            "mkfs.ext4 -q $D; mkdir -p /srv/elsewhere
+             setsid unshare --mount --propagation private bash -c \"mount -r $D /srv/elsewhere && touch /run/elsewhere && exec sleep infinity\" >/dev/null 2>&1 &
+             until [[ -e /run/elsewhere ]]; do sleep 0.1; done; ! findmnt $D",
+            theirs("is mounted at /srv/elsewhere")).later(theirs("holds ext4")),
+        case("a partition of it is mounted", [scsi("part-mounted")],
+            "sgdisk -n 1:0:+64M -n 2:0:0 $D >/dev/null; udevadm settle; mkfs.ext4 -q ${D}1; mkdir -p /srv/part; mount -r ${D}1 /srv/part",
+            theirs("1 is mounted at /srv/part")).later(theirs("has partitions:"))
+            .on_it("disk part-mounted 2", UNCLAIMED, None),
+        case("btrfs of two disks, mounted", [scsi("btrfs-mounted-a"), scsi("btrfs-mounted-b")],
+            "mkfs.btrfs -q -m raid1 -d raid1 $D $D2; mkdir -p /srv/btrfs; udevadm settle; mount -r $D /srv/btrfs",
+            theirs("is mounted at /srv/btrfs")).later(theirs("holds btrfs")),
+        case("swap that is on", [scsi("swap-on")], "mkswap -q $D; swapon $D", theirs("is used as swap")).later(theirs("holds swap")).busy(),
+        case("its node is bind-mounted", [virtio("node-bound")], "touch /run/pod-device; mount --bind $D /run/pod-device",
+            theirs("is bind-mounted at /run/pod-device")).later(UNCLAIMED),
+        case("held open by O_EXCL", [scsi("exclusive")], hold, theirs("opened exclusively by another program")).later(UNCLAIMED),
+        case("a loop device is over it", [scsi("under-loop")], "losetup /dev/loop7 $D", theirs("is held by loop7, a loop device")).later(UNCLAIMED)
+            .on_it("echo /dev/loop7", theirs("a loop device over the block device"), None),
+    ]
+}
+
+fn layered() -> Vec<Case> {
+    let luks = "cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q $D <<<secret
+        cryptsetup open $D opened <<<secret; udevadm settle";
+    let waiting = format!(
+        "mdadm --quiet --create /dev/md/waiting --metadata=1.2 --level=0 --raid-devices=2 --run $D $D2\n{}
+         udevadm settle; ls /sys/block/${{D#/dev/}}/holders | grep -q md || mdadm --quiet --incremental $D; udevadm settle",
+        take_apart("$D2", "wipefs -q --all $D2"),
+    );
+    let mapped = theirs("a device-mapper device");
+    let path = theirs("a multipath device");
+    vec![
+        case("LUKS open", [scsi("luks-open")], luks, mapped).later(theirs("holds crypto_LUKS"))
+            .on_it("readlink -f /dev/mapper/opened", UNCLAIMED, None),
+        case("LVM with a volume", [scsi("lvm-vg")],
+            "pvcreate -q $D; vgcreate -q guestvg $D; lvcreate -q -y -L 64M -n blank guestvg; udevadm settle", mapped)
+            .on_it("readlink -f /dev/guestvg/blank", UNCLAIMED, Some(UNCLAIMED)),
+        case("members of a running array", [scsi("md-a"), scsi("md-b")],
+            "mdadm --quiet --create /dev/md/running --metadata=1.2 --level=1 --raid-devices=2 --assume-clean --run $D $D2; udevadm settle",
+            theirs("a RAID array")).busy()
+            .on_it("readlink -f /dev/md/running", UNCLAIMED, None),
+        case("member of an array that misses another", [nvme("md-waiting-a"), nvme("md-waiting-b")],
+            &waiting,
+            theirs("a RAID array")).but(1, UNCLAIMED, UNCLAIMED).taken_by("nvme"),
+        case("bcache backing disk", [scsi("bcache")],
+            "make-bcache -B $D >/dev/null; udevadm settle; [[ -e /dev/bcache0 ]] || echo $D >/sys/fs/bcache/register; udevadm settle",
+            theirs("a bcache device")).busy()
+            .on_it("echo /dev/bcache0", unknown("a sort of device that is not known here: bcache"), None),
+        case("bcache label, nobody uses it", [scsi("bcache-idle")],
+            "make-bcache -B $D >/dev/null; udevadm settle; echo 1 >/sys/block/${D#/dev/}/bcache/stop; udevadm settle
+             for try in {1..50}; do [[ ! -e /sys/block/${D#/dev/}/bcache ]] || sleep 0.2; done", theirs("holds bcache"))
+            .later(theirs("bcache")).busy(),
+        case("under a suspended mapping", [scsi("suspended")],
+            "dmsetup create frozen --table \"0 $(blockdev --getsz $D) linear $D 0\"; udevadm settle; dmsetup suspend frozen", mapped)
+            .later(UNCLAIMED)
+            .on_it("readlink -f /dev/mapper/frozen", theirs("is not running: its state is suspended"), None),
+        Case {
+            name: "two paths to one disk",
+            disks: vec![
+                scsi("shared").path_to("shared", 0x5000_c500_0000_0001),
+                scsi("shared-again").path_to("shared", 0x5000_c500_0000_0001),
+            ],
+            fill: "multipath -r; udevadm settle; multipath -ll".to_owned(),
+            judged: vec![
+                Judged { node: "disk shared | sed -n 1p".into(), now: path, later: Some(path), set: None },
+                Judged { node: "disk shared | sed -n 2p".into(), now: path, later: Some(path), set: None },
+                Judged { node: "readlink -f /dev/mapper/mpatha".into(), now: UNCLAIMED, later: None, set: Some("shared") },
+            ],
+            is_busy: false,
+        },
+    ]
+}
+
+fn records() -> Vec<Case> {
+    let ours = Said { verdict: "Ours", words: "in pool" };
+    let one_of_two = Said { verdict: "Ours", words: "has the same identity" };
+    let damaged = unknown("carries a localpool label that cannot be used");
+    let foreign = theirs("in the pool of node elsewhere");
+    let mut copied = case(
+        "our own record, and a copy of it by dd",
+        [scsi("ours"), scsi("ours-copy")],
+        "claim-once guest $D; dd if=$D of=$D2 bs=1M conv=fsync status=none",
+        ours,
+    )
+    // On another bus, none of them is the hardware that the record names.
+    .later(one_of_two)
+    .but(1, one_of_two, one_of_two);
+    copied.judged.iter_mut().for_each(|judged| judged.set = Some("earlier"));
+    vec![
+        copied,
+        case("another node's record", [scsi("foreign")], "claim-once elsewhere $D", foreign),
+        case(
+            "our own record, damaged",
+            [scsi("label-damaged")],
+            "claim-once guest $D; dd if=/dev/zero of=$D bs=1M seek=1 count=1 conv=fsync,notrunc status=none",
+            damaged,
+        ),
+    ]
+}

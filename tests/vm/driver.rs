@@ -1,0 +1,69 @@
+//! The driver in the guest: `localpool standalone` with sets for the disks of all cases.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::bench::Bench;
+
+/// How long a disk must stay blank and unchanged here.
+pub const MIN_AGE: Duration = Duration::from_secs(5);
+/// For what happens by itself, in a guest that is emulated.
+pub const SOON: Duration = Duration::from_secs(180);
+
+/// Sets that share the disks of the cases among them by what they are.
+const SETS: &str = "
+nvme|models: [NVMe]\\n    maxSize: 900Mi|layout: Whole
+flash|vendors: [QEMU, ATA]\\n    deviceMechanicalProperties: [NonRotational]\\n    maxSize: 900Mi|partitioningSpec: {count: 2}
+turning|deviceMechanicalProperties: [Rotational]\\n    maxSize: 900Mi|partitioningSpec: {mode: Dynamic}
+shared|deviceTypes: [mpath]|layout: RawDevice
+";
+
+impl Bench {
+    /// Starts the driver where it does not run.
+    pub fn driver(&mut self) {
+        let documents: String = SETS.trim().lines().map(document).collect();
+        self.guest.run(&format!(
+            "systemctl is-active --quiet localpool && exit
+             mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
+             systemd-run --quiet --unit=localpool --property=StandardError=append:/var/log/localpool \\
+                 /opt/localpool standalone --node-name guest --device-min-age {}s",
+            MIN_AGE.as_secs()
+        ));
+        self.eventually("the driver answers", |bench| {
+            let said = bench.guest.try_run("test -S /run/localpool/csi.sock", SOON);
+            said.map(drop).map_err(|error| error.to_string())
+        });
+    }
+
+    /// Waits until `look` has nothing to say against it.
+    #[track_caller]
+    pub fn eventually<T>(&mut self, what: &str, look: impl Fn(&mut Self) -> Result<T, String>) -> T {
+        let until = Instant::now() + SOON;
+        loop {
+            match look(self) {
+                Ok(found) => return found,
+                Err(why) if Instant::now() > until => {
+                    let log = self.guest.run("tail -n 30 /var/log/localpool || true");
+                    panic!("{what}: not within {SOON:?}: {why}\n--- the driver's log\n{log}");
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(500)),
+            }
+        }
+    }
+
+    /// What `localpool devices` says of each node.
+    pub fn by_path(&mut self) -> HashMap<String, Value> {
+        let path = |device: &Value| device["path"].as_str().unwrap().to_owned();
+        self.devices().into_iter().map(|device| (path(&device), device)).collect()
+    }
+}
+
+fn document(line: &str) -> String {
+    let [name, filter, how] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    format!(
+        "---\\napiVersion: local.storage.openshift.io/v1alpha1\\nkind: LocalVolumeSet\\nmetadata:\\n  name: {name}\\n  \
+         namespace: vm\\nspec:\\n  storageClassName: {name}\\n  deviceInclusionSpec:\\n    minSize: 64Mi\\n    {filter}\\n  {how}\\n"
+    )
+}

@@ -1,0 +1,156 @@
+//! The guest: QEMU with its disks, its console kept in a log, and the two ways into it (`agent`, `qmp`).
+//!
+//! Plain emulation, so that it runs where KVM does not. QEMU ends with this process, however that ends (setpriv), and
+//! writes only to images below the run's own folder.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, AgentError};
+use crate::disks::{Bus, Disk};
+
+/// PCI ports for disks, also for those that are plugged in later.
+const PORTS: usize = 32;
+const SATA_PORTS: usize = 6;
+/// From power on to the first answer, on a busy machine.
+const BOOT: Duration = Duration::from_secs(300);
+/// What a script may take where nothing else is said.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigations=off panic=-1 \
+    systemd.show_status=0 systemd.log_target=kmsg systemd.mask=systemd-binfmt.service";
+
+pub struct Guest {
+    logs: PathBuf,
+    machine: Option<Machine>,
+    agent: Agent,
+}
+
+/// QEMU itself; it ends with this value.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Guest {
+    /// Boots with these disks. Images that are there already keep what is on them.
+    pub fn start(folder: &Path, logs: &Path, disks: &[Disk], boots: u32) -> Self {
+        let images = folder.join("images");
+        std::fs::create_dir_all(&images).unwrap();
+        disks.iter().for_each(|disk| disk.make_image(&images));
+        let mut ports = 0..PORTS;
+        let mut sata_ports = 0..SATA_PORTS;
+        let mut command = machine(folder, &logs.join(format!("vm-console-{boots}.log")));
+        for disk in disks {
+            if let Some(blockdev) = disk.blockdev(&images) {
+                command.arg("-blockdev").arg(blockdev.to_string());
+            }
+            let port = port(disk, &mut ports, &mut sata_ports);
+            for device in disk.devices(&port) {
+                command.arg("-device").arg(device.to_string());
+            }
+        }
+        let errors = logs.join(format!("vm-qemu-{boots}.log"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
+        let mut machine = Machine(command.spawn().unwrap());
+        let until = Instant::now() + BOOT;
+        let agent = loop {
+            if let Ok(agent) = Agent::connect(&folder.join("agent")) {
+                break agent;
+            }
+            let ended = machine.0.try_wait().unwrap();
+            let said = || std::fs::read_to_string(&errors).unwrap_or_default();
+            assert!(ended.is_none() && Instant::now() < until, "QEMU does not start: {}", said());
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let mut guest = Self { logs: logs.to_owned(), machine: Some(machine), agent };
+        guest.agent.run("mount -r /dev/disk/by-id/virtio-binary /opt", BOOT).unwrap_or_else(|error| {
+            panic!("the guest does not come up: {error}; its console is in {}", guest.logs.display());
+        });
+        guest
+    }
+
+    /// A guest that another process of this program keeps up.
+    pub fn attach(folder: &Path, logs: &Path) -> Self {
+        let agent = Agent::connect(&folder.join("agent")).expect("a guest is up (scripts/test-vm up)");
+        Self { logs: logs.into(), machine: None, agent }
+    }
+
+    pub fn try_run(&mut self, script: &str, limit: Duration) -> Result<String, AgentError> {
+        self.agent.run(&format!("set -euo pipefail\n{script}"), limit)
+    }
+
+    /// What a script printed; it must succeed.
+    #[track_caller]
+    pub fn run(&mut self, script: &str) -> String {
+        match self.try_run(script, LIMIT) {
+            Ok(said) => said,
+            Err(error) => panic!("{error}\n--- the script:\n{script}"),
+        }
+    }
+
+    /// Leaves the ways in to others, and waits until QEMU ends: whoever started this program ends it.
+    pub fn stay(self) {
+        let Self { machine, agent, .. } = self;
+        drop(agent);
+        if let Some(mut machine) = machine {
+            machine.0.wait().unwrap();
+        }
+    }
+}
+
+/// Where a disk is attached, on the buses that have places.
+fn port(disk: &Disk, ports: &mut Range<usize>, sata: &mut Range<usize>) -> String {
+    match disk.bus {
+        Bus::Sata => format!("ide.{}", sata.next().expect("a port for each SATA disk")),
+        bus if bus.has_port() => format!("port{}", ports.next().expect("a port for each PCI disk")),
+        _ => String::new(),
+    }
+}
+
+fn machine(folder: &Path, console: &Path) -> Command {
+    let at = |name: &str| folder.join(name).display().to_string();
+    // A parent that dies takes QEMU with it; the signal comes from the thread that starts it, which is the main one.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"]);
+    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"]);
+    command.args(["-nic", "none", "-no-reboot", "-kernel", &at("root/vmlinuz"), "-initrd", &at("root/initrd")]);
+    command.args(["-append", KERNEL_LINE, "-serial", &format!("file:{}", console.display())]);
+    command.args(["-qmp", &format!("unix:{},server=on,wait=off", at("qmp"))]);
+    let mut add = |device: Value| {
+        command.arg("-device").arg(device.to_string());
+    };
+    add(json!({"driver": "virtio-serial-pci", "id": "serial", "addr": "0x2"}));
+    add(json!({"driver": "virtio-scsi-pci", "id": "scsi", "addr": "0x3"}));
+    add(json!({"driver": "qemu-xhci", "id": "usb", "addr": "0x4", "p2": 8, "p3": 8}));
+    for port in 0..PORTS {
+        let (slot, function) = (0x8 + port / 8, port % 8);
+        let mut device = json!({"driver": "pcie-root-port", "id": format!("port{port}"), "chassis": port + 1, "addr": format!("{slot:#x}.{function}")});
+        if function == 0 {
+            device["multifunction"] = json!(true);
+        }
+        add(device);
+    }
+    for name in ["agent", "csi"] {
+        command.args(["-chardev", &format!("socket,id={name},path={},server=on,wait=off", at(name))]);
+        command.arg("-device").arg(json!({"driver": "virtserialport", "chardev": name, "name": name}).to_string());
+    }
+    for (name, format, slot, read_only) in [("root", "qcow2", "0x5", false), ("binary", "raw", "0x6", true)] {
+        let file = at(&format!("run/{name}.img"));
+        let drive = json!({"driver": format, "node-name": name, "read-only": read_only,
+            "cache": {"direct": false, "no-flush": true}, "file": {"driver": "file", "filename": file}});
+        command.arg("-blockdev").arg(drive.to_string());
+        let device = json!({"driver": "virtio-blk-pci", "drive": name, "serial": name, "addr": slot});
+        command.arg("-device").arg(device.to_string());
+    }
+    command
+}

@@ -1,0 +1,57 @@
+//! The vm tier: the real binary in a Debian guest with real NVMe, SCSI, SATA, virtio and USB disks, real udev, md, dm and
+//! LVM. `scripts/test-vm` makes the guest's root and runs this; one boot serves many checks, in the order of `all`.
+//!
+//! Usage: vm all | up | check [WORD] | run COMMAND      (folders by LOCALPOOL_VM_DIR and LOCALPOOL_VM_LOGS)
+
+// clippy sees tests only in functions that are marked as such, not in what they share.
+#![allow(clippy::unwrap_used, reason = "a check may end where a step fails")]
+
+mod agent;
+mod bench;
+mod cases;
+mod compare;
+mod disks;
+mod driver;
+mod guest;
+mod images;
+mod members;
+mod report;
+mod verdicts;
+
+use std::process::ExitCode;
+
+use bench::Bench;
+use report::Report;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let word = arguments.next().unwrap_or_default();
+    let mut report = Report::new(&word);
+    match command.as_str() {
+        "all" => all(&mut Bench::start(), &mut report),
+        "check" => all(&mut Bench::attach(), &mut report),
+        "up" => {
+            let mut bench = Bench::start();
+            bench.fill(&mut report);
+            return bench.stay();
+        }
+        "run" => {
+            print!("{}", Bench::attach().guest.run(&word));
+            return ExitCode::SUCCESS;
+        }
+        // `cargo test --test vm` by itself.
+        _ => {
+            eprintln!("skipped: the vm tier needs a guest: make test-vm");
+            return ExitCode::SUCCESS;
+        }
+    }
+    report.end()
+}
+
+fn all(bench: &mut Bench, report: &mut Report) {
+    bench.fill(report);
+    verdicts::check(bench, report);
+    compare::check(bench, report);
+    members::check(bench, report);
+}

@@ -1,0 +1,55 @@
+//! The sets take every disk that is free and theirs, and nothing else; what is not theirs keeps each byte.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bench::Bench;
+use crate::report::Report;
+use crate::verdicts::nodes;
+use crate::{driver, images};
+
+/// A device without a label does not say whose it is; only one set asks for such ones.
+const BARE: &str = "a bare device";
+
+/// Disks that the sets take, by what leads to them, with the set.
+fn wanted(bench: &Bench) -> BTreeMap<String, String> {
+    let all = bench.cases.iter().flat_map(|case| &case.judged);
+    let set = |set: &str| if set == "shared" { BARE.to_owned() } else { format!("vm/{set}") };
+    all.filter_map(|judged| Some((judged.node.clone(), set(judged.set?)))).collect()
+}
+
+/// What the pool has, by what leads to it where a case has it; else by its node.
+fn found(bench: &mut Bench) -> BTreeMap<String, String> {
+    let names: BTreeMap<String, String> = nodes(bench).into_iter().map(|(node, path)| (path, node)).collect();
+    let devices = bench.by_path().into_values();
+    let ours = devices.filter(|device| device["verdict"] == "Ours" && device["type"] != "part");
+    let row = |device: serde_json::Value| {
+        let path = device["path"].as_str().unwrap().to_owned();
+        (names.get(&path).cloned().unwrap_or(path), device["set"].as_str().unwrap_or(BARE).to_owned())
+    };
+    ours.map(row).collect()
+}
+
+pub fn check(bench: &mut Bench, report: &mut Report) {
+    let not_taken: BTreeSet<String> = {
+        let all = bench.cases.iter().filter(|case| case.judged.iter().all(|judged| judged.set.is_none()));
+        all.map(|case| case.name.to_owned()).collect()
+    };
+    let before = images::checksums(bench, |case| not_taken.contains(case.name));
+    bench.driver();
+    report.check("each set takes the disks that are free and its own, and nothing else", || {
+        bench.eventually("the sets take their disks", |bench| {
+            let (wanted, found) = (wanted(bench), found(bench));
+            let missing: Vec<_> = wanted.iter().filter(|(node, set)| found.get(*node) != Some(set)).collect();
+            if missing.is_empty() { Ok(()) } else { Err(format!("not yet: {missing:?}")) }
+        });
+        // Long enough for whatever else was about to be taken.
+        std::thread::sleep(3 * driver::MIN_AGE);
+        let (wanted, found) = (wanted(bench), found(bench));
+        let more: Vec<_> = found.iter().filter(|(node, _)| !wanted.contains_key(*node)).collect();
+        assert!(more.is_empty(), "taken, and not to be taken: {more:?}");
+    });
+    report.check("a disk that no set may have keeps each byte", || {
+        let changed = images::changed(&before, &images::checksums(bench, |case| not_taken.contains(case.name)));
+        assert!(changed.is_empty(), "{changed:?}");
+    });
+}

@@ -1,0 +1,74 @@
+//! The outcome of each check: a line when it is known, a line of numbers at the end, and the list that
+//! scripts/test-vm prints.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Instant;
+
+pub struct Report {
+    /// Only checks whose name has it run.
+    word: String,
+    results: Option<File>,
+    passed: usize,
+    failed: usize,
+}
+
+impl Report {
+    pub fn new(word: &str) -> Self {
+        let results = std::env::var_os("LOCALPOOL_VM_RESULTS")
+            .map(|path| OpenOptions::new().create(true).append(true).open(path).unwrap());
+        Self { word: word.to_owned(), results, passed: 0, failed: 0 }
+    }
+
+    pub fn wants(&self, name: &str) -> bool {
+        name.contains(&self.word)
+    }
+
+    /// Runs a check, which fails by a panic. Its name is the promise that it holds.
+    pub fn check(&mut self, name: &str, body: impl FnOnce()) {
+        if !self.wants(name) {
+            return;
+        }
+        let begun = Instant::now();
+        let ended = catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+            let words = panic.downcast_ref::<String>().cloned();
+            words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()
+        });
+        self.outcome(name, begun, ended);
+    }
+
+    /// A check that is decided already.
+    pub fn outcome(&mut self, name: &str, begun: Instant, ended: Result<(), String>) {
+        if !self.wants(name) {
+            return;
+        }
+        let (word, why) = match &ended {
+            Ok(()) => ("ok", ""),
+            Err(why) => ("FAILED", why.as_str()),
+        };
+        match ended {
+            Ok(()) => self.passed += 1,
+            Err(_) => self.failed += 1,
+        }
+        self.line(word, begun, name, why);
+    }
+
+    fn line(&mut self, outcome: &str, begun: Instant, name: &str, why: &str) {
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{outcome:<8} {seconds:8.1}  {name}");
+        if !why.is_empty() {
+            println!("    {}", why.replace('\n', "\n    "));
+        }
+        if let Some(results) = &mut self.results {
+            let why = why.lines().next().unwrap_or_default().replace('\t', " ");
+            writeln!(results, "{outcome}\t{seconds:.1}\t{name}\t{why}").unwrap();
+        }
+    }
+
+    pub fn end(self) -> ExitCode {
+        println!("{} passed, {} failed, 0 skipped", self.passed, self.failed);
+        if self.failed == 0 && self.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
