@@ -352,7 +352,8 @@ mod tests {
     #[test]
     fn transport_sectors_and_numa_node_are_those_that_the_kernel_names() {
         let raw = RawDisk { transport: Some("nvme".into()), logical_sector: 4096, numa_node: Some(1), ..raw() };
-        let cases: [(fn(&mut Filter), bool); 8] = [
+        type Change = fn(&mut Filter);
+        let cases: [(Change, bool); 8] = [
             (|f| f.transports = strings(&["sata", "NVMe"]), true),
             (|f| f.transports = strings(&["sata"]), false),
             (|f| f.sector_sizes = vec![512, 4096], true),

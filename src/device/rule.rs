@@ -114,6 +114,28 @@ pub struct Filter {
     pub exclude_network: bool,
 }
 
+impl Filter {
+    /// Every device of these types.
+    pub fn any_of(types: Vec<DeviceType>) -> Self {
+        Self {
+            types,
+            rotational: Vec::new(),
+            min_size: 0,
+            max_size: None,
+            models: Vec::new(),
+            vendors: Vec::new(),
+            paths: Vec::new(),
+            serials: Vec::new(),
+            wwns: Vec::new(),
+            transports: Vec::new(),
+            sector_sizes: Vec::new(),
+            numa_nodes: Vec::new(),
+            exclude_names: Vec::new(),
+            exclude_network: false,
+        }
+    }
+}
+
 /// Device types as the operator and lsblk name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceType {

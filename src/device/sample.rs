@@ -121,20 +121,5 @@ pub fn rule(name: &str) -> Rule {
 }
 
 pub fn filter() -> Filter {
-    Filter {
-        types: vec![DeviceType::Disk],
-        rotational: Vec::new(),
-        min_size: 0,
-        max_size: None,
-        models: Vec::new(),
-        vendors: Vec::new(),
-        paths: Vec::new(),
-        serials: Vec::new(),
-        wwns: Vec::new(),
-        transports: Vec::new(),
-        sector_sizes: Vec::new(),
-        numa_nodes: Vec::new(),
-        exclude_names: Vec::new(),
-        exclude_network: false,
-    }
+    Filter::any_of(vec![DeviceType::Disk])
 }

@@ -50,22 +50,14 @@ pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
         tolerations: Vec::new(),
         class: "fast".to_owned(),
         layout: layout.clone(),
-        filter: Filter {
-            types: vec![DeviceType::Disk],
-            rotational: Vec::new(),
-            min_size: 0,
-            max_size: None,
-            models: Vec::new(),
-            vendors: Vec::new(),
-            paths: Vec::new(),
-            exclude_names: Vec::new(),
-        },
+        filter: Filter::any_of(vec![DeviceType::Disk]),
         min_devices: 0,
         max_devices: None,
         volume_mode: None,
         fs: FsKind::Ext4,
         erase,
         reclaim: Reclaim::Keep,
+        dry_run: false,
     }
 }
 
