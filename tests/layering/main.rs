@@ -298,7 +298,7 @@ fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
         ),
         ("device/record/frame", "fn f(device: &dyn BlockDevice) {}"),
         ("pool/apply/disk", "use crate::host::{BlockDevice, Disk, Host};"),
-        ("role/standalone", "use crate::csi::server; use std::fs;"),
+        ("role/sets", "use crate::csi::server; use std::fs;"),
         ("main", "use std::process::ExitCode; fn main() { localpool::cli::Cli::parse(); }"),
         ("volume/publish", "use super::Error; fn f(host: u8, disk: u8) {}"),
         ("csi/server", "use std::fs; use tonic::{Code, Status}; async fn f() {}"),

@@ -41,7 +41,7 @@ pub enum PoolError {
     WhichClass(String),
     #[error("volume {name} exists with other properties: {why}")]
     Differs { name: String, why: String },
-    #[error("volume {id} can grow to {} ({growable_to} bytes) at most, and {} ({wanted}) were asked for", Size(*growable_to), Size(*wanted))]
+    #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
     CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
     #[error("volume {id} is in use")]
     InUse { id: Uuid },

@@ -91,7 +91,7 @@ pub enum PlanError {
     TableFull,
     #[error("the place at bytes {extent} is not free any more")]
     Taken { extent: Extent },
-    #[error("volume {id} can grow to {} ({growable_to} bytes) at most, and {} ({wanted}) were asked for", Size(*growable_to), Size(*wanted))]
+    #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
     CannotGrow { id: uuid::Uuid, wanted: u64, growable_to: u64 },
     #[error("the disk still holds {volumes} volumes and {erasing} that are being erased")]
     NotEmpty { volumes: usize, erasing: usize },
