@@ -180,7 +180,14 @@ impl Loop {
         std::fs::File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
         let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().expect("losetup starts");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Self { node: String::from_utf8(made.stdout).expect("UTF-8").trim().to_owned(), folder }
+        let disk = Self { node: String::from_utf8(made.stdout).expect("UTF-8").trim().to_owned(), folder };
+        disk.unmap();
+        disk
+    }
+
+    /// Partitions of a loop device outlive its binding: those of its last user, and ours for the next one.
+    fn unmap(&self) {
+        let _ = Command::new("partx").args(["--delete", &self.node]).stderr(Stdio::null()).status();
     }
 
     fn image(&self) -> PathBuf {
@@ -190,6 +197,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        self.unmap();
         let _ = Command::new("losetup").args(["-d", &self.node]).status();
     }
 }
