@@ -37,6 +37,8 @@ pub enum Aim {
 impl Measurement {
     pub fn ratio(&self) -> f64 {
         match self.better {
+            // Nothing beside nothing.
+            _ if self.ours == 0.0 && self.baseline == 0.0 => 1.0,
             Better::Smaller => self.baseline / self.ours,
             Better::Larger => self.ours / self.baseline,
         }

@@ -225,7 +225,7 @@ impl Requests {
     }
 
     pub fn sum(&self, counts: impl Fn(&str, &str) -> bool) -> f64 {
-        self.0.iter().filter(|((verb, resource), _)| counts(verb, resource)).map(|(_, n)| n).sum()
+        self.0.iter().filter(|((verb, resource), _)| counts(verb, resource)).map(|(_, n)| n).fold(0.0, |sum, n| sum + n)
     }
 
     /// The largest, for people.
