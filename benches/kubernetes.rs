@@ -8,6 +8,8 @@
 
 #[path = "kubernetes/cluster.rs"]
 mod cluster;
+#[path = "kubernetes/discovery.rs"]
+mod discovery;
 #[path = "kubernetes/idle.rs"]
 mod idle;
 #[path = "kubernetes/latency.rs"]
@@ -45,7 +47,7 @@ const PAGE: Page = Page {
     prefix: "kubernetes-",
 };
 
-const GROUPS: [&str; 5] = ["latency", "requests", "watchers", "memory", "idle"];
+const GROUPS: [&str; 6] = ["latency", "discovery", "requests", "watchers", "memory", "idle"];
 
 fn main() -> ExitCode {
     // `cargo test --all-targets` starts this too, and must not wait minutes for it.
@@ -78,6 +80,7 @@ async fn run() -> Result<()> {
         println!("{name} ...");
         match name {
             "latency" => latency::measure(&cluster, &mut report).await?,
+            "discovery" => discovery::measure(&cluster, &mut report).await?,
             "requests" => requests::measure(&cluster, &mut report).await?,
             "watchers" => watchers::measure(&cluster, &mut report).await?,
             "memory" => memory::measure(&cluster, &mut report).await?,

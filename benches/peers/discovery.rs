@@ -23,11 +23,13 @@ use crate::measure::{Aim, Better, Measurement, Report, Samples};
 mod loader;
 
 const REAL: usize = 8;
+const MANY: usize = 64;
 const FIXTURES: u32 = 256;
 const ROUNDS: usize = 50;
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     real(lab, report)?;
+    resync(lab, report)?;
     fixtures(lab, report)
 }
 
@@ -65,6 +67,24 @@ fn real(lab: &Lab, report: &mut Report) -> Result<()> {
         let what = format!("Discovery with {REAL} loop disks: {what}");
         report.add(row(name, what, "lsblk -J -O", samples, &listed, aims));
     }
+    Ok(())
+}
+
+/// What an agent or a discovery pays each time it looks at everything anew, as it does once in `resync`.
+fn resync(lab: &Lab, report: &mut Report) -> Result<()> {
+    let _disks = (0..MANY)
+        .map(|n| lab.disk(&format!("many-{n}.img"), 64 << 20, Image::Sparse))
+        .collect::<Result<Vec<Disk>>>()?;
+    let host = host(lab);
+    let mut discovery = Discovery::new(home(), Duration::from_secs(600));
+    let (mut looked, mut listed) = (Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        discovery.all_changed();
+        looked.push(timed(|| Ok(discovery.look(&host, &judged_record)?))?);
+        listed.push(timed(|| lsblk(lab, None))?);
+    }
+    let what = format!("Resync of {MANY} blank loop disks: all of them scanned, read and probed anew");
+    report.add(row("discovery-64-resync", what, "lsblk -J -O", &looked, &listed, Vec::new()));
     Ok(())
 }
 
@@ -121,11 +141,17 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
 
 /// What the agent does at its first look: nothing is remembered.
 fn look(lab: &Lab) -> Result<usize> {
-    let state = StateDir::at(&lab.path("no-state"));
-    let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
-    let home = Home { cluster: "bench".to_owned(), node: "bench".to_owned() };
-    let set = Discovery::new(home, Duration::ZERO).look(&host, &judged_record)?;
+    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab), &judged_record)?;
     Ok(set.devices.len())
+}
+
+fn host(lab: &Lab) -> RealHost {
+    let state = StateDir::at(&lab.path("no-state"));
+    RealHost::new(Roots::default(), RealFilesystems::default(), state)
+}
+
+fn home() -> Home {
+    Home { cluster: "bench".to_owned(), node: "bench".to_owned() }
 }
 
 fn devices(lab: &Lab) -> Result<String> {
