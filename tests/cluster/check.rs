@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, HOME, attempt, eventually, kubectl, name};
 use crate::machine::Machine;
+use crate::peace::quietly;
 
 /// What a check needs beside a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,12 +52,12 @@ pub fn check(needs: Needs, body: impl AsyncFnOnce(&Space)) {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ended = runtime.block_on(async {
-        let space = Space::new(&test).await;
+        let space = quietly(Space::new(&test)).await;
         let ended = AssertUnwindSafe(body(&space)).catch_unwind().await;
         if ended.is_err() {
             space.explain().await;
         }
-        let removed = AssertUnwindSafe(space.remove()).catch_unwind().await;
+        let removed = AssertUnwindSafe(quietly(space.remove())).catch_unwind().await;
         ended.and(removed)
     });
     match ended {

@@ -1,8 +1,8 @@
 //! The promises of the driver in Kubernetes: the chart on a real cluster, real pods, their data.
 //!
 //! `scripts/test-cluster` brings the cluster up and runs `together` (checks that disturb nobody, all at once), then
-//! `alone` (those that restart things or look at the whole pool), then `last` (what ends the installation). Without a
-//! cluster each check says so and passes.
+//! `turns` (those that restart things), `alone` (those that look at the whole pool), and `last` (what ends the
+//! installation). Without a cluster each check says so and passes.
 
 // clippy sees tests only in functions that are marked as such, not in what they share.
 #![allow(clippy::unwrap_used, reason = "a test may end where a step fails")]
@@ -12,6 +12,8 @@ mod check;
 mod cluster;
 mod last;
 mod machine;
+mod peace;
 mod pods;
 mod sets;
 mod together;
+mod turns;

@@ -157,8 +157,12 @@ imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%}
 # The figures of volumes, which tests wait for, are as old as this.
 volumeStatsAggPeriod: 10s
+# What kubelet does once in a minute (a filesystem that grows, a pod that failed) is only waited for here, and so is its
+# patience with containers that end as their cluster is taken from them.
+syncFrequency: 10s
+crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 shutdownGracePeriod: 0s
-featureGates: {CSIVolumeHealth: true}
+featureGates: {CSIVolumeHealth: true, KubeletCrashLoopBackOffMax: true}
 `, nodeAddress, c.kubeletPort(), c.certificate("ca"), c.certificate("kubelet-serving"), c.key("kubelet-serving"),
 		c.containerdSocket(), nodeAddress, c.path("resolv.conf"), c.path("pod-logs"), c.path("volume-plugins"), maxPods, c.kubeletHealthPort())
 }

@@ -1,8 +1,3 @@
-//! Checks that restart things, or need the pool for themselves: one after another.
+//! Checks that need the pool for themselves: one after another.
 
-mod agent;
-mod apiserver;
-mod controllers;
-mod definitions;
-mod restarts;
 mod room;

@@ -133,35 +133,6 @@ fn capacity_objects_equal_the_pool_and_the_disks() {
 }
 
 #[test]
-fn fifty_claims_and_pods_at_once_all_run_and_leave_nothing() {
-    check(Needs::Cluster, async |space| {
-        let before = free_in_pool(space).await;
-        for number in 0..50 {
-            let name = format!("app-{number}");
-            space.create(&space.claim(&name, "local-carved", "64Mi")).await;
-            space.create(&space.pod(&name, &name, As::Folder)).await;
-        }
-        let running = async || {
-            let pods = space.list("Pod", space.here()).await;
-            let ready = pods.iter().filter(|pod| crate::pods::is_ready(pod)).count();
-            if ready == 50 { Ok(()) } else { Err(ready) }
-        };
-        eventually("fifty pods run", 3 * SOON, running).await;
-        for number in [0, 17, 49] {
-            space.shell(&format!("app-{number}"), "echo works >/data/file").await;
-        }
-        for kind in ["pods", "pvc"] {
-            space.kubectl(&["delete", kind, "--all", "--wait=false"]).await;
-        }
-        let free = async || {
-            let now = free_in_pool(space).await;
-            if now == before { Ok(()) } else { Err(now) }
-        };
-        eventually("their space is free again", 2 * SOON, free).await;
-    });
-}
-
-#[test]
 fn a_cordoned_pool_gives_nothing_new_and_what_is_there_works_on() {
     check(Needs::Machine, async |space| {
         space.running("old", "local-carved", "64Mi", As::Folder).await;

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::check::{Needs, check};
-use crate::pods::As;
+use crate::cluster::{SOON, eventually};
+use crate::pods::{As, is_ready};
 use crate::sets::MIB;
 
 #[test]
@@ -22,6 +23,38 @@ fn a_full_pool_leaves_the_pod_pending_with_the_reason_and_a_freed_volume_lets_it
         space.remove_pod("second").await;
         space.remove_claim("second").await;
         space.remove_disk("small", &disk).await;
+    });
+}
+
+#[test]
+fn fifty_claims_and_pods_at_once_all_run_and_leave_nothing() {
+    check(Needs::Machine, async |space| {
+        let (disk, class) = space.own_disk("fifty", 4096 * MIB).await;
+        let free = async || space.disk_status(&disk).await.map(|status| status["free"].clone());
+        let before = free().await;
+        for number in 0..50 {
+            let name = format!("app-{number}");
+            space.create(&space.claim(&name, &class, "64Mi")).await;
+            space.create(&space.pod(&name, &name, As::Folder)).await;
+        }
+        let running = async || {
+            let pods = space.list("Pod", space.here()).await;
+            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+            if ready == 50 { Ok(()) } else { Err(ready) }
+        };
+        eventually("fifty pods run", 3 * SOON, running).await;
+        for number in [0, 17, 49] {
+            space.shell(&format!("app-{number}"), "echo works >/data/file").await;
+        }
+        for kind in ["pods", "pvc"] {
+            space.kubectl(&["delete", kind, "--all", "--wait=false"]).await;
+        }
+        let free_again = async || {
+            let now = free().await;
+            if now == before { Ok(()) } else { Err(now) }
+        };
+        eventually("their space is free again", 2 * SOON, free_again).await;
+        space.remove_disk("fifty", &disk).await;
     });
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{SOON, eventually, name};
+use crate::peace::{disturbing, quietly};
 use crate::pods::{As, With as _};
 
 const AWAY: Duration = Duration::from_secs(60);
@@ -67,55 +68,69 @@ async fn stage_and_publish(kubelet: &Path, id: &str) -> String {
     found
 }
 
+/// A volume that nobody uses, with a line.
+async fn idle(space: &Space) -> Value {
+    let class = space.class("ext4", "WaitForFirstConsumer").await;
+    space.running("idle", &class, "64Mi", As::Folder).await;
+    space.shell("idle", "echo kept >/data/file && sync").await;
+    let idle = space.volume_of(&space.namespace, "idle").await;
+    space.remove_pod("idle").await;
+    idle
+}
+
+async fn outage(space: &Space, idle: &str) {
+    let machine = space.machine();
+    let kubelet = machine.folder.join("kubelet");
+    machine.cluster(&["stop", "apiserver"]).await;
+    let begun = std::time::Instant::now();
+    let outage = async {
+        // As it was left running, and then as it starts without anybody to ask.
+        assert_eq!(stage_and_publish(&kubelet, idle).await, "kept\n");
+        let agent = machine.processes(&["localpool", "node"]);
+        assert_eq!(agent.len(), 1, "one agent: {agent:?}");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(agent[0]), nix::sys::signal::Signal::SIGKILL).unwrap();
+        let another = async || {
+            let now = machine.processes(&["localpool", "node"]);
+            if now.len() == 1 && now != agent { Ok(()) } else { Err(now) }
+        };
+        eventually("kubelet starts the agent again", SOON, another).await;
+        assert_eq!(stage_and_publish(&kubelet, idle).await, "kept\n");
+        // And a container of a pod that has a volume.
+        let ticks = machine.processes(&["sh", "-c"]);
+        assert!(!ticks.is_empty(), "the pod runs");
+    };
+    let ended = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(outage)).await;
+    tokio::time::sleep(AWAY.saturating_sub(begun.elapsed())).await;
+    machine.cluster(&["start", "apiserver"]).await;
+    if let Err(panic) = ended {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 #[test]
 fn pods_run_on_and_volumes_are_staged_for_a_minute_without_the_apiserver() {
     check(Needs::Machine, async |space| {
-        let class = space.class("ext4", "WaitForFirstConsumer").await;
-        ticking(space).await;
-        space.running("idle", &class, "64Mi", As::Folder).await;
-        space.shell("idle", "echo kept >/data/file && sync").await;
-        let idle = space.volume_of(&space.namespace, "idle").await;
-        space.remove_pod("idle").await;
-
-        let machine = space.machine();
-        let kubelet = machine.folder.join("kubelet");
-        machine.cluster(&["stop", "apiserver"]).await;
-        let begun = std::time::Instant::now();
-        let outage = async {
-            // As it was left running, and then as it starts without anybody to ask.
-            assert_eq!(stage_and_publish(&kubelet, name(&idle)).await, "kept\n");
-            let agent = machine.processes(&["localpool", "node"]);
-            assert_eq!(agent.len(), 1, "one agent: {agent:?}");
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(agent[0]), nix::sys::signal::Signal::SIGKILL).unwrap();
-            let another = async || {
-                let now = machine.processes(&["localpool", "node"]);
-                if now.len() == 1 && now != agent { Ok(()) } else { Err(now) }
-            };
-            eventually("kubelet starts the agent again", SOON, another).await;
-            assert_eq!(stage_and_publish(&kubelet, name(&idle)).await, "kept\n");
-            // And a container of a pod that has a volume.
-            let ticks = machine.processes(&["sh", "-c"]);
-            assert!(!ticks.is_empty(), "the pod runs");
-        };
-        let ended = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(outage)).await;
-        tokio::time::sleep(AWAY.saturating_sub(begun.elapsed())).await;
-        machine.cluster(&["start", "apiserver"]).await;
-        if let Err(panic) = ended {
-            std::panic::resume_unwind(panic);
-        }
-
-        let text = space.shell_soon("ticks", "cat /data/ticks").await;
-        let ticks: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
-        let gap = ticks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-        assert!(gap < 10, "the pod did not write for {gap} s");
-        let pod = space.get("Pod", space.here(), "ticks").await.unwrap();
-        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
-        space.create(&space.pod("idle", "idle", As::Folder)).await;
-        space.until_running("idle").await;
-        assert_eq!(space.shell_soon("idle", "cat /data/file").await, "kept\n");
-        space.running("new", "local-carved", "64Mi", As::Folder).await;
-        let healthy = |node: &Value| crate::pods::is_ready(node);
-        let node = space.nodes().await.remove(0);
-        space.until("Node", None, &node, "is ready", healthy).await;
+        let idle = quietly(async {
+            ticking(space).await;
+            idle(space).await
+        })
+        .await;
+        disturbing(async {
+            outage(space, name(&idle)).await;
+            let text = space.shell_soon("ticks", "cat /data/ticks").await;
+            let ticks: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+            let gap = ticks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+            assert!(gap < 10, "the pod did not write for {gap} s");
+            let pod = space.get("Pod", space.here(), "ticks").await.unwrap();
+            assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+            space.create(&space.pod("idle", "idle", As::Folder)).await;
+            space.until_running("idle").await;
+            assert_eq!(space.shell_soon("idle", "cat /data/file").await, "kept\n");
+            space.running("new", "local-carved", "64Mi", As::Folder).await;
+            let healthy = |node: &Value| crate::pods::is_ready(node);
+            let node = space.nodes().await.remove(0);
+            space.until("Node", None, &node, "is ready", healthy).await;
+        })
+        .await;
     });
 }

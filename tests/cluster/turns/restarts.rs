@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, eventually, name, run};
+use crate::peace::{disturbing, quietly};
 use crate::pods::{With as _, is_ready};
 
 const REPLICAS: usize = 3;
@@ -75,74 +76,92 @@ async fn until_agent_is_back(space: &Space, before: &Value) {
 #[test]
 fn replicas_keep_their_data_when_their_pods_are_deleted() {
     check(Needs::Cluster, async |space| {
-        replicas(space).await;
-        have_their_data(space).await;
+        quietly(async {
+            replicas(space).await;
+            have_their_data(space).await;
+        })
+        .await;
     });
 }
 
 #[test]
 fn replicas_run_on_when_the_driver_is_killed() {
     check(Needs::Machine, async |space| {
-        let before = replicas(space).await;
-        let agent = space.agent_pod().await;
-        let processes = space.machine().processes(&["localpool", "node"]);
-        assert_eq!(processes.len(), 1, "one agent: {processes:?}");
-        let pid = nix::unistd::Pid::from_raw(processes[0]);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
-        until_agent_is_back(space, &agent).await;
-        assert_eq!(containers(space).await, before, "the replicas have run on");
-        have_their_data(space).await;
+        let before = quietly(replicas(space)).await;
+        disturbing(async {
+            let agent = space.agent_pod().await;
+            let processes = space.machine().processes(&["localpool", "node"]);
+            assert_eq!(processes.len(), 1, "one agent: {processes:?}");
+            let pid = nix::unistd::Pid::from_raw(processes[0]);
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+            until_agent_is_back(space, &agent).await;
+            assert_eq!(containers(space).await, before, "the replicas have run on");
+        })
+        .await;
+        quietly(have_their_data(space)).await;
     });
 }
 
 #[test]
 fn replicas_run_on_when_the_kubelet_is_killed_and_started() {
     check(Needs::Machine, async |space| {
-        let before = replicas(space).await;
-        space.machine().cluster(&["restart", "--kill", "kubelet"]).await;
-        assert_eq!(containers(space).await, before, "the replicas have run on");
-        have_their_data(space).await;
-        let node = space.nodes().await.remove(0);
-        let knows = |node: &Value| {
-            node["spec"]["drivers"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|one| one["name"] == crate::cluster::DRIVER))
-        };
-        space.until("CSINode", None, &node, "knows the driver", knows).await;
+        let before = quietly(replicas(space)).await;
+        disturbing(async {
+            space.machine().cluster(&["restart", "--kill", "kubelet"]).await;
+            assert_eq!(containers(space).await, before, "the replicas have run on");
+        })
+        .await;
+        quietly(have_their_data(space)).await;
+        quietly(async {
+            let node = space.nodes().await.remove(0);
+            let knows = |node: &Value| {
+                node["spec"]["drivers"]
+                    .as_array()
+                    .is_some_and(|all| all.iter().any(|one| one["name"] == crate::cluster::DRIVER))
+            };
+            space.until("CSINode", None, &node, "knows the driver", knows).await;
+        })
+        .await;
     });
 }
 
 #[test]
 fn replicas_run_on_when_containerd_is_killed_and_started() {
     check(Needs::Machine, async |space| {
-        let before = replicas(space).await;
-        space.machine().cluster(&["restart", "--kill", "containerd"]).await;
-        assert_eq!(containers(space).await, before, "the replicas have run on");
-        have_their_data(space).await;
+        let before = quietly(replicas(space)).await;
+        disturbing(async {
+            space.machine().cluster(&["restart", "--kill", "containerd"]).await;
+            assert_eq!(containers(space).await, before, "the replicas have run on");
+        })
+        .await;
+        quietly(have_their_data(space)).await;
     });
 }
 
 #[test]
 fn replicas_run_on_when_helm_upgrades_the_driver() {
     check(Needs::Machine, async |space| {
-        let before = replicas(space).await;
-        let agent = space.agent_pod().await;
-        let chart = format!("{}/charts/localpool", env!("CARGO_MANIFEST_DIR"));
-        let label = format!("node.podLabels.upgraded=at-{}", std::process::id());
-        run("helm", &["upgrade", "localpool", &chart, "--namespace", HOME, "--set", &label]).await;
-        let words = [
-            "-n",
-            HOME,
-            "rollout",
-            "status",
-            "daemonset/localpool-node",
-            "deployment/localpool-controller",
-            "--timeout=2m",
-        ];
-        crate::cluster::kubectl(&words).await;
-        until_agent_is_back(space, &agent).await;
-        assert_ne!(name(&space.agent_pod().await), name(&agent), "the agent's pod is another one");
-        assert_eq!(containers(space).await, before, "the replicas have run on");
-        have_their_data(space).await;
+        let before = quietly(replicas(space)).await;
+        disturbing(async {
+            let agent = space.agent_pod().await;
+            let chart = format!("{}/charts/localpool", env!("CARGO_MANIFEST_DIR"));
+            let label = format!("node.podLabels.upgraded=at-{}", std::process::id());
+            run("helm", &["upgrade", "localpool", &chart, "--namespace", HOME, "--set", &label]).await;
+            let words = [
+                "-n",
+                HOME,
+                "rollout",
+                "status",
+                "daemonset/localpool-node",
+                "deployment/localpool-controller",
+                "--timeout=2m",
+            ];
+            crate::cluster::kubectl(&words).await;
+            until_agent_is_back(space, &agent).await;
+            assert_ne!(name(&space.agent_pod().await), name(&agent), "the agent's pod is another one");
+            assert_eq!(containers(space).await, before, "the replicas have run on");
+        })
+        .await;
+        quietly(have_their_data(space)).await;
     });
 }

@@ -1,0 +1,105 @@
+//! All objects of localpool deleted under running pods, then what defines them.
+
+use serde_json::Value;
+
+use crate::check::{Needs, Space, check};
+use crate::cluster::{HOME, SOON, eventually, kubectl, name, run};
+use crate::peace::{disturbing, quietly};
+use crate::pods::As;
+
+const DEFINITIONS: [&str; 3] =
+    ["poolvolumes.localpool.dev", "devicepools.localpool.dev", "localvolumesets.local.storage.openshift.io"];
+
+async fn until_ready(space: &Space, volumes: &[Value]) {
+    for volume in volumes {
+        let back = |now: &Value| {
+            now["metadata"]["uid"] != volume["metadata"]["uid"]
+                && now["status"]["phase"] == "Ready"
+                && now["spec"]["volumeName"] == volume["spec"]["volumeName"]
+        };
+        space.until("PoolVolume", None, name(volume), "is back and Ready", back).await;
+    }
+}
+
+/// Two pods, in two layouts, with a line each.
+async fn pods(space: &Space) -> Vec<Value> {
+    let mut volumes = Vec::new();
+    for (pod, class) in [("one", "local-carved"), ("two", "local-slots")] {
+        space.running(pod, class, "64Mi", As::Folder).await;
+        space.shell(pod, &format!("echo {pod} >/data/file && sync")).await;
+        volumes.push(space.volume_of(&space.namespace, pod).await);
+    }
+    volumes
+}
+
+async fn run_on(space: &Space) {
+    for pod in ["one", "two"] {
+        assert_eq!(space.shell(pod, "echo more >>/data/more && cat /data/file").await.trim(), pod);
+        let pod = space.get("Pod", space.here(), pod).await.unwrap();
+        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+    }
+}
+
+/// A pod made anew stages and publishes what is there, and sees its line.
+async fn are_made_anew(space: &Space) {
+    for pod in ["one", "two"] {
+        space.remove_pod(pod).await;
+        space.create(&space.pod(pod, pod, As::Folder)).await;
+        space.until_running(pod).await;
+        assert_eq!(space.shell(pod, "cat /data/file").await.trim(), pod);
+    }
+}
+
+#[test]
+fn all_pool_volumes_and_device_pools_deleted_under_running_pods_come_back() {
+    check(Needs::Machine, async |space| {
+        let volumes = quietly(pods(space)).await;
+        disturbing(async {
+            kubectl(&["delete", "poolvolumes,devicepools", "--all", "--timeout=60s"]).await;
+            until_ready(space, &volumes).await;
+            let node = volumes[0]["spec"]["node"].as_str().unwrap();
+            let complete = |pool: &Value| pool["status"]["diskCount"].as_u64() > Some(0);
+            space.until("DevicePool", None, node, "is back", complete).await;
+            run_on(space).await;
+            are_made_anew(space).await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
+    check(Needs::Machine, async |space| {
+        let volumes = quietly(pods(space)).await;
+        disturbing(async {
+            kubectl(&[&["delete", "crd", "--timeout=90s"], &DEFINITIONS[..]].concat()).await;
+            run_on(space).await;
+            are_made_anew(space).await;
+
+            // Nor are they missed at a start.
+            let agents = space.machine().processes(&["localpool", "node"]);
+            for pid in &agents {
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+            }
+            let another = async || {
+                let now = space.machine().processes(&["localpool", "node"]);
+                if now.len() == agents.len() && now != agents { Ok(()) } else { Err(now) }
+            };
+            eventually("the agent is started again", SOON, another).await;
+            kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
+            are_made_anew(space).await;
+
+            run(env!("CARGO_BIN_EXE_localpool"), &["crds", "--apply"]).await;
+            until_ready(space, &volumes).await;
+            let folder = space.machine().work.join("sets");
+            kubectl(&["apply", "-f", folder.to_str().unwrap()]).await;
+            for set in ["whole", "slots", "carved"] {
+                let claimed = |set: &Value| set["status"]["totalProvisionedDeviceCount"].as_u64() > Some(0);
+                space.until("LocalVolumeSet", Some(HOME), set, "has its disks again", claimed).await;
+            }
+            run_on(space).await;
+            space.running("three", "local-carved", "64Mi", As::Folder).await;
+        })
+        .await;
+    });
+}
