@@ -6,9 +6,11 @@
 mod agent;
 mod discovery;
 mod discovery_result;
+mod foreign_crds;
 mod leader;
 mod nodes;
 mod race;
 mod role;
 mod server;
+mod sim;
 mod volumes;

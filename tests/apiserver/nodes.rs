@@ -1,92 +1,18 @@
-//! Whole nodes of a cluster in one process: the real agent with its pool on a fake machine, against the real API
-//! server and the real controller's port. Disks are memory; everything else is what runs on a node.
+//! Several nodes of a cluster, against the real API server and the real controller's port.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume};
-use localpool::host::fake::FakeHost;
-use localpool::host::{Geometry, Host};
-use localpool::operator::node::{NodeOperator, Seen, Writes};
-use localpool::pool::apply::agent::Agent;
-use localpool::pool::apply::keeper::{Keeper, KeeperThread};
-use localpool::pool::apply::pool::{Owner, Pool, Workers};
-use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, VolumeLocks, Volumes as _};
+use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
-
-const MIB: u64 = 1 << 20;
-
-/// A node of the cluster: its machine outlives its agent.
-struct SimNode {
-    name: String,
-    host: Arc<FakeHost>,
-    running: Option<Running>,
-}
-
-/// What a kill of the agent's process ends.
-struct Running {
-    operator: JoinHandle<()>,
-    keeper: Keeper,
-    thread: KeeperThread,
-    pool: Arc<Pool>,
-}
-
-impl SimNode {
-    /// A machine with one blank disk, its Node object, and an agent at work.
-    async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"sim": label}}});
-        let nodes: Api<Node> = Api::all(stage.client.clone());
-        let node = serde_json::from_value(node).expect("a node");
-        nodes.create(&PostParams::default(), &node).await.expect("a new node");
-        stage.known(|caches| caches.nodes.get(name).is_some()).await;
-        let host = Arc::new(FakeHost::default());
-        host.add_disk(
-            "fake0",
-            &format!("SERIAL-{name}"),
-            Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true },
-        );
-        let mut node = Self { name: name.to_owned(), host, running: None };
-        node.run(&stage.client);
-        node
-    }
-
-    fn run(&mut self, client: &Client) {
-        let machine: Arc<dyn Host> = Arc::clone(&self.host) as Arc<dyn Host>;
-        let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
-        let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
-        let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
-        let (see, seen) = watch::channel(None);
-        let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
-            see.send_replace(Some(Arc::new(Seen::of(pass))));
-        });
-        let writes = Arc::new(Writes::default());
-        let locks = VolumeLocks::default();
-        let (operator, inbox) = NodeOperator::new(client.clone(), Arc::clone(&pool), keeper.clone(), locks, writes);
-        let operator = tokio::spawn(operator.run(inbox, seen));
-        self.running = Some(Running { operator, keeper, thread, pool });
-    }
-
-    async fn kill(&mut self) {
-        let Some(Running { operator, keeper, thread, pool }) = self.running.take() else { return };
-        operator.abort();
-        let _ = operator.await;
-        keeper.stop();
-        drop(pool);
-        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
-    }
-
-    fn pool(&self) -> &Arc<Pool> {
-        &self.running.as_ref().expect("it runs").pool
-    }
-}
+use crate::sim::{MIB, SimNode};
 
 /// A set for the nodes of one test, of a class of its own.
 async fn set(client: &Client, label: &str) {

@@ -1,0 +1,141 @@
+//! A cluster where the Local Storage Operator's own CRDs came first: they prune what they do not know, so what a set says
+//! there is not what its writer meant.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt as _};
+use localpool::api::crd::{DevicePool, LocalVolumeSet, set_crd};
+use localpool::operator::crds::{self, Ownership};
+use serde_json::{Value, json};
+
+use crate::agent::PATIENCE;
+use crate::cluster;
+use crate::leader::until;
+use crate::sim::SimNode;
+
+/// The fields of the operator's LocalVolumeSet, and no others: what else is written is gone.
+fn operators_crd() -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let words = json!({"type": "array", "items": {"type": "string"}});
+    let spec = json!({"type": "object", "properties": {
+        "storageClassName": {"type": "string"}, "minDeviceCount": {"type": "integer"},
+        "maxDeviceCount": {"type": "integer"}, "volumeMode": {"type": "string"}, "fsType": {"type": "string"},
+        "nodeSelector": any, "tolerations": {"type": "array", "items": any},
+        "deviceInclusionSpec": {"type": "object", "properties": {
+            "deviceTypes": words, "deviceMechanicalProperties": words, "models": words, "vendors": words,
+            "minSize": {"x-kubernetes-int-or-string": true}, "maxSize": {"x-kubernetes-int-or-string": true},
+        }},
+    }});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "localvolumesets.local.storage.openshift.io"},
+        "spec": {
+            "group": "local.storage.openshift.io", "scope": "Namespaced",
+            "names": {"kind": "LocalVolumeSet", "listKind": "LocalVolumeSetList", "plural": "localvolumesets", "singular": "localvolumeset"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+                    "spec": spec, "status": any,
+                }}},
+            }],
+        },
+    })
+}
+
+async fn apply_definition(client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definition = serde_json::from_value(operators_crd()).expect("a CRD");
+    definitions.create(&PostParams::default(), &definition).await.expect("a new CRD");
+    let served = async || {
+        let kind =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("local.storage.openshift.io", "v1alpha1", "LocalVolumeSet"));
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        all.list(&kube::api::ListParams::default()).await.ok()
+    };
+    until("the operator's CRD is served", served).await;
+}
+
+async fn apply(client: &Client, name: &str, more: Value) -> LocalVolumeSet {
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    let mut spec = json!({"storageClassName": name, "deviceInclusionSpec": {"minSize": 0}});
+    if let (Value::Object(spec), Value::Object(more)) = (&mut spec, more) {
+        spec.extend(more);
+    }
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    let params = PatchParams::apply("a-person").force();
+    sets.patch(name, &params, &Patch::Apply(set)).await.expect("it is taken")
+}
+
+async fn ready_says(client: &Client, node: &str, reason: &str) -> String {
+    let pools: Api<DevicePool> = Api::all(client.clone());
+    until(&format!("the DevicePool of {node} says {reason}"), async || {
+        let conditions = pools.get_opt(node).await.ok()??.status?.conditions;
+        conditions.into_iter().find(|one| one.type_ == "Ready" && one.reason == reason).map(|one| one.message)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_replaced() {
+    let cluster = cluster!(fresh);
+    let client = &cluster.client;
+    apply_definition(client).await;
+    let refused = crds::apply(client.clone(), Ownership::Respect).await.expect_err("it is another owner's");
+    assert!(refused.to_string().contains("localvolumesets.local.storage.openshift.io"), "{refused}");
+
+    let kept = apply(client, "dry", json!({"dryRun": true})).await;
+    assert!(kept.spec["dryRun"].is_null(), "such a CRD keeps it: {}", kept.spec);
+    let more = json!({"partitioningSpec": {"mode": "Dynamic"}, "deviceInclusionSpec": {"serials": ["none"]}});
+    apply(client, "filtered", more).await;
+    apply(client, "plain", json!({})).await;
+
+    let node = SimNode::start_unseen(client, "foreign-1", "any", 1024).await;
+    let words = ready_says(client, "foreign-1", "HeldBack").await;
+    assert!(words.contains("localvolumesets.local.storage.openshift.io"), "{words}");
+    let platter = node.host.platter("fake0").expect("its disk");
+    // As long as a claim would take several times over: the age of this agent's disks is nothing.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(platter.write_count(), 0, "a disk was written to");
+
+    // What was pruned is not what its writer meant: he applies it again under our CRD.
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    for name in ["dry", "filtered", "plain"] {
+        sets.delete(name, &DeleteParams::default()).await.expect("it is there");
+    }
+    crds::apply(client.clone(), Ownership::Take).await.expect("it is ours now");
+    apply(client, "dry", json!({"dryRun": true})).await;
+    ready_says(client, "foreign-1", "AgentReady").await;
+    assert_eq!(platter.write_count(), 0, "a dry run wrote");
+    apply(client, "real", json!({})).await;
+    let claimed = async || (!node.pool().members().is_empty()).then_some(());
+    tokio::time::timeout(PATIENCE, until("the disk is claimed", claimed)).await.expect("soon");
+    let mut node = node;
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_replaced_by_another_owners_while_the_agent_runs_ends_claiming() {
+    let cluster = cluster!(fresh);
+    let client = &cluster.client;
+    crds::apply(client.clone(), Ownership::Respect).await.expect("a fresh cluster");
+    let mut node = SimNode::start_unseen(client, "foreign-2", "any", 64).await;
+    ready_says(client, "foreign-2", "AgentReady").await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = set_crd().name_any();
+    definitions.delete(&name, &DeleteParams::default()).await.expect("it is there");
+    until("our definition is gone", async || definitions.get_opt(&name).await.ok()?.is_none().then_some(())).await;
+    apply_definition(client).await;
+    apply(client, "dry", json!({"dryRun": true})).await;
+    ready_says(client, "foreign-2", "HeldBack").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let platter = node.host.platter("fake0").expect("its disk");
+    assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
+    node.kill().await;
+}

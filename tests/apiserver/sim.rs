@@ -1,0 +1,93 @@
+//! A whole node of a cluster in this process: the real agent with its pool on a fake machine. Its disk is memory;
+//! everything else is what runs on a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use localpool::host::fake::FakeHost;
+use localpool::host::{Geometry, Host};
+use localpool::operator::node::{NodeOperator, Seen, Writes};
+use localpool::pool::apply::agent::Agent;
+use localpool::pool::apply::keeper::{Keeper, KeeperThread};
+use localpool::pool::apply::pool::{Owner, Pool, Workers};
+use localpool::volume::VolumeLocks;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::agent::Stage;
+
+pub const MIB: u64 = 1 << 20;
+
+/// A node of the cluster: its machine outlives its agent.
+pub struct SimNode {
+    pub name: String,
+    pub host: Arc<FakeHost>,
+    running: Option<Running>,
+}
+
+/// What a kill of the agent's process ends.
+struct Running {
+    operator: JoinHandle<()>,
+    keeper: Keeper,
+    thread: KeeperThread,
+    pool: Arc<Pool>,
+}
+
+impl SimNode {
+    /// The same, when the controller knows of the node.
+    pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
+        let node = Self::start_unseen(&stage.client, name, label, mib).await;
+        stage.known(|caches| caches.nodes.get(name).is_some()).await;
+        node
+    }
+
+    /// A machine with one blank disk, its Node object, and an agent at work.
+    pub async fn start_unseen(client: &Client, name: &str, label: &str, mib: u64) -> Self {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"sim": label}}});
+        let nodes: Api<Node> = Api::all(client.clone());
+        let node = serde_json::from_value(node).expect("a node");
+        nodes.create(&PostParams::default(), &node).await.expect("a new node");
+        let host = Arc::new(FakeHost::default());
+        host.add_disk(
+            "fake0",
+            &format!("SERIAL-{name}"),
+            Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true },
+        );
+        let mut node = Self { name: name.to_owned(), host, running: None };
+        node.run(client);
+        node
+    }
+
+    pub fn run(&mut self, client: &Client) {
+        let machine: Arc<dyn Host> = Arc::clone(&self.host) as Arc<dyn Host>;
+        let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
+        let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
+        let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let (see, seen) = watch::channel(None);
+        let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
+            see.send_replace(Some(Arc::new(Seen::of(pass))));
+        });
+        let writes = Arc::new(Writes::default());
+        let locks = VolumeLocks::default();
+        let (operator, inbox) = NodeOperator::new(client.clone(), Arc::clone(&pool), keeper.clone(), locks, writes);
+        let operator = tokio::spawn(operator.run(inbox, seen));
+        self.running = Some(Running { operator, keeper, thread, pool });
+    }
+
+    pub async fn kill(&mut self) {
+        let Some(Running { operator, keeper, thread, pool }) = self.running.take() else { return };
+        operator.abort();
+        let _ = operator.await;
+        keeper.stop();
+        drop(pool);
+        tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.running.as_ref().expect("it runs").pool
+    }
+}
