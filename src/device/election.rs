@@ -213,6 +213,9 @@ impl<'a> Turn<'a> {
                 return Err(Left::Filter(Mismatch::Network { by }));
             }
         }
+        if let Some(expression) = &self.rule.filter.expression {
+            expression.selects(device, self.attachments.of(&device.raw)).map_err(Left::Filter)?;
+        }
         let refused = match (&device.verdict, &device.standing) {
             (Verdict::Unclaimed, Standing::Ready) => None,
             (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),

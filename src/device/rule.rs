@@ -1,5 +1,6 @@
 //! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
 
+use crate::device::expression::Expression;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
 use crate::host::FsKind;
 
@@ -112,6 +113,8 @@ pub struct Filter {
     pub exclude_names: Vec<String>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
     pub exclude_network: bool,
+    /// Ours: what else is asked of a device, in CEL; asked last.
+    pub expression: Option<Expression>,
 }
 
 impl Filter {
@@ -132,6 +135,7 @@ impl Filter {
             numa_nodes: Vec::new(),
             exclude_names: Vec::new(),
             exclude_network: false,
+            expression: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, text, tolerations};
+use crate::device::expression::MOST_BYTES;
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +97,7 @@ fn spec() -> Value {
             "transports": texts("How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ..."),
             "sectorSizes": integers("Bytes of a logical sector: 512, 4096."),
             "numaNodes": integers("The NUMA nodes that it may be on."),
+            "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "What else is asked of a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
     let partitioning = json!({

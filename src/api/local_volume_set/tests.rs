@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::rule::NodeMatch;
+use crate::device::expression::Expression;
+use crate::device::rule::{Filter, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
@@ -119,6 +120,7 @@ fn every_field_is_read() {
         numa_nodes: vec![0, 1],
         exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
         exclude_network: true,
+        expression: Some(Expression::parse("device.size > 0 && !device.removable").unwrap()),
     };
     assert_eq!(rule.filter, filter);
 }
@@ -221,6 +223,13 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("deviceExclusionSpec: {excludeNetworkDisks: 1}", "excludeNetworkDisks: wants"),
         ("deviceInclusionSpec: {numaNodes: [-1]}", "-1 is not between 0"),
         ("deviceInclusionSpec: {transport: [nvme]}", "unknown field; did you mean transports?"),
+        ("deviceInclusionSpec: {expression: \"\"}", "spec.deviceInclusionSpec.expression: is empty"),
+        (
+            "deviceInclusionSpec: {expression: \"device.siz > 0\"}",
+            "expression: `device` has no \"siz\"; it has attachedBy,",
+        ),
+        ("deviceInclusionSpec: {expression: \"device.size >\"}", "expression: is no CEL: line 1, column 14: "),
+        ("deviceInclusionSpec: {expression: true}", "expression: wants a string, not the boolean true"),
         ("dryrun: true", "unknown field; did you mean dryRun?"),
         ("partitionSpec: {count: 2}", "unknown field; did you mean partitioningSpec?"),
         ("tolerations: [{operator: Equal}]", "must be Exists where there is no key"),

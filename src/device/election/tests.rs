@@ -57,6 +57,19 @@ fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
 }
 
 #[test]
+fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_is_left() {
+    let expression = |text| Some(crate::device::expression::Expression::parse(text).unwrap());
+    let asks = |name, text| Rule { filter: Filter { expression: expression(text), ..rule("x").filter }, ..rule(name) };
+    let (devices, named) = (disks(&["sda", "sdb"]), "device.name == 'sdb'");
+    let election = run(&[asks("a", named), asks("b", "device.size")], &devices, &[], &ripe);
+    assert_eq!((took(&election, "a"), took(&election, "b")), (vec!["sdb"], vec![]));
+    assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
+    assert!(left(&election, "b", "sda").to_string().contains("it gives a number, not true or false"));
+    let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
+    assert!(matches!(left(&run(&[small], &devices, &[], &ripe), "c", "sda"), Left::Filter(Mismatch::TooLarge { .. })));
+}
+
+#[test]
 fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take() {
     let mut devices = disks(&["sda", "sdb", "sdc"]);
     devices[1].verdict = Verdict::Theirs(Reason::CdRom);
