@@ -17,7 +17,7 @@ use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Object, Problem, Problems};
 use super::{SetError, quantity};
 use crate::device::label::{ErasePolicy, Layout};
-use crate::device::rule::{DeviceType, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+use crate::device::rule::{Blankness, DeviceType, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 use crate::host::FsKind;
 use crate::host::table::SLOTS;
 
@@ -120,6 +120,8 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let erase = spec.field(&["erasePolicy"]).one_of(&policies, Case::Exact);
     let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
     let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
+    let blanks = [("Signatures", Blankness::Signatures), ("Zeros", Blankness::Zeros)];
+    let blankness = spec.field(&["blankness"]).one_of(&blanks, Case::Exact);
     let dry_run = spec.field(&["dryRun"]).boolean().unwrap_or(false);
     let filter = filter::read(&mut spec);
     let layout = read_layout(&mut spec, &filter);
@@ -135,6 +137,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         class: class_name.to_owned(),
         layout,
         filter: filter.rule,
+        blankness: blankness.unwrap_or_default(),
         min_devices,
         max_devices,
         volume_mode,

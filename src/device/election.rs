@@ -11,7 +11,7 @@ use super::age::Ripeness;
 use super::attachment::{Attachment, Attachments, Reach};
 use super::filter::Mismatch;
 use super::label::{Layout, SetRef};
-use super::rule::{NodeMatch, Rule};
+use super::rule::{Blankness, NodeMatch, Rule};
 use super::{Device, DiskId, Standing, Verdict};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
@@ -27,6 +27,8 @@ pub struct Ballot<'a> {
     pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
     /// Whether the set's layout fits on the device; the words say what is lacking.
     pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
+    /// Whether nothing is remembered of a device's bytes that keeps it from a use which wants zeros.
+    pub zeros: &'a dyn Fn(&Device) -> Result<(), String>,
 }
 
 /// A device that a set takes now.
@@ -59,6 +61,7 @@ pub enum Left {
     Filter(Mismatch),
     Verdict(String),
     DoesNotFit(String),
+    NotZeros(String),
     GivenBack,
     UnstableIdentity,
     /// A partition or a mapped device, and the set cuts its disks into partitions.
@@ -239,6 +242,9 @@ impl<'a> Turn<'a> {
             return Err(Left::UnstableIdentity);
         }
         (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
+        if raw_use || self.rule.blankness == Blankness::Zeros {
+            (self.ballot.zeros)(device).map_err(Left::NotZeros)?;
+        }
         match taken.get(device.raw.name.as_str()) {
             Some(older) => Err(Left::OlderSet((*older).clone())),
             None => Ok(()),
@@ -253,6 +259,7 @@ impl fmt::Display for Left {
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
+            Self::NotZeros(why) => f.write_str(why),
             Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")

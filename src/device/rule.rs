@@ -21,6 +21,7 @@ pub struct Rule {
     pub class: String,
     pub layout: Layout,
     pub filter: Filter,
+    pub blankness: Blankness,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,
@@ -76,6 +77,16 @@ pub enum TolerationOperator {
 pub enum VolumeMode {
     Block,
     Filesystem,
+}
+
+/// What a disk must be to be blank, beside being nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blankness {
+    /// No signature, table or label that anything recognises.
+    #[default]
+    Signatures,
+    /// And zeros, as far as it is read.
+    Zeros,
 }
 
 /// What happens to a disk after its last volume is erased.

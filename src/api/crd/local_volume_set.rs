@@ -126,6 +126,7 @@ fn spec() -> Value {
             "fstype": text("An older spelling of fsType."),
             "filesystem": text("An older spelling of fsType."),
             "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a partition table of ours."},
+            "blankness": {"type": "string", "enum": ["Signatures", "Zeros"], "description": "Zeros: a disk with bytes that nothing recognises is left. Default: Signatures."},
             "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
             "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
             "dryRun": {"type": "boolean", "description": "Claim nothing, only say in the status what would be claimed. Default: false."},

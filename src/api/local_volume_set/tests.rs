@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::expression::Expression;
-use crate::device::rule::{Filter, NodeMatch};
+use crate::device::rule::{Blankness, Filter, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
@@ -104,7 +104,7 @@ fn every_field_is_read() {
     assert_eq!(rule.tolerations, [storage, spot]);
     assert_eq!(rule.layout, Layout::RawDevice {});
     assert_eq!((rule.erase, rule.reclaim, rule.fs), (ErasePolicy::Zero, Reclaim::Release, FsKind::Xfs));
-    assert_eq!((rule.min_devices, rule.max_devices), (0, Some(3)));
+    assert_eq!((rule.min_devices, rule.max_devices, rule.blankness), (0, Some(3), Blankness::Zeros));
     let filter = Filter {
         types: vec![DeviceType::Disk, DeviceType::Part, DeviceType::Loop, DeviceType::Mpath],
         rotational: vec![false],
@@ -133,6 +133,7 @@ fn defaults_are_the_operators() {
     assert_eq!((rule.node, rule.volume_mode, rule.fs), (NodeMatch::Selected, None, FsKind::Ext4));
     assert_eq!((rule.layout, rule.erase, rule.reclaim), (Layout::Whole {}, ErasePolicy::Discard, Reclaim::Keep));
     assert_eq!((rule.min_devices, rule.max_devices, rule.created), (0, None, i64::MAX));
+    assert_eq!((rule.blankness, rule.filter.expression), (Blankness::Signatures, None));
 }
 
 #[test]
@@ -216,6 +217,7 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("fsType: xfs\nfstype: ext4", "disagrees with fstype"),
         ("erasePolicy: shred", "\"shred\" is not one of discard, zero, none"),
         ("reclaim: Delete", "\"Delete\" is not one of Keep, Release"),
+        ("blankness: zeros", "\"zeros\" is not one of Signatures, Zeros"),
         ("dryRun: yes", "dryRun: wants"),
         ("deviceInclusionSpec: {serials: [\"[\"]}", "has a [ without its ]"),
         ("deviceInclusionSpec: {sectorSizes: [520]}", "sectorSizes[0]: is 520: a sector has 512, 4096"),

@@ -19,7 +19,15 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
     let given_back = BTreeSet::new();
-    elect(&Ballot { rules, devices, claimed: &claimed, given_back: &given_back, ripeness, fits: &anything_fits })
+    elect(&Ballot {
+        rules,
+        devices,
+        claimed: &claimed,
+        given_back: &given_back,
+        ripeness,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+    })
 }
 
 fn disks(names: &[&str]) -> Vec<Device> {
@@ -115,6 +123,7 @@ fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
         given_back: &given_back,
         ripeness: &ripe,
         fits: &anything_fits,
+        zeros: &|_| Ok(()),
     };
     let election = elect(&ballot);
     assert_eq!(took(&election, "any"), ["sdb"]);
@@ -227,6 +236,7 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
         given_back: &BTreeSet::new(),
         ripeness: &ripe,
         fits: &fits,
+        zeros: &|_| Ok(()),
     });
     assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
 }
@@ -253,7 +263,7 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits })
+            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits, zeros: &|_| Ok(()) })
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));
