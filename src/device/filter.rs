@@ -454,6 +454,7 @@ mod tests {
             exclude_names: strings(&["sda"]),
             exclude_network: false,
             expression: None,
+            min_health: None,
         };
         let raw = raw();
         let mut said = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::device::expression::Expression;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
-use crate::host::FsKind;
+use crate::host::{FsKind, Health};
 
 /// A valid set, for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,8 @@ pub struct Filter {
     pub exclude_network: bool,
     /// Ours: what else is asked of a device, in CEL; asked last.
     pub expression: Option<Expression>,
+    /// Ours: what a device must say of its own health; absent: it is not asked.
+    pub min_health: Option<MinHealth>,
 }
 
 impl Filter {
@@ -147,6 +149,29 @@ impl Filter {
             exclude_names: Vec::new(),
             exclude_network: false,
             expression: None,
+            min_health: None,
+        }
+    }
+}
+
+/// How well a device must be by its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinHealth {
+    /// It does not say that it is failing; it may say nothing.
+    NotFailing,
+    /// It says that it is well.
+    Passed,
+}
+
+impl MinHealth {
+    /// Whether what a device says is enough; the words say why not.
+    pub fn check(self, health: &Health) -> Result<(), String> {
+        match (self, health) {
+            (_, Health::Passed) | (Self::NotFailing, Health::Unknown(_)) => Ok(()),
+            (_, Health::Failing(words)) => Err(format!("its SMART status says that it is failing ({words})")),
+            (Self::Passed, Health::Unknown(why)) => {
+                Err(format!("it does not say how it is ({why}), and minHealth is Passed"))
+            }
         }
     }
 }

@@ -97,6 +97,7 @@ fn spec() -> Value {
             "transports": texts("How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ..."),
             "sectorSizes": integers("Bytes of a logical sector: 512, 4096."),
             "numaNodes": integers("The NUMA nodes that it may be on."),
+            "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must say of its own health (SMART). NotFailing: not that it fails. Passed: that it is well; leaves those that say nothing. Absent: it is not asked."},
             "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "What else is asked of a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });

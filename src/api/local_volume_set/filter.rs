@@ -6,7 +6,7 @@ use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
 use crate::device::expression::Expression;
 use crate::device::glob::Glob;
-use crate::device::rule::{DeviceType, Filter};
+use crate::device::rule::{DeviceType, Filter, MinHealth};
 
 /// What a set without `minSize` takes at least.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;
@@ -53,6 +53,8 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
     let numa_nodes = numbers(&include.field(&["numaNodes"]), 0, i64::from(i32::MAX));
     let numa_nodes = numa_nodes.into_iter().filter_map(|node| i32::try_from(node).ok()).collect();
     let expression = expression(&include.field(&["expression"]));
+    let healths = [("NotFailing", MinHealth::NotFailing), ("Passed", MinHealth::Passed)];
+    let min_health = include.field(&["minHealth"]).one_of(&healths, Case::Exact);
     let path = include.path().to_owned();
     include.finish();
 
@@ -80,6 +82,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
         exclude_names,
         exclude_network,
         expression,
+        min_health,
     };
     ReadFilter { rule, given_min, given_max, path }
 }

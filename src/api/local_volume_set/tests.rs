@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::expression::Expression;
-use crate::device::rule::{Blankness, Filter, NodeMatch};
+use crate::device::rule::{Blankness, Filter, MinHealth, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
@@ -121,6 +121,7 @@ fn every_field_is_read() {
         exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
         exclude_network: true,
         expression: Some(Expression::parse("device.size > 0 && !device.removable").unwrap()),
+        min_health: Some(MinHealth::NotFailing),
     };
     assert_eq!(rule.filter, filter);
 }
@@ -217,6 +218,7 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("fsType: xfs\nfstype: ext4", "disagrees with fstype"),
         ("erasePolicy: shred", "\"shred\" is not one of discard, zero, none"),
         ("reclaim: Delete", "\"Delete\" is not one of Keep, Release"),
+        ("deviceInclusionSpec: {minHealth: Good}", "minHealth: \"Good\" is not one of NotFailing, Passed"),
         ("blankness: zeros", "\"zeros\" is not one of Signatures, Zeros"),
         ("dryRun: yes", "dryRun: wants"),
         ("deviceInclusionSpec: {serials: [\"[\"]}", "has a [ without its ]"),

@@ -6,6 +6,7 @@
 mod arrive;
 mod blank;
 mod claim;
+mod health;
 mod preview;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use self::blank::Blanks;
 use self::claim::Claimed;
+use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::Member;
@@ -47,6 +49,7 @@ pub struct Agent {
     rules: Vec<Arc<Rule>>,
     again: Duration,
     blanks: Blanks,
+    healths: Healths,
 }
 
 /// What one pass saw and did.
@@ -81,6 +84,7 @@ impl Agent {
             rules: rules.into_iter().map(Arc::new).collect(),
             again: AGAIN,
             blanks: Blanks::default(),
+            healths: Healths::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl Agent {
         self.discovery.changed(name);
         self.watch.event(name);
         self.blanks.changed(name);
+        self.healths.changed(name);
         true
     }
 
@@ -105,6 +110,7 @@ impl Agent {
         self.discovery.all_changed();
         self.watch.events_lost();
         self.blanks.all_changed();
+        self.healths.all_changed();
         true
     }
 

@@ -70,6 +70,7 @@ impl Agent {
             given_back: &released,
             ripeness: &|device| self.watch.ripeness(device),
             fits: &fits,
+            health: &|device| self.healths.of(&*self.host, &device.raw, set.at),
             zeros: &|device| self.blanks.known(device, set.at),
         });
         (devices, election)
