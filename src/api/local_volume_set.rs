@@ -4,30 +4,29 @@
 //! other. The known misspellings of the proposals' examples are accepted (`devices`, `fstype`,
 //! `filesystem`, `deviceMechanicalProperty`, `size`); a second spelling with another value is not.
 
+mod filter;
+
 use std::collections::HashMap;
 
 use serde_json::Value;
 
+use self::filter::ReadFilter;
 use super::documents::{self, Document};
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Object, Problem, Problems};
 use super::{SetError, quantity};
-use crate::device::glob::Glob;
 use crate::device::label::{ErasePolicy, Layout};
-use crate::device::rule::{DeviceType, Filter, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+use crate::device::rule::{Blankness, DeviceType, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 use crate::host::FsKind;
 use crate::host::table::SLOTS;
 
 const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 const KIND: &str = "LocalVolumeSet";
-/// What a set without `minSize` takes at least.
-const DEFAULT_MIN_SIZE: u64 = 1 << 30;
 /// 128 entries of a partition table, one of which is the label.
 const MOST_PARTITIONS: i64 = SLOTS as i64 - 1;
 /// Partitions are aligned to this; a smaller one would be all rounding.
 const LEAST_PARTITION: u64 = 1 << 20;
-const MOST_NAME_FILTERS: usize = 64;
 
 /// The sets of a file for one node. A set that does not select the node is among them, and says so.
 pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
@@ -121,8 +120,10 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
     let erase = spec.field(&["erasePolicy"]).one_of(&policies, Case::Exact);
     let reclaims = [("Keep", Reclaim::Keep), ("Release", Reclaim::Release)];
     let reclaim = spec.field(&["reclaim"]).one_of(&reclaims, Case::Exact);
+    let blanks = [("Signatures", Blankness::Signatures), ("Zeros", Blankness::Zeros)];
+    let blankness = spec.field(&["blankness"]).one_of(&blanks, Case::Exact);
     let dry_run = spec.field(&["dryRun"]).boolean().unwrap_or(false);
-    let filter = read_filter(&mut spec);
+    let filter = filter::read(&mut spec);
     let layout = read_layout(&mut spec, &filter);
     spec.finish();
 
@@ -136,6 +137,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         class: class_name.to_owned(),
         layout,
         filter: filter.rule,
+        blankness: blankness.unwrap_or_default(),
         min_devices,
         max_devices,
         volume_mode,
@@ -174,114 +176,6 @@ pub(super) fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
         Toleration { key, operator, value, effect: effect.map(str::to_owned), seconds }
     };
     field.list().unwrap_or_default().into_iter().map(read).collect()
-}
-
-/// The filter, and which of its bounds the user wrote.
-struct ReadFilter {
-    rule: Filter,
-    given_min: Option<u64>,
-    given_max: Option<u64>,
-    path: String,
-}
-
-const TYPES: [(&str, DeviceType); 6] = [
-    ("disk", DeviceType::Disk),
-    ("part", DeviceType::Part),
-    ("loop", DeviceType::Loop),
-    ("mpath", DeviceType::Mpath),
-    ("RawDisk", DeviceType::Disk),
-    ("Partition", DeviceType::Part),
-];
-
-fn read_filter(spec: &mut Object<'_, '_>) -> ReadFilter {
-    let (mut include, _) = spec.field(&["deviceInclusionSpec"]).object();
-    let types = words(&include.field(&["deviceTypes", "devices"]), &TYPES).unwrap_or_else(|| vec![DeviceType::Disk]);
-    let properties = [("Rotational", true), ("NonRotational", false)];
-    let rotational = words(&include.field(&["deviceMechanicalProperties", "deviceMechanicalProperty"]), &properties)
-        .unwrap_or_default();
-    let given_min = include.field(&["minSize"]).quantity();
-    let max_field = include.field(&["maxSize"]);
-    let given_max = max_field.quantity();
-    let min_size = given_min.unwrap_or(DEFAULT_MIN_SIZE);
-    if given_max.is_some_and(|most| most < min_size) {
-        let default = if given_min.is_none() { " (the default)" } else { "" };
-        max_field.problem(format!("is below minSize {}{default}: no device could match", quantity::format(min_size)));
-    }
-    let models = include.field(&["models"]).strings().unwrap_or_default();
-    let vendors = include.field(&["vendors"]).strings().unwrap_or_default();
-    let paths = globs(&include.field(&["paths"]));
-    let serials = globs(&include.field(&["serials"]));
-    let wwns = globs(&include.field(&["wwns"]));
-    let transports = include.field(&["transports"]).strings().unwrap_or_default();
-    let sector_sizes = sectors(&include.field(&["sectorSizes"]));
-    let numa_nodes = numbers(&include.field(&["numaNodes"]), 0, i64::from(i32::MAX));
-    let numa_nodes = numa_nodes.into_iter().filter_map(|node| i32::try_from(node).ok()).collect();
-    let path = include.path().to_owned();
-    include.finish();
-
-    let (mut exclude, _) = spec.field(&["deviceExclusionSpec"]).object();
-    let names = exclude.field(&["deviceNameFilter"]);
-    let exclude_names = globs(&names);
-    if exclude_names.len() > MOST_NAME_FILTERS {
-        names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
-    }
-    let exclude_network = exclude.field(&["excludeNetworkDisks"]).boolean().unwrap_or(false);
-    exclude.finish();
-    let rule = Filter {
-        types,
-        rotational,
-        min_size,
-        max_size: given_max,
-        models,
-        vendors,
-        paths,
-        serials,
-        wwns,
-        transports,
-        sector_sizes,
-        numa_nodes,
-        exclude_names,
-        exclude_network,
-    };
-    ReadFilter { rule, given_min, given_max, path }
-}
-
-/// A list of words, each once; `None` where there is no list.
-fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Option<Vec<T>> {
-    let mut found = Vec::new();
-    for word in field.list()?.iter().filter_map(|element| element.one_of(known, Case::Exact)) {
-        if !found.contains(&word) {
-            found.push(word);
-        }
-    }
-    Some(found)
-}
-
-fn numbers(field: &Field<'_, '_>, least: i64, most: i64) -> Vec<i64> {
-    field.list().unwrap_or_default().iter().filter_map(|element| element.integer(least, most)).collect()
-}
-
-/// What a disk's logical sector can be.
-fn sectors(field: &Field<'_, '_>) -> Vec<u32> {
-    let mut found = Vec::new();
-    for element in field.list().unwrap_or_default() {
-        match element.integer(512, 1 << 16).and_then(|bytes| u32::try_from(bytes).ok()) {
-            Some(bytes) if bytes.is_power_of_two() => found.push(bytes),
-            Some(bytes) => element.problem(format!("is {bytes}: a sector has 512, 4096 or another power of two bytes")),
-            None => {}
-        }
-    }
-    found
-}
-
-fn globs(field: &Field<'_, '_>) -> Vec<String> {
-    let patterns = field.strings().unwrap_or_default();
-    for pattern in &patterns {
-        if let Err(error) = Glob::parse(pattern) {
-            field.problem(error.to_string());
-        }
-    }
-    patterns
 }
 
 fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {

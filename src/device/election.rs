@@ -11,10 +11,10 @@ use super::age::Ripeness;
 use super::attachment::{Attachment, Attachments, Reach};
 use super::filter::Mismatch;
 use super::label::{Layout, SetRef};
-use super::rule::{NodeMatch, Rule};
+use super::rule::{Blankness, NodeMatch, Rule};
 use super::{Device, DiskId, Standing, Verdict};
-use crate::host::RawDisk;
 use crate::host::raw::Kind;
+use crate::host::{Health, RawDisk};
 
 /// Everything that an election is decided on.
 pub struct Ballot<'a> {
@@ -27,6 +27,10 @@ pub struct Ballot<'a> {
     pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
     /// Whether the set's layout fits on the device; the words say what is lacking.
     pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
+    /// Whether nothing is remembered of a device's bytes that keeps it from a use which wants zeros.
+    pub zeros: &'a dyn Fn(&Device) -> Result<(), String>,
+    /// What a device says of its health: asked of those that nothing else keeps from a set that wants to know.
+    pub health: &'a dyn Fn(&Device) -> Health,
 }
 
 /// A device that a set takes now.
@@ -59,6 +63,8 @@ pub enum Left {
     Filter(Mismatch),
     Verdict(String),
     DoesNotFit(String),
+    NotZeros(String),
+    Health(String),
     GivenBack,
     UnstableIdentity,
     /// A partition or a mapped device, and the set cuts its disks into partitions.
@@ -213,6 +219,9 @@ impl<'a> Turn<'a> {
                 return Err(Left::Filter(Mismatch::Network { by }));
             }
         }
+        if let Some(expression) = &self.rule.filter.expression {
+            expression.selects(device, self.attachments.of(&device.raw)).map_err(Left::Filter)?;
+        }
         let refused = match (&device.verdict, &device.standing) {
             (Verdict::Unclaimed, Standing::Ready) => None,
             (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),
@@ -236,6 +245,12 @@ impl<'a> Turn<'a> {
             return Err(Left::UnstableIdentity);
         }
         (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
+        if raw_use || self.rule.blankness == Blankness::Zeros {
+            (self.ballot.zeros)(device).map_err(Left::NotZeros)?;
+        }
+        if let Some(least) = self.rule.filter.min_health {
+            least.check(&(self.ballot.health)(device)).map_err(Left::Health)?;
+        }
         match taken.get(device.raw.name.as_str()) {
             Some(older) => Err(Left::OlderSet((*older).clone())),
             None => Ok(()),
@@ -250,6 +265,7 @@ impl fmt::Display for Left {
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
+            Self::NotZeros(why) | Self::Health(why) => f.write_str(why),
             Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")

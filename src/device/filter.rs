@@ -2,7 +2,7 @@
 //!
 //! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type,
 //! size, mechanical property, vendor, model, serial, WWN, transport, sector size, NUMA node, path, then the exclusion of
-//! kernel names.
+//! kernel names. What needs more than the device's own facts (networks, expressions) the election asks after it.
 
 use std::fmt;
 
@@ -64,6 +64,15 @@ pub enum Mismatch {
     /// The words say what tells so.
     Network {
         by: Option<&'static str>,
+    },
+    /// The set's expression is not true for it.
+    Expression {
+        text: String,
+    },
+    /// It cannot be said whether it is.
+    ExpressionFails {
+        text: String,
+        why: String,
     },
     /// A pattern that the reader of the set should have refused; nothing is claimed on its word.
     BadGlob(String),
@@ -266,6 +275,8 @@ impl fmt::Display for Mismatch {
                     by.unwrap_or("by its bus")
                 )
             }
+            Self::Expression { text } => write!(f, "the expression is not true for it: {text}"),
+            Self::ExpressionFails { text, why } => write!(f, "the expression cannot be asked of it: {why}: {text}"),
             Self::BadGlob(why) => f.write_str(why),
         }
     }
@@ -442,6 +453,8 @@ mod tests {
             numa_nodes: vec![7],
             exclude_names: strings(&["sda"]),
             exclude_network: false,
+            expression: None,
+            min_health: None,
         };
         let raw = raw();
         let mut said = Vec::new();

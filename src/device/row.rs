@@ -146,7 +146,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet
 }
 
 /// `naa.5000…` is `0x5000…` to udev; a T10 name is no world wide number.
-fn wwn(wwid: &str) -> Option<String> {
+pub(super) fn wwn(wwid: &str) -> Option<String> {
     match wwid.split_once('.') {
         Some(("naa", number)) => Some(format!("0x{number}")),
         Some(("eui" | "nvme" | "uuid", _)) => Some(wwid.to_owned()),
@@ -154,7 +154,7 @@ fn wwn(wwid: &str) -> Option<String> {
     }
 }
 
-fn by_path(raw: &RawDisk) -> Option<String> {
+pub(super) fn by_path(raw: &RawDisk) -> Option<String> {
     let link = raw.links.iter().find(|link| link.parent() == Some(Path::new("/dev/disk/by-path")))?;
     Some(link.display().to_string())
 }

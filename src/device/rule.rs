@@ -1,7 +1,8 @@
 //! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
 
+use crate::device::expression::Expression;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
-use crate::host::FsKind;
+use crate::host::{FsKind, Health};
 
 /// A valid set, for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,7 @@ pub struct Rule {
     pub class: String,
     pub layout: Layout,
     pub filter: Filter,
+    pub blankness: Blankness,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,
@@ -77,6 +79,16 @@ pub enum VolumeMode {
     Filesystem,
 }
 
+/// What a disk must be to be blank, beside being nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blankness {
+    /// No signature, table or label that anything recognises.
+    #[default]
+    Signatures,
+    /// And zeros, as far as it is read.
+    Zeros,
+}
+
 /// What happens to a disk after its last volume is erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
@@ -112,6 +124,10 @@ pub struct Filter {
     pub exclude_names: Vec<String>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
     pub exclude_network: bool,
+    /// Ours: what else is asked of a device, in CEL; asked last.
+    pub expression: Option<Expression>,
+    /// Ours: what a device must say of its own health; absent: it is not asked.
+    pub min_health: Option<MinHealth>,
 }
 
 impl Filter {
@@ -132,6 +148,30 @@ impl Filter {
             numa_nodes: Vec::new(),
             exclude_names: Vec::new(),
             exclude_network: false,
+            expression: None,
+            min_health: None,
+        }
+    }
+}
+
+/// How well a device must be by its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinHealth {
+    /// It does not say that it is failing; it may say nothing.
+    NotFailing,
+    /// It says that it is well.
+    Passed,
+}
+
+impl MinHealth {
+    /// Whether what a device says is enough; the words say why not.
+    pub fn check(self, health: &Health) -> Result<(), String> {
+        match (self, health) {
+            (_, Health::Passed) | (Self::NotFailing, Health::Unknown(_)) => Ok(()),
+            (_, Health::Failing(words)) => Err(format!("its SMART status says that it is failing ({words})")),
+            (Self::Passed, Health::Unknown(why)) => {
+                Err(format!("it does not say how it is ({why}), and minHealth is Passed"))
+            }
         }
     }
 }

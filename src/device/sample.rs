@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::label::{Hardware, Label, Layout, SetRef};
-use super::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
+use super::rule::{Blankness, DeviceType, Filter, NodeMatch, Reclaim, Rule};
 use super::{Device, Standing, Verdict, id};
 use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
 use crate::host::{FsKind, RawDisk};
@@ -110,6 +110,7 @@ pub fn rule(name: &str) -> Rule {
         class: "fast".into(),
         layout: Layout::Whole {},
         filter: filter(),
+        blankness: Blankness::Signatures,
         min_devices: 0,
         max_devices: None,
         volume_mode: None,

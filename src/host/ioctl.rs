@@ -2,7 +2,7 @@
 //! unsafe code of the crate.
 //!
 //! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
-//! are those of linux/fs.h, linux/blkpg.h and linux/loop.h.
+//! are those of linux/fs.h, linux/blkpg.h, linux/loop.h, linux/nvme_ioctl.h and scsi/sg.h.
 
 #![allow(unsafe_code, reason = "no safe wrapper exists; each call says why it is sound")]
 
@@ -10,13 +10,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::{c_char, c_int, c_void};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getppid};
-use nix::{ioctl_read_bad, ioctl_write_ptr_bad, request_code_none, request_code_read};
+use nix::{
+    ioctl_read_bad, ioctl_readwrite_bad, ioctl_write_ptr_bad, request_code_none, request_code_read,
+    request_code_readwrite,
+};
 
 use super::Extent;
 
@@ -51,6 +55,57 @@ struct LoopInfo {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232);
 
+/// `struct nvme_passthru_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    dword2: u32,
+    dword3: u32,
+    metadata: u64,
+    address: u64,
+    metadata_len: u32,
+    data_len: u32,
+    /// Command dwords 10 to 15.
+    dwords: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+const _: () = assert!(size_of::<NvmeCommand>() == 72);
+
+/// `struct sg_io_hdr`.
+#[repr(C)]
+struct SgRequest {
+    interface: c_int,
+    direction: c_int,
+    command_len: u8,
+    sense_room: u8,
+    segments: u16,
+    data_len: u32,
+    data: *mut c_void,
+    command: *const u8,
+    sense: *mut u8,
+    timeout_ms: u32,
+    flags: u32,
+    pack_id: c_int,
+    user: *mut c_void,
+    status: u8,
+    masked_status: u8,
+    message_status: u8,
+    sense_len: u8,
+    host_status: u16,
+    driver_status: u16,
+    residue: c_int,
+    duration: u32,
+    info: u32,
+}
+
+const _: () = assert!(size_of::<SgRequest>() == 88);
+
 #[derive(Clone, Copy)]
 enum BlkpgOp {
     Add = 1,
@@ -69,6 +124,8 @@ ioctl_read_bad!(blkgetsize64, request_code_read!(BLOCK, 114, size_of::<usize>())
 ioctl_write_ptr_bad!(blkdiscard, request_code_none!(BLOCK, 119), [u64; 2]);
 ioctl_write_ptr_bad!(blkzeroout, request_code_none!(BLOCK, 127), [u64; 2]);
 ioctl_read_bad!(loop_get_status64, 0x4c05, LoopInfo);
+ioctl_readwrite_bad!(nvme_admin, request_code_readwrite!(b'N', 0x41, size_of::<NvmeCommand>()), NvmeCommand);
+ioctl_readwrite_bad!(sg_io, 0x2285, SgRequest);
 ioctl_read_bad!(blkgetdiskseq, request_code_read!(BLOCK, 128, size_of::<u64>()), u64);
 
 /// Size in bytes.
@@ -170,6 +227,76 @@ fn change_partition(disk: impl AsFd, op: BlkpgOp, number: u32, extent: Extent) -
     // stack frame and have the layout that the kernel copies in. It writes to neither.
     unsafe { blkpg(disk.as_fd().as_raw_fd(), &raw const arg) }?;
     Ok(())
+}
+
+/// A log page of an NVMe controller (Get Log Page), for all of its namespaces. The buffer is whole dwords.
+pub fn nvme_log(device: impl AsFd, page: u8, log: &mut [u8], patience: Duration) -> io::Result<()> {
+    let invalid = |_| io::Error::from(Errno::EINVAL);
+    let bytes = u32::try_from(log.len()).map_err(invalid)?;
+    let dwords = (bytes / 4).checked_sub(1).filter(|last| *last <= 0xffff && bytes % 4 == 0);
+    let dwords = dwords.ok_or_else(|| io::Error::from(Errno::EINVAL))?;
+    let mut command = NvmeCommand {
+        opcode: 0x02,
+        namespace: u32::MAX,
+        address: log.as_mut_ptr() as u64,
+        data_len: bytes,
+        dwords: [dwords << 16 | u32::from(page), 0, 0, 0, 0, 0],
+        timeout_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
+        ..NvmeCommand::default()
+    };
+    // SAFETY: the descriptor is open for the call; the kernel reads `command`, writes its result, and writes at most
+    // `data_len` bytes to `log`, which is that long and borrowed for the call.
+    let status = unsafe { nvme_admin(device.as_fd().as_raw_fd(), &raw mut command) }?;
+    match status {
+        0 => Ok(()),
+        status => Err(io::Error::other(format!("the controller refused it (status {status:#x})"))),
+    }
+}
+
+/// What came of a SCSI command that the device got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScsiReply {
+    /// 0 is GOOD, 2 is CHECK CONDITION.
+    pub status: u8,
+    pub sense: Vec<u8>,
+}
+
+/// SG_IO of a command that reads at most `data`, or nothing where that is empty.
+pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience: Duration) -> io::Result<ScsiReply> {
+    let invalid = |_| io::Error::from(Errno::EINVAL);
+    let mut sense = [0_u8; 64];
+    let mut request = SgRequest {
+        interface: c_int::from(b'S'),
+        direction: if data.is_empty() { -1 } else { -3 },
+        command_len: u8::try_from(command.len()).map_err(invalid)?,
+        sense_room: 64,
+        segments: 0,
+        data_len: u32::try_from(data.len()).map_err(invalid)?,
+        data: data.as_mut_ptr().cast(),
+        command: command.as_ptr(),
+        sense: sense.as_mut_ptr(),
+        timeout_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
+        flags: 0,
+        pack_id: 0,
+        user: std::ptr::null_mut(),
+        status: 0,
+        masked_status: 0,
+        message_status: 0,
+        sense_len: 0,
+        host_status: 0,
+        driver_status: 0,
+        residue: 0,
+        duration: 0,
+        info: 0,
+    };
+    // SAFETY: the descriptor is open for the call; the pointers lead to the command, `data` and `sense`, which live until
+    // it ends and are as long as is said. The kernel writes to the last two and to `request` only.
+    unsafe { sg_io(device.as_fd().as_raw_fd(), &raw mut request) }?;
+    if request.host_status != 0 {
+        return Err(io::Error::other(format!("the command did not reach it (host status {:#x})", request.host_status)));
+    }
+    let written = usize::from(request.sense_len).min(sense.len());
+    Ok(ScsiReply { status: request.status, sense: sense[..written].to_vec() })
 }
 
 /// Has the kernel kill the program when the thread that starts it ends, however that comes.

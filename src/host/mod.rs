@@ -14,6 +14,7 @@ pub mod disk;
 pub mod extent;
 pub mod fake;
 pub mod filesystem;
+pub mod health;
 pub mod in_use;
 pub mod ioctl;
 pub mod links;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, PartitionMap};
 pub use extent::Extent;
+pub use health::Health;
 pub use raw::{Probe, RawDisk};
 pub use state::StateStore;
 
@@ -46,6 +48,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Looks at a device's content, read-only: signatures, partition table kind, O_EXCL.
     fn probe(&self, disk: &RawDisk) -> Probe;
+
+    /// What a disk says of its own health. Opens it read-only, and may take some seconds.
+    fn health(&self, disk: &RawDisk) -> Health;
 
     /// Opens a whole disk, after checking that the node still is the device that was scanned.
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError>;

@@ -8,7 +8,9 @@ use super::filesystem::RealFilesystems;
 use super::mount::RealMounts;
 use super::state::StateDir;
 use super::sysfs::Roots;
-use super::{Access, Disk, Filesystems, Host, HostError, Mounts, Probe, RawDisk, StateStore, signature, sysfs};
+use super::{
+    Access, Disk, Filesystems, Health, Host, HostError, Mounts, Probe, RawDisk, StateStore, health, signature, sysfs,
+};
 
 /// Linux, as its kernel shows it here and now.
 pub struct RealHost {
@@ -34,6 +36,10 @@ impl Host for RealHost {
 
     fn probe(&self, disk: &RawDisk) -> Probe {
         signature::probe(disk)
+    }
+
+    fn health(&self, disk: &RawDisk) -> Health {
+        health::ask(disk)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
-use localpool::device::rule::{DeviceType, Filter, NodeMatch, Reclaim, Rule};
+use localpool::device::rule::{Blankness, DeviceType, Filter, NodeMatch, Reclaim, Rule};
 use localpool::host::fake::FakeHost;
 use localpool::host::{FsKind, Host};
 use localpool::pool::apply::agent::{Agent, Pass};
@@ -51,6 +51,7 @@ pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
         class: "fast".to_owned(),
         layout: layout.clone(),
         filter: Filter::any_of(vec![DeviceType::Disk]),
+        blankness: Blankness::Signatures,
         min_devices: 0,
         max_devices: None,
         volume_mode: None,

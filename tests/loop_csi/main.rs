@@ -9,6 +9,7 @@
 
 mod bad_request;
 mod bad_start;
+mod blankness;
 mod client;
 mod clock;
 mod coming;

@@ -122,6 +122,27 @@ pub struct SetOffer {
     /// Devices that it does not take, at most 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<Unmatched>,
+    /// Of a set with a partitioningSpec: how far each of its disks is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitioning: Vec<DiskPartitioning>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskPartitioning {
+    pub device: String,
+    pub state: PartitioningState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PartitioningState {
+    // The set takes it, once it was seen blank for long enough.
+    #[default]
+    Unpartitioned,
+    // It is being claimed.
+    Partitioning,
+    // Its table is written: nothing of it is cut again.
+    Done,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

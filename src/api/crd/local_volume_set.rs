@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, text, tolerations};
+use crate::device::expression::MOST_BYTES;
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +97,8 @@ fn spec() -> Value {
             "transports": texts("How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ..."),
             "sectorSizes": integers("Bytes of a logical sector: 512, 4096."),
             "numaNodes": integers("The NUMA nodes that it may be on."),
+            "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must say of its own health (SMART). NotFailing: not that it fails. Passed: that it is well; leaves those that say nothing. Absent: it is not asked."},
+            "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "What else is asked of a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
     let partitioning = json!({
@@ -124,6 +127,7 @@ fn spec() -> Value {
             "fstype": text("An older spelling of fsType."),
             "filesystem": text("An older spelling of fsType."),
             "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a partition table of ours."},
+            "blankness": {"type": "string", "enum": ["Signatures", "Zeros"], "description": "Zeros: a disk with bytes that nothing recognises is left. Default: Signatures."},
             "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
             "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
             "dryRun": {"type": "boolean", "description": "Claim nothing, only say in the status what would be claimed. Default: false."},

@@ -13,7 +13,10 @@ mod schema;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
-pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+pub use device_pool::{
+    DevicePool, DevicePoolSpec, DevicePoolStatus, DiskPartitioning, DiskState, DiskStatus, PartitioningState, SetOffer,
+    Unmatched,
+};
 pub use local_volume_discovery::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,
 };

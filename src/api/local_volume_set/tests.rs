@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::rule::NodeMatch;
+use crate::device::expression::Expression;
+use crate::device::rule::{Blankness, Filter, MinHealth, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");
@@ -103,7 +104,7 @@ fn every_field_is_read() {
     assert_eq!(rule.tolerations, [storage, spot]);
     assert_eq!(rule.layout, Layout::RawDevice {});
     assert_eq!((rule.erase, rule.reclaim, rule.fs), (ErasePolicy::Zero, Reclaim::Release, FsKind::Xfs));
-    assert_eq!((rule.min_devices, rule.max_devices), (0, Some(3)));
+    assert_eq!((rule.min_devices, rule.max_devices, rule.blankness), (0, Some(3), Blankness::Zeros));
     let filter = Filter {
         types: vec![DeviceType::Disk, DeviceType::Part, DeviceType::Loop, DeviceType::Mpath],
         rotational: vec![false],
@@ -119,6 +120,8 @@ fn every_field_is_read() {
         numa_nodes: vec![0, 1],
         exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
         exclude_network: true,
+        expression: Some(Expression::parse("device.size > 0 && !device.removable").unwrap()),
+        min_health: Some(MinHealth::NotFailing),
     };
     assert_eq!(rule.filter, filter);
 }
@@ -131,6 +134,7 @@ fn defaults_are_the_operators() {
     assert_eq!((rule.node, rule.volume_mode, rule.fs), (NodeMatch::Selected, None, FsKind::Ext4));
     assert_eq!((rule.layout, rule.erase, rule.reclaim), (Layout::Whole {}, ErasePolicy::Discard, Reclaim::Keep));
     assert_eq!((rule.min_devices, rule.max_devices, rule.created), (0, None, i64::MAX));
+    assert_eq!((rule.blankness, rule.filter.expression), (Blankness::Signatures, None));
 }
 
 #[test]
@@ -214,6 +218,8 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("fsType: xfs\nfstype: ext4", "disagrees with fstype"),
         ("erasePolicy: shred", "\"shred\" is not one of discard, zero, none"),
         ("reclaim: Delete", "\"Delete\" is not one of Keep, Release"),
+        ("deviceInclusionSpec: {minHealth: Good}", "minHealth: \"Good\" is not one of NotFailing, Passed"),
+        ("blankness: zeros", "\"zeros\" is not one of Signatures, Zeros"),
         ("dryRun: yes", "dryRun: wants"),
         ("deviceInclusionSpec: {serials: [\"[\"]}", "has a [ without its ]"),
         ("deviceInclusionSpec: {sectorSizes: [520]}", "sectorSizes[0]: is 520: a sector has 512, 4096"),
@@ -221,6 +227,13 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
         ("deviceExclusionSpec: {excludeNetworkDisks: 1}", "excludeNetworkDisks: wants"),
         ("deviceInclusionSpec: {numaNodes: [-1]}", "-1 is not between 0"),
         ("deviceInclusionSpec: {transport: [nvme]}", "unknown field; did you mean transports?"),
+        ("deviceInclusionSpec: {expression: \"\"}", "spec.deviceInclusionSpec.expression: is empty"),
+        (
+            "deviceInclusionSpec: {expression: \"device.siz > 0\"}",
+            "expression: `device` has no \"siz\"; it has attachedBy,",
+        ),
+        ("deviceInclusionSpec: {expression: \"device.size >\"}", "expression: is no CEL: line 1, column 14: "),
+        ("deviceInclusionSpec: {expression: true}", "expression: wants a string, not the boolean true"),
         ("dryrun: true", "unknown field; did you mean dryRun?"),
         ("partitionSpec: {count: 2}", "unknown field; did you mean partitioningSpec?"),
         ("tolerations: [{operator: Equal}]", "must be Exists where there is no key"),

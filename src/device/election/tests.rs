@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::reason::Reason;
 use super::super::sample::{device, disk, dm, partition, rule, set, unclaimed};
 use super::*;
-use crate::device::rule::{DeviceType, Filter};
+use crate::device::rule::{DeviceType, Filter, MinHealth};
 
 fn ripe(_: &Device) -> Ripeness {
     Ripeness::Ripe
@@ -19,7 +19,25 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
     let given_back = BTreeSet::new();
-    elect(&Ballot { rules, devices, claimed: &claimed, given_back: &given_back, ripeness, fits: &anything_fits })
+    elect(&Ballot {
+        rules,
+        devices,
+        claimed: &claimed,
+        given_back: &given_back,
+        ripeness,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        health: &says,
+    })
+}
+
+/// A disk says how it is by its name.
+fn says(device: &Device) -> Health {
+    match &*device.raw.name {
+        "well" => Health::Passed,
+        "failing" => Health::Failing("critical warning: spare space is low".to_owned()),
+        _ => Health::Unknown("it is fake".to_owned()),
+    }
 }
 
 fn disks(names: &[&str]) -> Vec<Device> {
@@ -54,6 +72,49 @@ fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
         let loser = if winner == "a" { "b" } else { "a" };
         assert_eq!(left(&election, loser, "sda"), Left::OlderSet(set(winner)));
     }
+}
+
+#[test]
+fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_is_left() {
+    let expression = |text| Some(crate::device::expression::Expression::parse(text).unwrap());
+    let asks = |name, text| Rule { filter: Filter { expression: expression(text), ..rule("x").filter }, ..rule(name) };
+    let (devices, named) = (disks(&["sda", "sdb"]), "device.name == 'sdb'");
+    let election = run(&[asks("a", named), asks("b", "device.size")], &devices, &[], &ripe);
+    assert_eq!((took(&election, "a"), took(&election, "b")), (vec!["sdb"], vec![]));
+    assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
+    assert!(left(&election, "b", "sda").to_string().contains("it gives a number, not true or false"));
+    let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
+    assert!(matches!(left(&run(&[small], &devices, &[], &ripe), "c", "sda"), Left::Filter(Mismatch::TooLarge { .. })));
+}
+
+#[test]
+fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well_or_does_not_ask() {
+    let asks = |min_health| Rule { filter: Filter { min_health, ..rule("x").filter }, ..rule("a") };
+    let devices = disks(&["failing", "silent", "well"]);
+    let took_by = |min_health| {
+        let election = run(&[asks(min_health)], &devices, &[], &ripe);
+        let why = election.outcomes[0].leaves.iter().map(|(_, left)| left.to_string()).collect::<Vec<_>>();
+        (took(&election, "a").into_iter().map(str::to_owned).collect::<Vec<_>>(), why)
+    };
+    let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
+    let silent = "it does not say how it is (it is fake), and minHealth is Passed";
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    assert_eq!(took_by(None), (words(&["failing", "silent", "well"]), vec![]));
+    assert_eq!(took_by(Some(MinHealth::NotFailing)), (words(&["silent", "well"]), words(&[failing])));
+    assert_eq!(took_by(Some(MinHealth::Passed)), (words(&["well"]), words(&[failing, silent])));
+    let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
+    let never = |_: &Device| -> Health { panic!("it was asked, and could not be taken anyway") };
+    let election = elect(&Ballot {
+        rules: &[asks(Some(MinHealth::Passed))],
+        devices: &[unasked],
+        claimed: &BTreeMap::new(),
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        health: &never,
+    });
+    assert_eq!(left(&election, "a", "never"), Left::Verdict("busy".to_owned()));
 }
 
 #[test]
@@ -102,6 +163,8 @@ fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
         given_back: &given_back,
         ripeness: &ripe,
         fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        health: &says,
     };
     let election = elect(&ballot);
     assert_eq!(took(&election, "any"), ["sdb"]);
@@ -214,6 +277,8 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
         given_back: &BTreeSet::new(),
         ripeness: &ripe,
         fits: &fits,
+        zeros: &|_| Ok(()),
+        health: &says,
     });
     assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
 }
@@ -240,7 +305,7 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits })
+            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits, zeros: &|_| Ok(()), health: &says })
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

@@ -10,6 +10,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub use power::{Fate, Power};
 pub use state::FakeState;
 
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
-use super::{Access, Disk, Filesystems, Geometry, Host, HostError, Mounts, StateStore};
+use super::{Access, Disk, Filesystems, Geometry, Health, Host, HostError, Mounts, StateStore};
 
 /// The machine. Its disks, like real ones, outlive every process that opens them.
 pub struct FakeHost {
@@ -31,6 +32,8 @@ pub struct FakeHost {
     mounts: FakeMounts,
     pub state: FakeState,
     clock: Mutex<Duration>,
+    health: Mutex<BTreeMap<String, Health>>,
+    asked: AtomicUsize,
 }
 
 /// The disks that are plugged in, by kernel name.
@@ -51,6 +54,8 @@ impl Default for FakeHost {
             mounts: FakeMounts::new(Arc::clone(&inventory)),
             inventory,
             clock: Mutex::default(),
+            health: Mutex::default(),
+            asked: AtomicUsize::default(),
         }
     }
 }
@@ -98,6 +103,16 @@ impl FakeHost {
         if let Some((raw, _)) = locked(&self.inventory).disks.get_mut(name) {
             edit(raw);
         }
+    }
+
+    /// What a disk says of its health from now on.
+    pub fn set_health(&self, name: &str, health: Health) {
+        locked(&self.health).insert(name.to_owned(), health);
+    }
+
+    /// How often disks were asked for it.
+    pub fn health_asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
     }
 
     pub fn platter(&self, name: &str) -> Option<Arc<Platter>> {
@@ -165,6 +180,12 @@ impl Host for FakeHost {
             });
         }
         Probe::Looked(contents)
+    }
+
+    fn health(&self, disk: &RawDisk) -> Health {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let said = locked(&self.health).get(&disk.name).cloned();
+        said.unwrap_or_else(|| Health::Unknown("a fake disk says nothing of itself".to_owned()))
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -7,6 +7,7 @@
 mod act;
 mod claimed;
 mod decide;
+mod partitioning;
 mod report;
 mod sets;
 mod status;

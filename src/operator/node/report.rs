@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
+use super::partitioning::partitioning;
 use super::sets::World;
 use super::wanted::signed;
 use super::{NodeOperator, Seen};
@@ -197,6 +198,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         message: None,
         would_take: would_take(seen, rule),
         unmatched: unmatched(seen, rule),
+        partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
     }
 }
 

@@ -4,13 +4,18 @@
 //! `Agent` is used by one thread; the pool that it keeps is shared.
 
 mod arrive;
+mod blank;
 mod claim;
+mod health;
 mod preview;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::blank::Blanks;
+use self::claim::Claimed;
+use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::Member;
@@ -43,6 +48,8 @@ pub struct Agent {
     watch: Watchlist,
     rules: Vec<Arc<Rule>>,
     again: Duration,
+    blanks: Blanks,
+    healths: Healths,
 }
 
 /// What one pass saw and did.
@@ -76,6 +83,8 @@ impl Agent {
             watch: Watchlist::new(min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
             again: AGAIN,
+            blanks: Blanks::default(),
+            healths: Healths::default(),
         }
     }
 
@@ -91,6 +100,8 @@ impl Agent {
         }
         self.discovery.changed(name);
         self.watch.event(name);
+        self.blanks.changed(name);
+        self.healths.changed(name);
         true
     }
 
@@ -98,6 +109,8 @@ impl Agent {
     pub fn events_lost(&mut self) -> bool {
         self.discovery.all_changed();
         self.watch.events_lost();
+        self.blanks.all_changed();
+        self.healths.all_changed();
         true
     }
 
@@ -119,7 +132,7 @@ impl Agent {
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
         let before = problems.len();
-        let (claimed, outcomes) = self.claim(&set, &mut problems);
+        let Claimed { claimed, refused, outcomes } = self.claim(&set, &mut problems);
         let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
         let gave_back = self.give_back();
         self.pool.kick();
@@ -127,8 +140,9 @@ impl Agent {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
-        // What was just claimed or given back is another disk now than the one that this pass saw.
-        let stale = (gave_back > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        // What was just claimed or given back is another disk now than the one that this pass saw; and what turned out
+        // not to be blank gives way to others.
+        let stale = (gave_back > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
         Ok(Pass { ripe_in: ripe_in.chain(again).chain(stale).min(), set, problems, outcomes, claimed })
     }
 

@@ -1,13 +1,14 @@
 //! Claiming: which set takes which blank disk, the last look, and the first writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::blank::NotBlank;
 use super::{Agent, judged_record};
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::label::{Hardware, Layout, SetRef};
-use crate::device::rule::Rule;
+use crate::device::rule::{Blankness, Rule};
 use crate::device::{Device, id};
 use crate::host::{Access, Disk, Geometry, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
@@ -19,16 +20,25 @@ use crate::pool::journal::RawClaim;
 use crate::pool::layout::{data_area, places};
 use crate::pool::plan::Claim;
 
+/// What came of an election.
+pub(super) struct Claimed {
+    /// Kernel names of the disks that were claimed.
+    pub claimed: Vec<String>,
+    /// How many sets had chosen one that turned out to hold bytes that nothing recognises.
+    pub refused: usize,
+    pub outcomes: Vec<Outcome>,
+}
+
 impl Agent {
-    pub(super) fn claim(
-        &mut self,
-        set: &DeviceSet,
-        problems: &mut BTreeMap<String, String>,
-    ) -> (Vec<String>, Vec<Outcome>) {
+    pub(super) fn claim(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let (devices, election) = self.elect(set, &rules);
         let mut claimed = Vec::new();
-        for elected in &election.claims {
+        let refused = self.refuse(&devices, &election.claims, problems);
+        // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
+        let stands = |elected: &&Elected| !refused.contains(&elected.set) && !problems.contains_key(&elected.name);
+        let stand: Vec<&Elected> = election.claims.iter().filter(stands).collect();
+        for elected in stand {
             match self.claim_one(&devices, elected) {
                 Ok(()) => claimed.push(elected.name.clone()),
                 Err(problem) => {
@@ -37,7 +47,7 @@ impl Agent {
                 }
             }
         }
-        (claimed, election.outcomes)
+        Claimed { claimed, refused: refused.len(), outcomes: election.outcomes }
     }
 
     /// What these sets take of the devices that are no bare ones of the pool; and those devices.
@@ -60,8 +70,37 @@ impl Agent {
             given_back: &released,
             ripeness: &|device| self.watch.ripeness(device),
             fits: &fits,
+            health: &|device| self.healths.of(&*self.host, &device.raw, set.at),
+            zeros: &|device| self.blanks.known(device, set.at),
         });
         (devices, election)
+    }
+
+    /// Reads the disks that must hold zeros. Gives the sets that chose one which does not.
+    fn refuse(
+        &mut self,
+        devices: &[Device],
+        claims: &[Elected],
+        problems: &mut BTreeMap<String, String>,
+    ) -> BTreeSet<SetRef> {
+        self.blanks.begin_pass();
+        let mut wrong = BTreeSet::new();
+        for elected in claims {
+            let zeros = self.rules.iter().any(|rule| rule.set == elected.set && rule.blankness == Blankness::Zeros);
+            let device = devices.iter().find(|device| device.raw.name == elected.name);
+            let Some(device) = device.filter(|_| zeros || elected.layout == (Layout::RawDevice {})) else { continue };
+            match self.blanks.prove(&*self.host, &device.raw) {
+                Ok(()) => {}
+                Err(NotBlank::Holds(problem)) => {
+                    tracing::warn!(disk = elected.name, problem, "a disk is not blank");
+                    wrong.insert(elected.set.clone());
+                }
+                Err(NotBlank::Unread(problem)) => {
+                    problems.insert(elected.name.clone(), problem);
+                }
+            }
+        }
+        wrong
     }
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
