@@ -12,6 +12,7 @@ pub mod filter;
 pub mod glob;
 pub mod id;
 pub mod label;
+pub mod named;
 pub mod ownership;
 pub mod reason;
 pub mod record;

@@ -1,9 +1,11 @@
-//! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
+//! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
+//! nobody reads a raw spec.
 
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
+use crate::device::named::Named;
 use crate::host::FsKind;
 
-/// A valid set, for one node.
+/// A valid set, or one class of a LocalVolume, for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub set: SetRef,
@@ -20,6 +22,8 @@ pub struct Rule {
     pub class: String,
     pub layout: Layout,
     pub filter: Filter,
+    /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
+    pub named: Option<Named>,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,
@@ -143,4 +147,6 @@ pub enum DeviceType {
     Part,
     Loop,
     Mpath,
+    /// Only where a LocalVolume names it: no set asks for it.
+    Lvm,
 }

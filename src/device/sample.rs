@@ -110,6 +110,7 @@ pub fn rule(name: &str) -> Rule {
         class: "fast".into(),
         layout: Layout::Whole {},
         filter: filter(),
+        named: None,
         min_devices: 0,
         max_devices: None,
         volume_mode: None,

@@ -122,6 +122,9 @@ pub struct SetOffer {
     /// Devices that it does not take, at most 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<Unmatched>,
+    /// Paths of a LocalVolume that lead to no device here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_device_paths: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@
 //! fields, where a typed one would drop them. Every CRD carries the number of its schema.
 
 mod device_pool;
+mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
@@ -14,6 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};
 pub use local_volume_discovery::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,
 };
@@ -37,7 +39,8 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 
 /// All of our CRDs, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), set_crd(), PoolVolume::crd()];
+    let mut crds =
+        vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), volume_crd(), set_crd(), PoolVolume::crd()];
     for crd in &mut crds {
         let metadata = &mut crd.metadata;
         metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), SCHEMA.to_owned());
@@ -64,6 +67,7 @@ mod tests {
                 "devicepools.localpool.dev",
                 "localvolumediscoveries.local.storage.openshift.io",
                 "localvolumediscoveryresults.local.storage.openshift.io",
+                "localvolumes.local.storage.openshift.io",
                 "localvolumesets.local.storage.openshift.io",
                 "poolvolumes.localpool.dev"
             ]

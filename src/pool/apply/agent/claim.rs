@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Agent, judged_record};
+use super::{Agent, hardware_id, judged_record};
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::label::{Hardware, Layout, SetRef};
-use crate::device::rule::Rule;
+use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, id};
 use crate::host::{Access, Disk, Geometry, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
@@ -50,18 +50,43 @@ impl Agent {
         for (_, claim) in &raw_claims {
             *counts.entry(claim.set.clone()).or_default() += 1;
         }
+        let astray = self.astray(set, rules);
         let released = self.pool.journal().released();
         let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
         let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
-        let election = elect(&Ballot {
+        let mut election = elect(&Ballot {
             rules,
             devices: &devices,
             claimed: &counts,
+            astray: &astray,
             given_back: &released,
             ripeness: &|device| self.watch.ripeness(device),
             fits: &fits,
         });
+        // Bare devices of the pool are no candidates, and are not missing either.
+        for outcome in &mut election.outcomes {
+            let rule = rules.iter().find(|rule| rule.set == outcome.set && rule.node == NodeMatch::Selected);
+            if let Some(named) = rule.and_then(|rule| rule.named.as_ref()) {
+                outcome.missing = named.missing(set.devices.iter().map(|device| &device.raw));
+            }
+        }
         (devices, election)
+    }
+
+    /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
+    fn astray(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+        let here = |id: &str| set.devices.iter().find(|device| device.id.text == id || hardware_id(set, device) == id);
+        let mut of: Vec<(SetRef, String)> = Vec::new();
+        of.extend(self.pool.members().iter().map(|m| (m.lock().content().label.set.clone(), m.id.clone())));
+        of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
+        let mut astray = BTreeMap::new();
+        for rule in rules {
+            let Some(named) = &rule.named else { continue };
+            let own = of.iter().filter(|(set, _)| *set == rule.set);
+            let lost = own.filter(|(_, id)| !here(id).is_some_and(|device| named.names(&device.raw))).count();
+            astray.insert(rule.set.clone(), u32::try_from(lost).unwrap_or(u32::MAX));
+        }
+        astray
     }
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
