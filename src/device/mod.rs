@@ -22,6 +22,7 @@ pub mod rule;
 pub mod sample;
 pub mod show;
 pub mod size;
+pub mod wipe;
 
 use std::path::PathBuf;
 

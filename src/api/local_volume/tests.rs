@@ -71,7 +71,9 @@ fn the_operators_manifest_is_a_rule_for_each_class() {
     assert_eq!((block.class.as_str(), block.volume_mode), ("localblock-sc", Some(VolumeMode::Block)));
     assert_eq!(block.named, Some(Named { paths: vec!["/dev/sdd".into()], wipe: true }));
     assert_ne!(fs.set.uid, block.set.uid, "two owners");
-    assert!(rules.iter().all(|rule| rule.node == NodeMatch::NotSelected), "a node without that label");
+    assert!(rules.iter().all(|rule| rule.node == NodeMatch::Selected));
+    let elsewhere = parse_sets(OPERATORS, &Node::standalone("node-b")).0;
+    assert!(elsewhere.iter().all(|rule| rule.node == NodeMatch::NotSelected));
 }
 
 #[test]

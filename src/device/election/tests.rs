@@ -229,7 +229,8 @@ fn a_local_volume_takes_what_it_names_and_nothing_else_and_no_more_disks_than_it
 
 #[test]
 fn a_partition_that_is_named_is_used_bare() {
-    let devices = [device(partition("sda", 1, Some("0f0e")), Verdict::Unclaimed), unclaimed("sda")];
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let devices = [device(partition("sda", 1, Some(guid)), Verdict::Unclaimed), unclaimed("sda")];
     let election = run(&[naming("lv/fast", &["/dev/sda1"])], &devices, &[], &ripe);
     assert_eq!(took(&election, "lv/fast"), ["sda1"]);
     assert_eq!(election.claims[0].layout, Layout::RawDevice {});

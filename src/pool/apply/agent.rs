@@ -6,6 +6,7 @@
 mod arrive;
 mod claim;
 mod preview;
+mod wipe;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,9 @@ pub struct Agent {
     host: Arc<dyn Host>,
     discovery: Discovery,
     watch: Watchlist,
+    /// Disks that are to be wiped, and since when they have been as they are.
+    wipes: Watchlist,
+    wiped: BTreeMap<String, wipe::Wiped>,
     rules: Vec<Arc<Rule>>,
     again: Duration,
 }
@@ -74,6 +78,8 @@ impl Agent {
             host,
             discovery: Discovery::new(Home { cluster, node }, KEEP),
             watch: Watchlist::new(min_age),
+            wipes: Watchlist::new(min_age),
+            wiped: BTreeMap::new(),
             rules: rules.into_iter().map(Arc::new).collect(),
             again: AGAIN,
         }
@@ -91,6 +97,7 @@ impl Agent {
         }
         self.discovery.changed(name);
         self.watch.event(name);
+        self.wipes.event(name);
         true
     }
 
@@ -98,6 +105,7 @@ impl Agent {
     pub fn events_lost(&mut self) -> bool {
         self.discovery.all_changed();
         self.watch.events_lost();
+        self.wipes.events_lost();
         true
     }
 
@@ -118,8 +126,10 @@ impl Agent {
         }
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
+        self.tell_wiped(&set, &mut problems);
         let before = problems.len();
-        let (claimed, outcomes) = self.claim(&set, &mut problems);
+        let (claimed, mut outcomes) = self.claim(&set, &mut problems);
+        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut problems);
         let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
         let gave_back = self.give_back();
         self.pool.kick();
@@ -127,9 +137,10 @@ impl Agent {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
-        // What was just claimed or given back is another disk now than the one that this pass saw.
-        let stale = (gave_back > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
-        Ok(Pass { ripe_in: ripe_in.chain(again).chain(stale).min(), set, problems, outcomes, claimed })
+        // What was just claimed, wiped or given back is another disk now than the one that this pass saw.
+        let stale = (gave_back > 0 || wiped > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        let due = self.wipe_in(&set);
+        Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Agent, hardware_id, judged_record};
+use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::label::{Hardware, Layout, SetRef};
@@ -42,6 +43,16 @@ impl Agent {
 
     /// What these sets take of the devices that are no bare ones of the pool; and those devices.
     pub(super) fn elect(&self, set: &DeviceSet, rules: &[Rule]) -> (Vec<Device>, Election) {
+        self.elect_by(set, rules, &|device| self.watch.ripeness(device))
+    }
+
+    /// The same with another clock.
+    pub(super) fn elect_by(
+        &self,
+        set: &DeviceSet,
+        rules: &[Rule],
+        ripeness: &dyn Fn(&Device) -> Ripeness,
+    ) -> (Vec<Device>, Election) {
         let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
         for member in self.pool.members() {
             *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
@@ -60,7 +71,7 @@ impl Agent {
             claimed: &counts,
             astray: &astray,
             given_back: &released,
-            ripeness: &|device| self.watch.ripeness(device),
+            ripeness,
             fits: &fits,
         });
         // Bare devices of the pool are no candidates, and are not missing either.
