@@ -15,7 +15,7 @@ use super::documents::{self, Document};
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Object, Problem, Problems};
-use super::{SetError, quantity};
+use super::{SetError, local_volume, quantity};
 use crate::device::label::{ErasePolicy, Layout};
 use crate::device::rule::{Blankness, DeviceType, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 use crate::host::FsKind;
@@ -28,11 +28,11 @@ const MOST_PARTITIONS: i64 = SLOTS as i64 - 1;
 /// Partitions are aligned to this; a smaller one would be all rounding.
 const LEAST_PARTITION: u64 = 1 << 20;
 
-/// The sets of a file for one node. A set that does not select the node is among them, and says so.
+/// The sets and LocalVolumes of a file for one node. A set that does not select the node is among them, and says so.
 pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
     let mut rules = Vec::new();
     let mut errors = Vec::new();
-    let mut first: HashMap<(String, String), usize> = HashMap::new();
+    let mut first: HashMap<(String, String, String), usize> = HashMap::new();
     for Document { number, line, value } in documents::split(text) {
         let error = |name, problems| SetError { document: number, line, name, problems };
         let value = match value {
@@ -43,25 +43,37 @@ pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
             }
         };
         let position = u32::try_from(rules.len()).unwrap_or(u32::MAX);
-        match parse_set(&value, node, position) {
-            Err(problems) => errors.push(error(name_of(&value), problems)),
-            Ok(rule) => match first.insert((rule.set.namespace.clone(), rule.set.name.clone()), number) {
-                None => rules.push(rule),
-                Some(earlier) => {
-                    let what = format!("document {earlier} has this namespace and name already");
-                    first.insert((rule.set.namespace.clone(), rule.set.name.clone()), earlier);
-                    errors.push(error(name_of(&value), vec![Problem { path: "metadata.name".into(), what }]));
-                }
-            },
+        let kind = value.get("kind").and_then(Value::as_str).unwrap_or(KIND);
+        let parsed = match kind {
+            local_volume::KIND => local_volume::parse_volume(&value, node, position),
+            _ => parse_set(&value, node, position).map(|rule| vec![rule]),
+        };
+        let (namespace, name) = names_of(&value).unwrap_or_default();
+        match (parsed, first.get(&(kind.to_owned(), namespace.clone(), name.clone()))) {
+            (Err(problems), _) => errors.push(error(name_of(&value), problems)),
+            (Ok(new), None) => {
+                first.insert((kind.to_owned(), namespace, name), number);
+                rules.extend(new);
+            }
+            (Ok(_), Some(earlier)) => {
+                let what = format!("document {earlier} has this namespace and name already");
+                errors.push(error(name_of(&value), vec![Problem { path: "metadata.name".into(), what }]));
+            }
         }
     }
     (rules, errors)
 }
 
-fn name_of(value: &Value) -> Option<String> {
+/// Namespace and name, as far as they can be read.
+fn names_of(value: &Value) -> Option<(String, String)> {
     let metadata = value.get("metadata")?;
     let name = metadata.get("name")?.as_str()?;
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or("default");
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+fn name_of(value: &Value) -> Option<String> {
+    let (namespace, name) = names_of(value)?;
     Some(format!("{namespace}/{name}"))
 }
 
@@ -81,7 +93,7 @@ fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> O
     let kind = object.field(&["kind"]).required();
     if kind.string().is_some_and(|kind| kind != KIND) {
         // Another kind's fields would only add to the noise.
-        kind.problem(format!("is not {KIND}: this file holds only sets"));
+        kind.problem(format!("is neither {KIND} nor {}: only these say which disks may be used", local_volume::KIND));
         return None;
     }
     let version = object.field(&["apiVersion"]).required();
@@ -138,6 +150,7 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
         layout,
         filter: filter.rule,
         blankness: blankness.unwrap_or_default(),
+        named: None,
         min_devices,
         max_devices,
         volume_mode,

@@ -1,4 +1,4 @@
-//! Who an object is: `metadata`, as far as a set needs it.
+//! Who an object is: `metadata`, as far as a set or a LocalVolume needs it.
 //!
 //! Takes in the field, gives out name, UID and age. An object that no API server has seen gets a UID
 //! that follows from its name, so that it is the same object at the next start.
@@ -26,7 +26,7 @@ const IGNORED: [&str; 11] = [
     "selfLink",
 ];
 
-/// What `metadata` says of a set.
+/// What `metadata` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub set: SetRef,
@@ -68,6 +68,11 @@ pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
     let from_name = || Uuid::new_v5(&FILE_UIDS, format!("{namespace}/{name}").as_bytes()).to_string();
     let uid = uid.map_or_else(from_name, str::to_owned);
     Some(Metadata { set: SetRef { namespace: namespace.to_owned(), name: name.to_owned(), uid }, created })
+}
+
+/// Whether an object of Kubernetes could be called so.
+pub(super) fn is_object_name(name: &str) -> bool {
+    is_dns_name(name, 253, '.')
 }
 
 /// Lower case letters, digits, `-` and `also`; a letter or digit at both ends of each part.

@@ -6,6 +6,7 @@
 
 pub mod crd;
 pub mod documents;
+pub mod local_volume;
 pub mod local_volume_discovery;
 pub mod local_volume_set;
 pub mod metadata;
@@ -13,13 +14,14 @@ pub mod node_selector;
 pub mod quantity;
 pub mod strict;
 
+pub use local_volume::parse_volume;
 pub use local_volume_discovery::{Discovery, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
 
 use strict::Problem;
 
-/// A document that is not a valid LocalVolumeSet, with all that is wrong with it.
+/// A document that is not a valid LocalVolumeSet or LocalVolume, with all that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetError {
     /// Counted from 1, empty documents too.

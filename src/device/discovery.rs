@@ -90,6 +90,34 @@ impl Discovery {
     /// The last look before a claim: the device as it is now, read anew, if it still is the one that was
     /// decided on, and free.
     pub fn confirm(&mut self, host: &dyn Host, read: ReadRecord<'_>, was: &Device) -> Result<Device, DiscoveryError> {
+        let now = self.look_again(host, read, was)?;
+        let why = match (&now.verdict, &now.standing) {
+            (Verdict::Unclaimed, Standing::Ready) => return Ok(now),
+            (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => why.clone(),
+            (Verdict::Theirs(reason), _) => reason.to_string(),
+            (Verdict::Foreign { node, .. }, _) => format!("it carries the label of node {node}"),
+            (Verdict::Ours, _) => "it is in the pool already".to_owned(),
+        };
+        Err(DiscoveryError::NotFree { name: now.raw.name, why })
+    }
+
+    /// The last look before a disk is wiped: read anew, it must be in all as it was when that was decided.
+    pub fn confirm_unchanged(
+        &mut self,
+        host: &dyn Host,
+        read: ReadRecord<'_>,
+        was: &Device,
+    ) -> Result<Device, DiscoveryError> {
+        let now = self.look_again(host, read, was)?;
+        let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.standing.clone());
+        if state(&now) != state(was) {
+            return Err(DiscoveryError::Changed { name: now.raw.name });
+        }
+        Ok(now)
+    }
+
+    /// The same device, read anew, whatever is on it by now.
+    fn look_again(&mut self, host: &dyn Host, read: ReadRecord<'_>, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
             Kind::Partition(partition) => Some(partition.disk.as_str()),
@@ -103,14 +131,7 @@ impl Discovery {
         if same(&now) != same(was) {
             return Err(DiscoveryError::Changed { name });
         }
-        let why = match (&now.verdict, &now.standing) {
-            (Verdict::Unclaimed, Standing::Ready) => return Ok(now),
-            (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => why.clone(),
-            (Verdict::Theirs(reason), _) => reason.to_string(),
-            (Verdict::Foreign { node, .. }, _) => format!("it carries the label of node {node}"),
-            (Verdict::Ours, _) => "it is in the pool already".to_owned(),
-        };
-        Err(DiscoveryError::NotFree { name, why })
+        Ok(now)
     }
 
     fn look_within(

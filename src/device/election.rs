@@ -22,6 +22,8 @@ pub struct Ballot<'a> {
     pub devices: &'a [Device],
     /// How many disks of this node each set has, missing ones too.
     pub claimed: &'a BTreeMap<SetRef, u32>,
+    /// How many of the disks of a LocalVolume's class none of its paths leads to now.
+    pub astray: &'a BTreeMap<SetRef, u32>,
     /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
     pub given_back: &'a BTreeSet<String>,
     pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
@@ -48,6 +50,8 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub set: SetRef,
+    /// Paths of a LocalVolume that lead to no device; filled in by who knows all devices.
+    pub missing: Vec<String>,
     /// Kernel names, sorted by device id.
     pub takes: Vec<String>,
     /// What a dry run would take if it were a real one, once it was seen for long enough.
@@ -60,6 +64,8 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     NodeNotSelected,
+    /// A LocalVolume, and none of its paths leads to the device.
+    NotNamed,
     Filter(Mismatch),
     Verdict(String),
     DoesNotFit(String),
@@ -72,6 +78,14 @@ pub enum Left {
     OlderSet(SetRef),
     Full {
         most: u32,
+    },
+    /// A LocalVolume that has a disk for each of its paths.
+    AllNamed {
+        most: u32,
+    },
+    /// Only the kernel's name leads here, and of what the LocalVolume has some is not where its paths lead.
+    Renumbered {
+        astray: u32,
     },
     BelowMinimum {
         matching: u32,
@@ -173,7 +187,8 @@ impl<'a> Turn<'a> {
             let left = if first_claim && matching < least {
                 Left::BelowMinimum { matching, least }
             } else if room == 0 {
-                Left::Full { most: self.rule.max_devices.unwrap_or(u32::MAX) }
+                let most = self.rule.max_devices.unwrap_or(u32::MAX);
+                if self.rule.named.is_some() { Left::AllNamed { most } } else { Left::Full { most } }
             } else {
                 // Waited for counts as taken: a younger set must not snatch what makes the minimum.
                 room -= 1;
@@ -194,6 +209,7 @@ impl<'a> Turn<'a> {
         takes.sort_unstable();
         Outcome {
             set: self.rule.set.clone(),
+            missing: Vec::new(),
             takes: takes.into_iter().map(name).collect(),
             would_take: Vec::new(),
             leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
@@ -207,6 +223,9 @@ impl<'a> Turn<'a> {
     fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
         if self.rule.node == NodeMatch::NotSelected {
             return Err(Left::NodeNotSelected);
+        }
+        if self.rule.named.as_ref().is_some_and(|named| !named.names(&device.raw)) {
+            return Err(Left::NotNamed);
         }
         let disk = match &device.raw.kind {
             Kind::Partition(partition) => self.disks.get(partition.disk.as_str()).copied(),
@@ -236,6 +255,10 @@ impl<'a> Turn<'a> {
         if self.ballot.given_back.contains(&device.id.text) {
             return Err(Left::GivenBack);
         }
+        let astray = self.ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
+        if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
+            return Err(Left::Renumbered { astray });
+        }
         let holds_table = holds_table(&device.raw);
         if !holds_table && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
             return Err(Left::HoldsNoTable);
@@ -262,6 +285,7 @@ impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::NotNamed => f.write_str("no path of the LocalVolume leads to it"),
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
@@ -273,6 +297,16 @@ impl fmt::Display for Left {
             Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
             Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
             Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
+            Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
+            Self::AllNamed { most } => {
+                write!(f, "the LocalVolume has a disk for each of its {most} paths here already")
+            }
+            Self::Renumbered { astray } => write!(
+                f,
+                "{astray} of the LocalVolume's disks here {} not where its paths lead, so this name may have been \
+                 another disk's: name it by a link of /dev/disk/by-id if it is meant",
+                if *astray == 1 { "is" } else { "are" }
+            ),
             Self::BelowMinimum { matching, least } => {
                 write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
             }

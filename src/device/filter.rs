@@ -197,6 +197,7 @@ pub fn device_type(raw: &RawDisk) -> Option<DeviceType> {
         Kind::Partition(_) => Some(DeviceType::Part),
         Kind::Loop(_) => Some(DeviceType::Loop),
         Kind::Dm(dm) if dm.uuid.starts_with("mpath-") => Some(DeviceType::Mpath),
+        Kind::Dm(dm) if dm.uuid.starts_with("LVM-") => Some(DeviceType::Lvm),
         Kind::Dm(_) | Kind::Md(_) | Kind::Rom | Kind::Floppy | Kind::Ram | Kind::Zram => None,
         Kind::Network | Kind::Other(_) => None,
     }
@@ -228,6 +229,7 @@ impl fmt::Display for DeviceType {
             Self::Part => "part",
             Self::Loop => "loop",
             Self::Mpath => "mpath",
+            Self::Lvm => "lvm",
         })
     }
 }

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod glob;
 pub mod id;
 pub mod label;
+pub mod named;
 pub mod ownership;
 pub mod reason;
 pub mod record;
@@ -22,6 +23,7 @@ pub mod rule;
 pub mod sample;
 pub mod show;
 pub mod size;
+pub mod wipe;
 
 use std::path::PathBuf;
 

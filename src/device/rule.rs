@@ -1,10 +1,12 @@
-//! What a LocalVolumeSet asks of this node, after validation: the gate behind which nobody reads a raw spec.
+//! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
+//! nobody reads a raw spec.
 
 use crate::device::expression::Expression;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
+use crate::device::named::Named;
 use crate::host::{FsKind, Health};
 
-/// A valid set, for one node.
+/// A valid set, or one class of a LocalVolume, for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub set: SetRef,
@@ -22,6 +24,8 @@ pub struct Rule {
     pub layout: Layout,
     pub filter: Filter,
     pub blankness: Blankness,
+    /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
+    pub named: Option<Named>,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,
@@ -183,4 +187,6 @@ pub enum DeviceType {
     Part,
     Loop,
     Mpath,
+    /// Only where a LocalVolume names it: no set asks for it.
+    Lvm,
 }

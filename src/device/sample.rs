@@ -111,6 +111,7 @@ pub fn rule(name: &str) -> Rule {
         layout: Layout::Whole {},
         filter: filter(),
         blankness: Blankness::Signatures,
+        named: None,
         min_devices: 0,
         max_devices: None,
         volume_mode: None,

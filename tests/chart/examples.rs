@@ -53,11 +53,24 @@ fn every_set_of_the_examples_is_taken_by_our_parser() {
 }
 
 #[test]
+fn the_local_volume_of_the_examples_is_a_rule_for_each_class_and_destroys_nothing() {
+    let node = Node { name: "node".into(), labels: BTreeMap::default() };
+    let (rules, errors) = parse_sets(&texts()["local-volume.yaml"], &node);
+    assert!(errors.is_empty() && rules.len() == 2, "{errors:?} {rules:?}");
+    assert!(rules.iter().all(|rule| rule.named.as_ref().is_some_and(|named| !named.wipe && !named.paths.is_empty())));
+}
+
+#[test]
 fn every_class_that_the_examples_ask_for_is_offered_by_a_set_or_a_class_of_them() {
     let objects = objects();
     let mut offered: BTreeSet<&str> = BTreeSet::new();
     for set in of_kind(&objects, "LocalVolumeSet") {
         assert!(offered.insert(set["spec"]["storageClassName"].as_str().unwrap()), "{}", name(set));
+    }
+    for volume in of_kind(&objects, "LocalVolume") {
+        for entry in volume["spec"]["storageClassDevices"].as_array().unwrap() {
+            assert!(offered.insert(entry["storageClassName"].as_str().unwrap()), "{}", name(volume));
+        }
     }
     for class in of_kind(&objects, "StorageClass") {
         assert_eq!(class["provisioner"], "csi.localpool.dev");
@@ -67,7 +80,10 @@ fn every_class_that_the_examples_ask_for_is_offered_by_a_set_or_a_class_of_them(
     }
     offered.extend(of_kind(&objects, "StorageClass").into_iter().map(name));
     let mut asked = BTreeSet::new();
-    objects.iter().filter(|object| object["kind"] != "LocalVolumeSet").for_each(|object| asked_for(object, &mut asked));
+    objects
+        .iter()
+        .filter(|object| object["kind"] != "LocalVolumeSet" && object["kind"] != "LocalVolume")
+        .for_each(|object| asked_for(object, &mut asked));
     assert!(!asked.is_empty());
     for class in &asked {
         assert!(offered.contains(class.as_str()), "nobody offers {class}");

@@ -30,7 +30,7 @@ pub struct Cluster {
 }
 
 /// Kinds by their names: group, version, plural, whether they live in a namespace.
-const KINDS: [(&str, &str, &str, &str, bool); 24] = [
+const KINDS: [(&str, &str, &str, &str, bool); 25] = [
     ("Namespace", "", "v1", "namespaces", false),
     ("Node", "", "v1", "nodes", false),
     ("Pod", "", "v1", "pods", true),
@@ -49,6 +49,7 @@ const KINDS: [(&str, &str, &str, &str, bool); 24] = [
     ("DevicePool", "localpool.dev", "v1alpha1", "devicepools", false),
     ("PoolVolume", "localpool.dev", "v1alpha1", "poolvolumes", false),
     ("LocalVolumeSet", "local.storage.openshift.io", "v1alpha1", "localvolumesets", true),
+    ("LocalVolume", "local.storage.openshift.io", "v1", "localvolumes", true),
     ("LocalVolumeDiscovery", "local.storage.openshift.io", "v1alpha1", "localvolumediscoveries", true),
     ("LocalVolumeDiscoveryResult", "local.storage.openshift.io", "v1alpha1", "localvolumediscoveryresults", true),
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", false),

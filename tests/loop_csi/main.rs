@@ -20,6 +20,7 @@ mod lab;
 mod life;
 mod making;
 mod mounting;
+mod named;
 mod pages;
 mod process;
 mod record;

@@ -125,6 +125,9 @@ pub struct SetOffer {
     /// Of a set with a partitioningSpec: how far each of its disks is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitioning: Vec<DiskPartitioning>,
+    /// Paths of a LocalVolume that lead to no device here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_device_paths: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

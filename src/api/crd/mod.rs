@@ -4,6 +4,7 @@
 //! fields, where a typed one would drop them. Every CRD carries the number of its schema.
 
 mod device_pool;
+mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
@@ -17,6 +18,7 @@ pub use device_pool::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, DiskPartitioning, DiskState, DiskStatus, PartitioningState, SetOffer,
     Unmatched,
 };
+pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};
 pub use local_volume_discovery::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,
 };
@@ -40,7 +42,8 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 
 /// All of our CRDs, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), set_crd(), PoolVolume::crd()];
+    let mut crds =
+        vec![DevicePool::crd(), discovery_crd(), discovery_result_crd(), volume_crd(), set_crd(), PoolVolume::crd()];
     for crd in &mut crds {
         let metadata = &mut crd.metadata;
         metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), SCHEMA.to_owned());
@@ -67,6 +70,7 @@ mod tests {
                 "devicepools.localpool.dev",
                 "localvolumediscoveries.local.storage.openshift.io",
                 "localvolumediscoveryresults.local.storage.openshift.io",
+                "localvolumes.local.storage.openshift.io",
                 "localvolumesets.local.storage.openshift.io",
                 "poolvolumes.localpool.dev"
             ]

@@ -292,7 +292,7 @@ fn a_bad_document_stops_only_itself() {
     assert_eq!(names, [("a", 0), ("e", 1)]);
     let said: Vec<_> = errors.iter().map(|error| (error.document, error.to_string())).collect();
     for ((document, said), (expected, piece)) in said.iter().zip([
-        (2, "kind: is not LocalVolumeSet"),
+        (2, "kind: is neither LocalVolumeSet nor LocalVolume"),
         (3, "not valid YAML"),
         (4, "wants an object, not the string \"just text\""),
         (5, "wants an object, not a list"),

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::super::reason::Reason;
 use super::super::sample::{device, disk, dm, partition, rule, set, unclaimed};
 use super::*;
+use crate::device::named::Named;
 use crate::device::rule::{DeviceType, Filter, MinHealth};
 
 fn ripe(_: &Device) -> Ripeness {
@@ -18,17 +19,18 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
 
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
-    let given_back = BTreeSet::new();
-    elect(&Ballot {
+    let ballot = Ballot {
         rules,
         devices,
         claimed: &claimed,
-        given_back: &given_back,
+        astray: &BTreeMap::new(),
+        given_back: &BTreeSet::new(),
         ripeness,
         fits: &anything_fits,
         zeros: &|_| Ok(()),
         health: &says,
-    })
+    };
+    elect(&ballot)
 }
 
 /// A disk says how it is by its name.
@@ -160,6 +162,7 @@ fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
         rules: &rules,
         devices: &devices,
         claimed: &claimed,
+        astray: &BTreeMap::new(),
         given_back: &given_back,
         ripeness: &ripe,
         fits: &anything_fits,
@@ -261,6 +264,67 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     }
 }
 
+/// One class of a LocalVolume.
+fn naming(name: &str, paths: &[&str]) -> Rule {
+    let named = Named { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
+    let max_devices = u32::try_from(paths.len()).ok();
+    Rule { filter: Named::filter(), named: Some(named), max_devices, ..rule(name) }
+}
+
+#[test]
+fn a_local_volume_takes_what_it_names_and_nothing_else_and_no_more_disks_than_it_has_paths() {
+    let devices = disks(&["sda", "sdb", "sdc"]);
+    let two = [naming("lv/fast", &["/dev/sdb", "/dev/sdx"])];
+    let election = run(&two, &devices, &[], &ripe);
+    assert_eq!(took(&election, "lv/fast"), ["sdb"]);
+    assert_eq!(left(&election, "lv/fast", "sda"), Left::NotNamed);
+    let election = run(&two, &devices, &[("lv/fast", 2)], &ripe);
+    assert_eq!(left(&election, "lv/fast", "sdb"), Left::AllNamed { most: 2 });
+    assert!(run(&[naming("lv/fast", &[])], &devices, &[], &ripe).claims.is_empty());
+}
+
+#[test]
+fn a_partition_that_is_named_is_used_bare() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let devices = [device(partition("sda", 1, Some(guid)), Verdict::Unclaimed), unclaimed("sda")];
+    let election = run(&[naming("lv/fast", &["/dev/sda1"])], &devices, &[], &ripe);
+    assert_eq!(took(&election, "lv/fast"), ["sda1"]);
+    assert_eq!(election.claims[0].layout, Layout::RawDevice {});
+}
+
+/// Two disks are named, one of them by its number; that one got another number at the last reboot.
+#[test]
+fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
+    let mut devices = disks(&["sdb", "sdd"]);
+    devices[1].raw.links = vec!["/dev/disk/by-id/stable".into()];
+    let rules = [naming("lv/fast", &["/dev/sdb", "/dev/disk/by-id/stable", "/dev/disk/by-id/on-another-node"])];
+    let (claimed, astray) = (BTreeMap::from([(set("lv/fast"), 1)]), BTreeMap::from([(set("lv/fast"), 1)]));
+    let election = elect(&Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &claimed,
+        astray: &astray,
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &anything_fits,
+    });
+    assert_eq!(left(&election, "lv/fast", "sdb"), Left::Renumbered { astray: 1 });
+    assert_eq!(took(&election, "lv/fast"), ["sdd"], "its link says which disk it is");
+}
+
+#[test]
+fn between_a_local_volume_and_a_set_the_older_takes_the_disk() {
+    let devices = disks(&["sdb"]);
+    for (volume, set, taker) in [(1, 2, "lv/fast"), (2, 1, "all")] {
+        let rules =
+            [Rule { created: volume, ..naming("lv/fast", &["/dev/sdb"]) }, Rule { created: set, ..rule("all") }];
+        let election = run(&rules, &devices, &[], &ripe);
+        assert_eq!(took(&election, taker), ["sdb"]);
+        let other = if taker == "all" { "lv/fast" } else { "all" };
+        assert_eq!(left(&election, other, "sdb").to_string(), format!("the older set default/{taker} takes it"));
+    }
+}
+
 #[test]
 fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let devices = disks(&["sda"]);
@@ -274,6 +338,7 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
         rules: &rules,
         devices: &devices,
         claimed: &none,
+        astray: &none,
         given_back: &BTreeSet::new(),
         ripeness: &ripe,
         fits: &fits,
@@ -305,7 +370,9 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            elect(&Ballot { rules, devices, claimed: &claimed, given_back: &BTreeSet::new(), ripeness: &young, fits: &anything_fits, zeros: &|_| Ok(()), health: &says })
+            let (none, given_back) = (BTreeMap::new(), BTreeSet::new());
+            let fits = &anything_fits;
+            elect(&Ballot { rules, devices, claimed: &claimed, astray: &none, given_back: &given_back, ripeness: &young, fits, zeros: &|_| Ok(()), health: &says })
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

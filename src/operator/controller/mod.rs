@@ -35,7 +35,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::api::crd::{DevicePool, LocalVolumeSet, PoolVolume};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::volume::VolumeLocks;
 pub use abandon::abandon;
 pub use cache::{Cache, Known};
@@ -51,6 +51,8 @@ pub struct Caches {
     pub pools: Cache<DevicePool>,
     pub nodes: Cache<PartialObjectMeta<Node>>,
     pub sets: Cache<LocalVolumeSet>,
+    /// No call of CSI needs them: they may be unknown where all else is known.
+    pub local_volumes: Cache<LocalVolume>,
 }
 
 impl Default for Caches {
@@ -61,6 +63,7 @@ impl Default for Caches {
             // A node's heartbeat is nobody's business here.
             nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
             sets: Cache::new(|a, b| a == b),
+            local_volumes: Cache::new(|a, b| a == b),
         }
     }
 }
@@ -68,24 +71,26 @@ impl Default for Caches {
 impl Caches {
     /// Watches for as long as the set of tasks lives.
     pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
-        let Self { volumes, pools, nodes, sets } = self.clone();
+        let Self { volumes, pools, nodes, sets, local_volumes } = self.clone();
         let client = || client.clone();
         tasks.spawn(cache::keep(volumes, Api::<DeserializeGuard<PoolVolume>>::all(client()), "PoolVolumes"));
         tasks.spawn(cache::keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
         tasks.spawn(cache::keep(sets, Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), "LocalVolumeSets"));
+        let api = Api::<DeserializeGuard<LocalVolume>>::all(client());
+        tasks.spawn(cache::keep(local_volumes, api, "LocalVolumes"));
         tasks.spawn(cache::keep_metadata(nodes, Api::<PartialObjectMeta<Node>>::all(client()), "Nodes"));
     }
 
     /// All was read, and the API server serves all kinds.
     pub fn are_synced(&self) -> bool {
-        let Self { volumes, pools, nodes, sets } = self;
+        let Self { volumes, pools, nodes, sets, local_volumes: _ } = self;
         volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
     }
 
     /// Rings with each change of anything from now on.
     pub fn changes(&self) -> Changes {
-        let Self { volumes, pools, nodes, sets } = self;
-        Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes()])
+        let Self { volumes, pools, nodes, sets, local_volumes } = self;
+        Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
     }
 
     /// The port `Volumes` on them.
@@ -101,7 +106,7 @@ impl Caches {
 }
 
 /// A bell for changes of any kind of object.
-pub struct Changes([watch::Receiver<Known>; 4]);
+pub struct Changes([watch::Receiver<Known>; 5]);
 
 impl Changes {
     /// What has changed so far is known.
@@ -113,13 +118,14 @@ impl Changes {
 
     /// Waits for a change since the last one that was waited for.
     pub async fn next(&mut self) {
-        let [volumes, pools, nodes, sets] = &mut self.0;
+        let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
         // An end of a cache would be an end of the process.
         let _ = tokio::select! {
             changed = volumes.changed() => changed,
             changed = pools.changed() => changed,
             changed = nodes.changed() => changed,
             changed = sets.changed() => changed,
+            changed = local_volumes.changed() => changed,
         };
     }
 }

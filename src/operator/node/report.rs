@@ -116,7 +116,10 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         .sets
         .iter()
         .map(|((namespace, name), set)| match set {
-            Ok(rule) => offer(pool, &disks, seen, rule),
+            Ok(rule) => {
+                let message = world.volumes_held_back.clone().filter(|_| rule.named.is_some());
+                SetOffer { message, ..offer(pool, &disks, seen, rule) }
+            }
             Err(problem) => SetOffer {
                 namespace: namespace.clone(),
                 name: name.clone(),
@@ -199,6 +202,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         would_take: would_take(seen, rule),
         unmatched: unmatched(seen, rule),
         partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
+        missing_device_paths: missing(seen, rule),
     }
 }
 
@@ -223,7 +227,14 @@ fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
         };
         Some(Unmatched { device: seen.links.get(name)?.clone(), reason })
     };
-    outcome.iter().flat_map(|outcome| &outcome.leaves).filter_map(told).take(MOST_UNMATCHED).collect()
+    // What a LocalVolume does not name is none of its business.
+    let left = outcome.iter().flat_map(|outcome| &outcome.leaves).filter(|(_, left)| *left != Left::NotNamed);
+    left.filter_map(told).take(MOST_UNMATCHED).collect()
+}
+
+fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
+    let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
+    paths.take(MOST_UNMATCHED).cloned().collect()
 }
 
 fn count(number: usize) -> i64 {

@@ -1,4 +1,4 @@
-//! What the cluster asks of this node: its sets as rules, whether it is cordoned, what its taints keep off.
+//! What the cluster asks of this node: its sets and LocalVolumes as rules, whether it is cordoned, what its taints keep off.
 //!
 //! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
 
@@ -9,27 +9,33 @@ use k8s_openapi::api::core::v1::{Node as KubeNode, Taint};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
+use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch as channel};
 
 use super::NodeOperator;
 use super::watch::mirror;
-use crate::api::crd::{DevicePool, LocalVolumeSet, has_our_schema, set_crd};
-use crate::api::{Node, parse_set};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, has_our_schema, set_crd, volume_crd};
+use crate::api::strict::Problem;
+use crate::api::{Node, parse_set, parse_volume};
 use crate::device::rule::{NodeMatch, Rule, Toleration, TolerationOperator};
 use crate::host::chain;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
-    /// The sets were listed, and the node was read: what no set asks for is really not asked for.
+    /// Sets and LocalVolumes were listed, and the node was read: what nobody asks for is really not asked for.
     pub complete: bool,
-    /// By namespace and name: a rule, or what is wrong with the set.
+    /// By namespace and name: a rule, or what is wrong with the set. A LocalVolume is one for each class, named
+    /// `<name>/<class>`, or `<name>/*` with what is wrong with it.
     pub sets: BTreeMap<(String, String), Result<Rule, String>>,
     pub cordoned: bool,
     /// Whether the DevicePool is there at all.
     pub pool_exists: bool,
     /// Why nothing new is claimed, whatever the sets say.
     pub held_back: Option<String>,
+    /// The same of LocalVolumes alone.
+    pub volumes_held_back: Option<String>,
 }
 
 impl World {
@@ -42,9 +48,11 @@ impl World {
 #[derive(Clone, Default)]
 struct Objects {
     sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
+    volumes: Option<BTreeMap<String, Arc<LocalVolume>>>,
     node: Option<Arc<KubeNode>>,
     pool: Option<Option<Arc<DevicePool>>>,
     schema: Option<Result<(), String>>,
+    volume_schema: Option<Result<(), String>>,
 }
 
 /// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
@@ -61,6 +69,10 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
         let sets = sets.clone();
         update(Box::new(move |objects| objects.sets = Some(sets)));
     });
+    let volumes = mirror(Api::<LocalVolume>::all(operator.client.clone()), watcher::Config::default(), |volumes| {
+        let volumes = volumes.clone();
+        update(Box::new(move |objects| objects.volumes = Some(volumes)));
+    });
     let node = mirror(Api::<KubeNode>::all(operator.client.clone()), named.clone(), |nodes| {
         let node = nodes.values().next().cloned();
         update(Box::new(move |objects| objects.node = node));
@@ -74,9 +86,17 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
         while changed.recv().await.is_some() {
             let mut now = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if now.schema.is_none() && now.sets.is_some() {
-                let schema = schema(&operator).await;
-                now.schema = schema.clone();
-                objects.lock().unwrap_or_else(PoisonError::into_inner).schema = schema;
+                now.schema = definition(&operator, &set_crd().name_any()).await.schema("nothing new is claimed");
+                objects.lock().unwrap_or_else(PoisonError::into_inner).schema = now.schema.clone();
+            }
+            if now.volume_schema.is_none() && now.sets.is_some() {
+                let definition = definition(&operator, &volume_crd().name_any()).await;
+                if let Definition::Absent = definition {
+                    // Without their CRD there are none; the watch tells when it comes.
+                    now.volumes.get_or_insert_default();
+                }
+                now.volume_schema = definition.schema("LocalVolumes claim nothing new");
+                objects.lock().unwrap_or_else(PoisonError::into_inner).volume_schema = now.volume_schema.clone();
             }
             let next = Arc::new(look(&now, &operator.node));
             if **world.borrow() == *next {
@@ -90,38 +110,56 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
             world.send_replace(next);
         }
     };
-    tokio::join!(sets, node, pool, decide);
+    tokio::join!(sets, volumes, node, pool, decide);
 }
 
-/// Whether the cluster's CRD of the sets is one that this code knows: under another, fields may be pruned that
-/// would have kept a disk out. `None`: it could not be read, and will be asked again.
-async fn schema(operator: &NodeOperator) -> Option<Result<(), String>> {
+/// What the cluster has as a CRD of that name. Under one that this code does not know, fields may be pruned that
+/// would have kept a disk out.
+enum Definition {
+    Ours,
+    /// The Local Storage Operator's, or one of another version.
+    Other(String),
+    Absent,
+    /// It could not be read, and will be asked again.
+    Unread,
+}
+
+async fn definition(operator: &NodeOperator, name: &str) -> Definition {
     let crds: Api<CustomResourceDefinition> = Api::all(operator.client.clone());
-    let name = set_crd().name_any();
-    match crds.get(&name).await {
-        Ok(crd) if has_our_schema(&crd) => Some(Ok(())),
-        Ok(_) => Some(Err(format!(
-            "the CRD {name} is not of this version of localpool, so nothing new is claimed: `localpool crds --apply` brings it up to date"
-        ))),
+    match crds.get_opt(name).await {
+        Ok(Some(crd)) if has_our_schema(&crd) => Definition::Ours,
+        Ok(Some(_)) => Definition::Other(name.to_owned()),
+        Ok(None) => Definition::Absent,
         Err(error) => {
-            tracing::warn!(
-                crd = name,
-                error = chain(&error),
-                "the CRD could not be read; nothing is claimed until it is"
-            );
-            None
+            let error = chain(&error);
+            tracing::warn!(crd = name, error, "the CRD could not be read; nothing is claimed by it until it is");
+            Definition::Unread
+        }
+    }
+}
+
+impl Definition {
+    /// `None`: to be asked again.
+    fn schema(self, so: &str) -> Option<Result<(), String>> {
+        match self {
+            Self::Ours => Some(Ok(())),
+            Self::Other(name) => Some(Err(format!(
+                "the CRD {name} is not of this version of localpool, so {so}: `localpool crds --apply` brings it up to date"
+            ))),
+            Self::Absent | Self::Unread => None,
         }
     }
 }
 
 /// The world that these objects make. Pure.
 fn look(objects: &Objects, name: &str) -> World {
-    let Objects { sets, node, pool, schema } = objects;
-    let held_back = match schema {
+    let Objects { sets, volumes, node, pool, schema, volume_schema } = objects;
+    let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
         Some(Ok(())) => None,
         Some(Err(why)) => Some(why.clone()),
-        None => Some("the CRD of LocalVolumeSet has not been read yet".to_owned()),
+        None => Some(format!("the CRD of {kind} has not been read yet")),
     };
+    let (held_back, volumes_held_back) = (held(schema, "LocalVolumeSet"), held(volume_schema, "LocalVolume"));
     let (labels, taints) = match node {
         Some(node) => {
             (node.labels().clone(), node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default())
@@ -129,27 +167,45 @@ fn look(objects: &Objects, name: &str) -> World {
         None => (BTreeMap::new(), Vec::new()),
     };
     let here = Node { name: name.to_owned(), labels };
-    let rule = |set: &LocalVolumeSet| -> Result<Rule, String> {
-        let value = serde_json::to_value(set).map_err(|error| error.to_string())?;
-        let parsed = parse_set(&value, &here, 0);
-        let mut rule =
-            parsed.map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-        // Disks that are claimed already stay with their set: this only keeps new claims off.
+    // Disks that are claimed already stay with their set: this only keeps new claims off.
+    let admitted = |mut rule: Rule, held_back: &Option<String>| {
         if held_back.is_some() || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations)) {
             rule.node = NodeMatch::NotSelected;
         }
-        Ok(rule)
+        rule
     };
-    let key = |set: &LocalVolumeSet| (set.namespace().unwrap_or_default(), set.name_any());
+    let of_set = |set: &Arc<LocalVolumeSet>| {
+        let rule = parsed(&**set, |value| parse_set(value, &here, 0)).map(|rule| admitted(rule, &held_back));
+        ((set.namespace().unwrap_or_default(), set.name_any()), rule)
+    };
+    let of_volume = |volume: &Arc<LocalVolume>| {
+        let namespace = volume.namespace().unwrap_or_default();
+        match parsed(&**volume, |value| parse_volume(value, &here, 0)) {
+            Ok(rules) => {
+                let key = |rule: &Rule| (namespace.clone(), rule.set.name.clone());
+                rules.into_iter().map(|rule| (key(&rule), Ok(admitted(rule, &volumes_held_back)))).collect()
+            }
+            Err(problem) => vec![((namespace, format!("{}/*", volume.name_any())), Err(problem))],
+        }
+    };
+    let of_sets = sets.iter().flat_map(BTreeMap::values).map(of_set);
+    let of_volumes = volumes.iter().flat_map(BTreeMap::values).flat_map(of_volume);
     let pool_object = pool.as_ref().and_then(Option::as_ref);
     World {
-        complete: sets.is_some() && node.is_some(),
-        sets: sets.iter().flat_map(BTreeMap::values).map(|set| (key(set), rule(set))).collect(),
+        complete: sets.is_some() && volumes.is_some() && node.is_some(),
+        sets: of_sets.chain(of_volumes).collect(),
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
         // Before the watch has said anything it is taken for there: it is not written twice.
         pool_exists: pool.is_none() || pool_object.is_some(),
         held_back: held_back.filter(|_| sets.is_some()),
+        volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
     }
+}
+
+/// What our own parser makes of an object, or its words.
+fn parsed<T>(object: &impl Serialize, parse: impl Fn(&Value) -> Result<T, Vec<Problem>>) -> Result<T, String> {
+    let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    parse(&value).map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
 
 /// What a DaemonSet's pods tolerate by themselves.
@@ -201,9 +257,11 @@ mod tests {
         let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": {"taints": taints}});
         Objects {
             sets: Some(BTreeMap::from([("d/s".to_owned(), set(spec))])),
+            volumes: Some(BTreeMap::new()),
             node: Some(Arc::new(serde_json::from_value(node).expect("a node"))),
             pool: Some(None),
             schema: Some(Ok(())),
+            volume_schema: Some(Ok(())),
         }
     }
 
@@ -261,6 +319,39 @@ mod tests {
         let whole = objects(json!({"storageClassName": "fast"}), json!([]));
         assert!(look(&whole, "n").complete);
         assert!(!look(&Objects { sets: None, ..whole.clone() }, "n").complete);
+        assert!(!look(&Objects { volumes: None, ..whole.clone() }, "n").complete);
         assert!(!look(&Objects { node: None, ..whole }, "n").complete);
+    }
+
+    #[test]
+    fn a_local_volume_is_a_rule_for_each_class_beside_the_sets_and_weighed_like_them() {
+        let volume = |spec: serde_json::Value| {
+            let value = json!({
+                "apiVersion": "local.storage.openshift.io/v1", "kind": "LocalVolume",
+                "metadata": {"name": "s", "namespace": "d", "uid": "v", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": spec,
+            });
+            Some(BTreeMap::from([("d/s".to_owned(), Arc::new(serde_json::from_value(value).expect("a volume")))]))
+        };
+        let devices = json!([
+            {"storageClassName": "a", "devicePaths": ["/dev/sdb"]}, {"storageClassName": "b", "devicePaths": ["/dev/sdc"]},
+        ]);
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        objects.volumes = volume(json!({"storageClassDevices": devices}));
+        let key = |name: &str| ("d".to_owned(), name.to_owned());
+        let names = |world: &World| world.sets.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&look(&objects, "n")), ["s", "s/a", "s/b"], "a set of that name is another object");
+        assert_eq!(look(&objects, "n").rules().len(), 3);
+
+        objects.volume_schema = Some(Err("the operator's".to_owned()));
+        let world = look(&objects, "n");
+        let node = |name: &str| world.sets[&key(name)].as_ref().map(|rule| rule.node);
+        assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::NotSelected)));
+        assert_eq!((world.held_back.clone(), world.volumes_held_back.as_deref()), (None, Some("the operator's")));
+
+        objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
+        let world = look(&objects, "n");
+        assert_eq!(names(&world), ["s", "s/*"]);
+        assert!(world.sets[&key("s/*")].as_ref().is_err_and(|words| words.contains("spec.dryRun: unknown field")));
     }
 }

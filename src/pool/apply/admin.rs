@@ -228,7 +228,9 @@ fn unclaimed_note(pass: &Pass, device: &Device) -> String {
         .outcomes
         .iter()
         .filter_map(|outcome| {
-            let (_, left) = outcome.leaves.iter().find(|(name, _)| *name == device.raw.name)?;
+            // A LocalVolume has nothing to say of a device that it does not name.
+            let mut leaves = outcome.leaves.iter().filter(|(_, left)| *left != Left::NotNamed);
+            let (_, left) = leaves.find(|(name, _)| *name == device.raw.name)?;
             Some(format!("set {}/{}: {}", outcome.set.namespace, outcome.set.name, reason(left)))
         })
         .collect();

@@ -8,6 +8,7 @@ mod blank;
 mod claim;
 mod health;
 mod preview;
+mod wipe;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +47,9 @@ pub struct Agent {
     host: Arc<dyn Host>,
     discovery: Discovery,
     watch: Watchlist,
+    /// Disks that are to be wiped, and since when they have been as they are.
+    wipes: Watchlist,
+    wiped: BTreeMap<String, wipe::Wiped>,
     rules: Vec<Arc<Rule>>,
     again: Duration,
     blanks: Blanks,
@@ -81,6 +85,8 @@ impl Agent {
             host,
             discovery: Discovery::new(Home { cluster, node }, KEEP),
             watch: Watchlist::new(min_age),
+            wipes: Watchlist::new(min_age),
+            wiped: BTreeMap::new(),
             rules: rules.into_iter().map(Arc::new).collect(),
             again: AGAIN,
             blanks: Blanks::default(),
@@ -102,6 +108,7 @@ impl Agent {
         self.watch.event(name);
         self.blanks.changed(name);
         self.healths.changed(name);
+        self.wipes.event(name);
         true
     }
 
@@ -111,6 +118,7 @@ impl Agent {
         self.watch.events_lost();
         self.blanks.all_changed();
         self.healths.all_changed();
+        self.wipes.events_lost();
         true
     }
 
@@ -131,8 +139,10 @@ impl Agent {
         }
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
+        self.tell_wiped(&set, &mut problems);
         let before = problems.len();
-        let Claimed { claimed, refused, outcomes } = self.claim(&set, &mut problems);
+        let Claimed { claimed, refused, mut outcomes } = self.claim(&set, &mut problems);
+        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut problems);
         let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
         let gave_back = self.give_back();
         self.pool.kick();
@@ -140,10 +150,11 @@ impl Agent {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
-        // What was just claimed or given back is another disk now than the one that this pass saw; and what turned out
-        // not to be blank gives way to others.
-        let stale = (gave_back > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
-        Ok(Pass { ripe_in: ripe_in.chain(again).chain(stale).min(), set, problems, outcomes, claimed })
+        // What was just claimed, wiped or given back is another disk now than the one that this pass saw; and what turned
+        // out not to be blank gives way to others.
+        let stale = (gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        let due = self.wipe_in(&set);
+        Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {

@@ -1,12 +1,12 @@
-//! The StorageClass of each set: made where there is none of that name, left alone where it is another
+//! The StorageClass of each set and of each class of a LocalVolume: made where there is none of that name, left alone where it is another
 //! provisioner's. Pure.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 
-use crate::api::crd::LocalVolumeSet;
 use crate::volume::DRIVER_NAME;
 
 /// Ties a class to the set that it was made for.
@@ -36,13 +36,13 @@ pub fn look(found: Option<&StorageClass>) -> Class {
     }
 }
 
-/// The class that a set gets.
-pub fn make(name: &str, set: &LocalVolumeSet) -> StorageClass {
+/// The class that a set or a LocalVolume gets.
+pub fn make<K: Resource<DynamicType = ()>>(name: &str, object: &K) -> StorageClass {
     let of = |text: &Option<String>| text.clone().unwrap_or_default();
     let owner = [
-        ("kind", "LocalVolumeSet".to_owned()),
-        ("name", of(&set.metadata.name)),
-        ("namespace", of(&set.metadata.namespace)),
+        ("kind", K::kind(&()).into_owned()),
+        ("name", of(&object.meta().name)),
+        ("namespace", of(&object.meta().namespace)),
     ];
     // A name may be longer than a label can say; such a class is tied to nothing.
     let owner = owner.into_iter().filter(|(_, value)| value.len() <= LABEL);
@@ -61,7 +61,7 @@ pub fn make(name: &str, set: &LocalVolumeSet) -> StorageClass {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::set;
+    use super::super::sample::{local_volume, set};
     use super::*;
 
     #[test]
@@ -74,6 +74,8 @@ mod tests {
         for (key, value) in [("kind", "LocalVolumeSet"), ("name", "disks"), ("namespace", "storage")] {
             assert_eq!(labels[&format!("local.storage.openshift.io/owner-{key}")], value);
         }
+        let labels = make("fast", &local_volume("lv", &[])).metadata.labels.expect("labels");
+        assert_eq!(labels["local.storage.openshift.io/owner-kind"], "LocalVolume");
         let long = make("fast", &set(&"x".repeat(64), "fast")).metadata.labels.expect("labels");
         assert!(!long.contains_key("local.storage.openshift.io/owner-name"));
     }

@@ -1,11 +1,12 @@
-//! What one replica does for all: StorageClasses, the status of the sets, and volumes whose node is gone.
+//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node is gone.
 //!
 //! Each pass looks at the whole and writes what differs; it begins when something changed, or when the one
-//! before could not do all. `class`, `set`, `gone` and `leftover` decide and are pure; this does it.
+//! before could not do all. `class`, `set`, `local_volume`, `gone` and `leftover` decide and are pure; this does it.
 
 mod class;
 mod gone;
 mod leftover;
+mod local_volume;
 mod news;
 #[cfg(test)]
 mod sample;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::events::{Recorder, Reporter};
@@ -27,7 +29,9 @@ use tokio::task::JoinSet;
 use super::cache::{self, Cache};
 use super::objects::{Objects, Outcome, within};
 use super::{Caches, Metrics};
-use crate::api::crd::{LocalVolumeSet, LocalVolumeSetStatus, PoolVolume};
+use crate::api::crd::{
+    LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume, has_our_schema, volume_crd,
+};
 use crate::host::chain;
 use crate::operator::Error;
 use crate::volume::DRIVER_NAME;
@@ -97,9 +101,11 @@ impl Leader {
 
     /// Whether all was done.
     async fn pass(&self) -> bool {
-        let sets = self.sets().await;
+        let mut made = BTreeMap::new();
+        let sets = self.sets(&mut made).await;
+        let local_volumes = self.local_volumes(&mut made).await;
         let volumes = self.volumes().await;
-        sets && volumes
+        sets && local_volumes && volumes
     }
 
     /// Counts a write, and says what went wrong.
@@ -128,12 +134,12 @@ impl Leader {
         done
     }
 
-    async fn sets(&self) -> bool {
+    /// `made` is how it stands with each class.
+    async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
         let (nodes, pools) = (self.caches.nodes.all(), self.caches.pools.all());
         let mut sets = self.caches.sets.all();
         // A class of several sets carries the name of the oldest.
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
-        let mut made: BTreeMap<String, Class> = BTreeMap::new();
         let mut done = true;
         for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
             let read = set::read(set, &nodes);
@@ -142,7 +148,7 @@ impl Leader {
                 Read::Invalid(_) | Read::Valid { dry_run: true, .. } => None,
                 Read::Valid { class: name, .. } => {
                     if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, set).await;
+                        let (class, ok) = self.class(name, &**set).await;
                         done &= ok;
                         made.insert(name.clone(), class);
                     }
@@ -160,21 +166,76 @@ impl Leader {
         done
     }
 
+    async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
+        let (nodes, pools) = (self.caches.nodes.all(), self.caches.pools.all());
+        let mut volumes = self.caches.local_volumes.all();
+        volumes.retain(|volume| volume.metadata.deletion_timestamp.is_none());
+        volumes
+            .sort_by_key(|volume| (volume.metadata.creation_timestamp.as_ref().map(|time| time.0), volume.name_any()));
+        if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
+            return true;
+        }
+        match self.volumes_are_ours().await {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => return self.note("local volumes", Err::<(), _>(error)),
+        }
+        let mut done = true;
+        for volume in volumes {
+            let read = local_volume::read(&volume, &nodes);
+            if let local_volume::Read::Valid { classes, left_alone: false, .. } = &read {
+                for name in classes.iter().filter(|name| !name.is_empty()) {
+                    if !made.contains_key(name) {
+                        let (class, ok) = self.class(name, &*volume).await;
+                        done &= ok;
+                        made.insert(name.clone(), class);
+                    }
+                }
+            }
+            let offers = local_volume::offers(&volume, pools.iter().map(Arc::as_ref));
+            let (status, news) = local_volume::decide(&volume, &read, made, &offers);
+            if volume.status.as_ref() != Some(&status) {
+                let written = self.note("local volumes", self.write_volume(&volume, &status).await);
+                done &= written && self.tell(volume.object_ref(&()), "Claim", &news).await;
+            }
+        }
+        done
+    }
+
+    /// Whether their CRD is ours: under that of the Local Storage Operator they are its own objects.
+    async fn volumes_are_ours(&self) -> Result<bool, Error> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let name = volume_crd().name_any();
+        Ok(has_our_schema(&within(&format!("reading the CRD {name}"), api.get(&name)).await?))
+    }
+
+    async fn write_volume(&self, volume: &LocalVolume, status: &LocalVolumeStatus) -> Result<(), Error> {
+        let (namespace, name) = (volume.namespace().unwrap_or_default(), volume.name_any());
+        let api: Api<LocalVolume> = Api::namespaced(self.client.clone(), &namespace);
+        let what = format!("writing the status of LocalVolume {namespace}/{name}");
+        let patch = Patch::Merge(json!({ "status": status }));
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &patch)).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// How it stands with the class, and whether that is all that can be done.
-    async fn class(&self, name: &str, set: &LocalVolumeSet) -> (Class, bool) {
+    async fn class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K) -> (Class, bool) {
         let found = class::look(self.classes.get(name).as_deref());
         if found != Class::Missing {
             return (found, true);
         }
         let api: Api<StorageClass> = Api::all(self.client.clone());
         let what = format!("creating StorageClass {name}");
-        let class = class::make(name, set);
+        let class = class::make(name, object);
         match within(&what, api.create(&PostParams::default(), &class)).await {
             Ok(class) => {
                 self.note("classes", Ok(()));
-                let note = format!("StorageClass {} was made for the set", class.name_any());
+                let kind = K::kind(&());
+                let note = format!("StorageClass {} was made for the {kind}", class.name_any());
                 let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
-                let told = self.tell(set.object_ref(&()), "CreateStorageClass", &[news]).await;
+                let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
                 (Class::Ours, told)
             }
             // Somebody was first; the watch will show it.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
 use serde_json::json;
 
-use crate::api::crd::LocalVolumeSet;
+use crate::api::crd::{LocalVolume, LocalVolumeSet};
 
 /// A valid set of the namespace `storage`.
 pub fn set(name: &str, class: &str) -> LocalVolumeSet {
@@ -17,6 +17,19 @@ pub fn set(name: &str, class: &str) -> LocalVolumeSet {
         "spec": {"storageClassName": class},
     });
     serde_json::from_value(set).expect("a set")
+}
+
+/// A valid LocalVolume of the namespace `storage`: class `fast` has these paths, class `slow` none.
+pub fn local_volume(name: &str, paths: &[&str]) -> LocalVolume {
+    let volume = json!({
+        "apiVersion": "local.storage.openshift.io/v1",
+        "kind": "LocalVolume",
+        "metadata": {"name": name, "namespace": "storage", "uid": "u", "generation": 3},
+        "spec": {"storageClassDevices": [
+            {"storageClassName": "fast", "devicePaths": paths}, {"storageClassName": "slow"},
+        ]},
+    });
+    serde_json::from_value(volume).expect("a LocalVolume")
 }
 
 pub fn node(name: &str, labels: &[(&str, &str)]) -> Arc<PartialObjectMeta<Node>> {

@@ -22,9 +22,9 @@ pub const VALID: &str = "Valid";
 /// The StorageClass leads to our driver.
 pub const CLASS: &str = "StorageClassReady";
 /// At most this many devices that were left are told.
-const LEFT: usize = 64;
+pub const LEFT: usize = 64;
 /// At most this many nodes are named in a message.
-const NAMED: usize = 5;
+pub const NAMED: usize = 5;
 
 /// What a set asks for, as far as the whole cluster is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,8 @@ pub fn decide(
     (status, news)
 }
 
-type Said = (bool, &'static str, String);
+/// Whether a condition holds, its reason, its message.
+pub type Said = (bool, &'static str, String);
 
 fn valid(read: &Read) -> Said {
     match read {
@@ -169,7 +170,7 @@ fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
     }
 }
 
-fn class_condition(name: &str, class: &Class) -> Said {
+pub fn class_condition(name: &str, class: &Class) -> Said {
     match class {
         Class::Ours => (true, "Ready", format!("StorageClass {name} leads to localpool")),
         Class::Missing => (false, "Missing", format!("StorageClass {name} is not made yet")),
@@ -185,12 +186,12 @@ fn class_condition(name: &str, class: &Class) -> Said {
     }
 }
 
-fn count(number: usize, what: &str) -> String {
+pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// One line for each condition that has turned.
-fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
+pub fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
     let turned = |condition: &&Condition| {
         let former = before.iter().find(|former| former.type_ == condition.type_);
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::blank::NotBlank;
-use super::{Agent, judged_record};
+use super::{Agent, hardware_id, judged_record};
+use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::label::{Hardware, Layout, SetRef};
-use crate::device::rule::{Blankness, Rule};
+use crate::device::rule::{Blankness, NodeMatch, Rule};
 use crate::device::{Device, id};
 use crate::host::{Access, Disk, Geometry, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
@@ -34,9 +35,9 @@ impl Agent {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let (devices, election) = self.elect(set, &rules);
         let mut claimed = Vec::new();
-        let refused = self.refuse(&devices, &election.claims, problems);
+        let (refused, unread) = self.refuse(&devices, &election.claims, problems);
         // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
-        let stands = |elected: &&Elected| !refused.contains(&elected.set) && !problems.contains_key(&elected.name);
+        let stands = |elected: &&Elected| !refused.contains(&elected.set) && !unread.contains(&elected.name);
         let stand: Vec<&Elected> = election.claims.iter().filter(stands).collect();
         for elected in stand {
             match self.claim_one(&devices, elected) {
@@ -52,6 +53,16 @@ impl Agent {
 
     /// What these sets take of the devices that are no bare ones of the pool; and those devices.
     pub(super) fn elect(&self, set: &DeviceSet, rules: &[Rule]) -> (Vec<Device>, Election) {
+        self.elect_by(set, rules, &|device| self.watch.ripeness(device))
+    }
+
+    /// The same with another clock.
+    pub(super) fn elect_by(
+        &self,
+        set: &DeviceSet,
+        rules: &[Rule],
+        ripeness: &dyn Fn(&Device) -> Ripeness,
+    ) -> (Vec<Device>, Election) {
         let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
         for member in self.pool.members() {
             *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
@@ -60,31 +71,41 @@ impl Agent {
         for (_, claim) in &raw_claims {
             *counts.entry(claim.set.clone()).or_default() += 1;
         }
+        let astray = self.astray(set, rules);
         let released = self.pool.journal().released();
         let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
         let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
-        let election = elect(&Ballot {
+        let mut election = elect(&Ballot {
             rules,
             devices: &devices,
             claimed: &counts,
+            astray: &astray,
             given_back: &released,
-            ripeness: &|device| self.watch.ripeness(device),
+            ripeness,
             fits: &fits,
             health: &|device| self.healths.of(&*self.host, &device.raw, set.at),
             zeros: &|device| self.blanks.known(device, set.at),
         });
+        // Bare devices of the pool are no candidates, and are not missing either.
+        for outcome in &mut election.outcomes {
+            let rule = rules.iter().find(|rule| rule.set == outcome.set && rule.node == NodeMatch::Selected);
+            if let Some(named) = rule.and_then(|rule| rule.named.as_ref()) {
+                outcome.missing = named.missing(set.devices.iter().map(|device| &device.raw));
+            }
+        }
         (devices, election)
     }
 
-    /// Reads the disks that must hold zeros. Gives the sets that chose one which does not.
+    /// Reads the disks that must hold zeros. Gives the sets that chose one which does not, and the disks that could not
+    /// be read.
     fn refuse(
         &mut self,
         devices: &[Device],
         claims: &[Elected],
         problems: &mut BTreeMap<String, String>,
-    ) -> BTreeSet<SetRef> {
+    ) -> (BTreeSet<SetRef>, BTreeSet<String>) {
         self.blanks.begin_pass();
-        let mut wrong = BTreeSet::new();
+        let (mut wrong, mut unread) = (BTreeSet::new(), BTreeSet::new());
         for elected in claims {
             let zeros = self.rules.iter().any(|rule| rule.set == elected.set && rule.blankness == Blankness::Zeros);
             let device = devices.iter().find(|device| device.raw.name == elected.name);
@@ -97,10 +118,27 @@ impl Agent {
                 }
                 Err(NotBlank::Unread(problem)) => {
                     problems.insert(elected.name.clone(), problem);
+                    unread.insert(elected.name.clone());
                 }
             }
         }
-        wrong
+        (wrong, unread)
+    }
+
+    /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
+    fn astray(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+        let here = |id: &str| set.devices.iter().find(|device| device.id.text == id || hardware_id(set, device) == id);
+        let mut of: Vec<(SetRef, String)> = Vec::new();
+        of.extend(self.pool.members().iter().map(|m| (m.lock().content().label.set.clone(), m.id.clone())));
+        of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
+        let mut astray = BTreeMap::new();
+        for rule in rules {
+            let Some(named) = &rule.named else { continue };
+            let own = of.iter().filter(|(set, _)| *set == rule.set);
+            let lost = own.filter(|(_, id)| !here(id).is_some_and(|device| named.names(&device.raw))).count();
+            astray.insert(rule.set.clone(), u32::try_from(lost).unwrap_or(u32::MAX));
+        }
+        astray
     }
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.

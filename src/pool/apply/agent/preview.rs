@@ -3,9 +3,10 @@
 use super::Agent;
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
-use crate::device::election::Outcome;
+use crate::device::election::{Left, Outcome};
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::size::Size;
+use crate::device::wipe::may_wipe;
 use crate::pool::apply::admin::AdminError;
 
 impl Agent {
@@ -24,7 +25,28 @@ impl Agent {
             let names = (&outcome.set.namespace, &outcome.set.name);
             wanted.iter().any(|new| (&new.set.namespace, &new.set.name) == names)
         };
-        Ok(election.outcomes.iter().filter(of_wanted).flat_map(|outcome| lines(&set, outcome)).collect())
+        let mut outcomes: Vec<Outcome> = election.outcomes.iter().filter(of_wanted).cloned().collect();
+        for outcome in &mut outcomes {
+            let orders = |rule: &&Rule| rule.set == outcome.set && rule.named.as_ref().is_some_and(|named| named.wipe);
+            if rules.iter().any(|rule| orders(&rule)) {
+                say_what_is_wiped(&set, outcome);
+            }
+        }
+        Ok(outcomes.iter().flat_map(|outcome| lines(&set, outcome)).collect())
+    }
+}
+
+/// A plan takes no disk for what it would be after it was wiped, but says so.
+fn say_what_is_wiped(set: &DeviceSet, outcome: &mut Outcome) {
+    for (name, left) in &mut outcome.leaves {
+        let device = set.devices.iter().find(|device| device.raw.name == *name);
+        if let (Left::Verdict(words), Some(device)) = (&*left, device) {
+            let then = match may_wipe(device, &set.devices) {
+                Ok(()) => "it would be wiped first, unless its table has partitions".to_owned(),
+                Err(spared) => format!("not wiped: {spared}"),
+            };
+            *left = Left::Verdict(format!("{words}; {then}"));
+        }
     }
 }
 

@@ -1,0 +1,156 @@
+//! The CRD of LocalVolume, in the Local Storage Operator's group: its manifests apply unchanged.
+//!
+//! The schema knows the operator's fields and keeps unknown ones, which our strict parser names; the status has the
+//! operator's fields, and beside them what became of each path.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::schema::{column, conditions, node_selector, text, tolerations};
+
+/// A LocalVolume, with its spec as it was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalVolume {
+    #[serde(default)]
+    pub api_version: String,
+    #[serde(default)]
+    pub kind: String,
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<LocalVolumeStatus>,
+}
+
+/// What the controller says of it: the operator's fields first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalVolumeStatus {
+    pub observed_generation: i64,
+    pub management_state: String,
+    /// Nodes whose agents answered for it.
+    pub ready_replicas: i32,
+    pub conditions: Vec<Condition>,
+    pub total_provisioned_device_count: i32,
+    pub missing_device_paths: Vec<Value>,
+    pub unmatched_devices: Vec<Value>,
+}
+
+impl kube::Resource for LocalVolume {
+    type DynamicType = ();
+    type Scope = k8s_openapi::NamespaceResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        "LocalVolume".into()
+    }
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        "local.storage.openshift.io".into()
+    }
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        "localvolumes".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+fn spec() -> Value {
+    // The bounds keep the cost of the rule within what the API server allows.
+    let path = json!({
+        "type": "string",
+        "maxLength": 1024,
+        "x-kubernetes-validations": [
+            {"rule": "self.startsWith('/dev/')", "message": "a path of a device begins with /dev/"},
+        ],
+    });
+    let entry = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["storageClassName"],
+        "properties": {
+            "storageClassName": {"type": "string", "minLength": 1, "maxLength": 253, "description": "The StorageClass that offers the disks; made where there is none."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", ""], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
+            "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
+            "devicePaths": {"type": "array", "maxItems": 256, "nullable": true, "items": path, "description": "Device nodes, or better links below /dev/disk/by-id, of the disks to be used; each names one disk of each selected node."},
+            "forceWipeDevicesAndDestroyAllData": {"type": "boolean", "description": "Destroy what is on the named disks, where nobody uses it. Default: false."},
+        },
+    });
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "managementState": {"type": "string", "enum": ["Managed", "Unmanaged", "Force", "Removed", ""], "description": "With Unmanaged and Removed nothing new is claimed."},
+            "logLevel": {"type": "string", "enum": ["", "Normal", "Debug", "Trace", "TraceAll"], "description": "Accepted; it changes nothing."},
+            "nodeSelector": node_selector(),
+            "tolerations": tolerations(),
+            "storageClassDevices": {"type": "array", "maxItems": 64, "nullable": true, "items": entry, "description": "Which disks go to which class."},
+        },
+    })
+}
+
+fn status() -> Value {
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "observedGeneration": {"type": "integer", "format": "int64"},
+            "managementState": {"type": "string"},
+            "readyReplicas": {"type": "integer", "format": "int32"},
+            "conditions": conditions(),
+            "generations": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
+            "missingDevicePaths": {"type": "array", "items": {"type": "object", "properties": {
+                "node": {"type": "string"}, "path": {"type": "string"},
+            }}},
+            "unmatchedDevices": {"type": "array", "items": {"type": "object", "properties": {
+                "node": {"type": "string"}, "device": {"type": "string"}, "reason": {"type": "string"},
+            }}},
+        },
+    })
+}
+
+/// The CRD, without what all of ours have in common.
+pub fn volume_crd() -> CustomResourceDefinition {
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "localvolumes.local.storage.openshift.io"},
+        "spec": {
+            "group": "local.storage.openshift.io",
+            "scope": "Namespaced",
+            "names": {"kind": "LocalVolume", "listKind": "LocalVolumeList", "plural": "localvolumes",
+                      "singular": "localvolume", "shortNames": ["lvol"], "categories": ["localpool"]},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    column("Devices", "integer", ".status.totalProvisionedDeviceCount"),
+                    column("Available", "string", ".status.conditions[?(@.type==\"Available\")].status"),
+                    column("Message", "string", ".status.conditions[?(@.type==\"Available\")].message"),
+                    column("Age", "date", ".metadata.creationTimestamp"),
+                ],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": "Disks that are named by their paths, and the classes that offer them.",
+                    "required": ["spec"],
+                    "properties": {
+                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+                        "spec": spec(), "status": status(),
+                    },
+                }},
+            }],
+        },
+    });
+    serde_json::from_value(crd).expect("the fields of a CRD, spelled out above; a test calls this")
+}

@@ -1,0 +1,165 @@
+//! LocalVolume: the operator's object that names devices by their paths, read into a [`Rule`] for each class.
+//!
+//! Takes in a document and the node, gives out the rules or all that is wrong with it. A rule's set is named
+//! `<name>/<class>`, so that a label on a disk says which entry took it, and no LocalVolumeSet has such a name.
+//! `managementState` other than `Managed` and `Force` makes it a dry run, as the operator leaves such objects alone.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::local_volume_set::read_tolerations;
+use super::metadata::{self, Metadata};
+use super::node_selector::{self, Node};
+use super::strict::{At, Case, Field, Problem, Problems};
+use crate::device::label::{ErasePolicy, Layout, SetRef};
+use crate::device::named::Named;
+use crate::device::rule::{NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
+use crate::host::FsKind;
+
+pub const API_VERSION: &str = "local.storage.openshift.io/v1";
+pub const KIND: &str = "LocalVolume";
+
+/// One LocalVolume for one node, a rule for each of its classes, or all that is wrong with it.
+pub fn parse_volume(value: &Value, node: &Node, position: u32) -> Result<Vec<Rule>, Vec<Problem>> {
+    let problems = Problems::default();
+    let rules = read(value, node, position, &problems);
+    let problems = problems.into_vec();
+    match rules {
+        Some(rules) if problems.is_empty() => Ok(rules),
+        _ => Err(problems),
+    }
+}
+
+fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Option<Vec<Rule>> {
+    let mut object = At::new(value, "", problems).object();
+    let kind = object.field(&["kind"]).required();
+    if kind.string().is_some_and(|kind| kind != KIND) {
+        kind.problem(format!("is not {KIND}"));
+        return None;
+    }
+    let version = object.field(&["apiVersion"]).required();
+    if version.string().is_some_and(|version| version != API_VERSION) {
+        version.problem(format!("is not {API_VERSION}"));
+    }
+    let metadata = metadata::read(object.field(&["metadata"]));
+    let (mut spec, given) = object.field(&["spec"]).required().object();
+    object.ignore(&["status"]);
+    object.finish();
+    if !given {
+        return None;
+    }
+    let selects = node_selector::read(spec.field(&["nodeSelector"]), node);
+    let tolerations = read_tolerations(&spec.field(&["tolerations"]));
+    let states = [("Managed", false), ("Force", false), ("Unmanaged", true), ("Removed", true), ("", false)];
+    let left_alone = spec.field(&["managementState"]).one_of(&states, Case::Exact).unwrap_or(false);
+    let levels = ["", "Normal", "Debug", "Trace", "TraceAll"].map(|level| (level, ()));
+    // How much the operator's pods log; there are none here.
+    spec.field(&["logLevel"]).one_of(&levels, Case::Exact);
+    let entries = spec.field(&["storageClassDevices"]).list().unwrap_or_default();
+    spec.finish();
+
+    let common = Common { metadata: metadata?, node: selects, tolerations, dry_run: left_alone, position };
+    let mut seen = Seen::default();
+    Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut seen))).collect())
+}
+
+/// What all classes of one object have in common.
+struct Common {
+    metadata: Metadata,
+    node: NodeMatch,
+    tolerations: Vec<Toleration>,
+    dry_run: bool,
+    position: u32,
+}
+
+/// One of `storageClassDevices`.
+struct Entry {
+    class: String,
+    volume_mode: Option<VolumeMode>,
+    fs: FsKind,
+    named: Named,
+}
+
+impl Common {
+    fn rule(&self, entry: Entry) -> Rule {
+        let Entry { class, volume_mode, fs, named } = entry;
+        let SetRef { namespace, name, uid } = &self.metadata.set;
+        Rule {
+            // Two classes are two owners: a disk must never find the other one by the object's UID.
+            set: SetRef {
+                namespace: namespace.clone(),
+                name: format!("{name}/{class}"),
+                uid: format!("{uid}/{class}"),
+            },
+            created: self.metadata.created.unwrap_or(i64::MAX),
+            position: self.position,
+            node: self.node,
+            tolerations: self.tolerations.clone(),
+            class,
+            layout: Layout::Whole {},
+            filter: Named::filter(),
+            min_devices: 0,
+            max_devices: Some(u32::try_from(named.paths.len()).unwrap_or(u32::MAX)),
+            named: Some(named),
+            volume_mode,
+            fs,
+            erase: ErasePolicy::default(),
+            reclaim: Reclaim::default(),
+            dry_run: self.dry_run,
+        }
+    }
+}
+
+/// Where each class and each path stood first.
+#[derive(Default)]
+struct Seen {
+    classes: HashMap<String, String>,
+    paths: HashMap<PathBuf, String>,
+}
+
+fn read_entry(entry: Field<'_, '_>, seen: &mut Seen) -> Entry {
+    let (mut object, _) = entry.object();
+    let class_field = object.field(&["storageClassName"]).required();
+    let class = class_field.string().unwrap_or_default().to_owned();
+    if class_field.is_given() && !metadata::is_object_name(&class) {
+        class_field.problem(format!("{class:?} is no name of a StorageClass: lower case letters, digits, '-' and '.'"));
+    }
+    if let Some(first) = seen.classes.get(&class) {
+        class_field.problem(format!("stands at {first} too: name all devices of a class in one entry"));
+    } else {
+        seen.classes.insert(class.clone(), class_field.path().to_owned());
+    }
+    let modes = [("Block", Some(VolumeMode::Block)), ("Filesystem", Some(VolumeMode::Filesystem)), ("", None)];
+    let volume_mode = object.field(&["volumeMode"]).one_of(&modes, Case::Any).flatten();
+    let kinds = [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs), ("", FsKind::Ext4)];
+    let fs = object.field(&["fsType"]).one_of(&kinds, Case::Exact).unwrap_or(FsKind::Ext4);
+    let wipe = object.field(&["forceWipeDevicesAndDestroyAllData"]).boolean().unwrap_or(false);
+    let elements = object.field(&["devicePaths"]).list().unwrap_or_default();
+    let paths = elements.iter().filter_map(|element| read_path(element, seen)).collect();
+    object.finish();
+    Entry { class, volume_mode, fs, named: Named { paths, wipe } }
+}
+
+fn read_path(field: &Field<'_, '_>, seen: &mut Seen) -> Option<PathBuf> {
+    let text = field.string()?;
+    let path = Path::new(text);
+    if text.contains(['*', '?', '[']) {
+        field.problem(format!(
+            "{text:?} has a character of globs, and a path names one device: a LocalVolumeSet's paths take globs"
+        ));
+    } else if !path.starts_with("/dev") || path.components().count() < 3 {
+        field.problem(format!("{text:?} is no path of a device: it begins with /dev/"));
+    } else if path.components().any(|part| part == Component::ParentDir) {
+        field.problem(format!("{text:?} leads up by `..`: write the path itself"));
+    }
+    if let Some(first) = seen.paths.get(path) {
+        field.problem(format!("{text:?} stands at {first} too, and a disk goes to one class"));
+    }
+    seen.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
+    Some(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests;
