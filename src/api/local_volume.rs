@@ -15,7 +15,7 @@ use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Problem, Problems};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
 use crate::device::named::Named;
-use crate::device::rule::{NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
+use crate::device::rule::{Blankness, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::host::FsKind;
 
 pub const API_VERSION: &str = "local.storage.openshift.io/v1";
@@ -100,6 +100,7 @@ impl Common {
             class,
             layout: Layout::Whole {},
             filter: Named::filter(),
+            blankness: Blankness::default(),
             min_devices: 0,
             max_devices: Some(u32::try_from(named.paths.len()).unwrap_or(u32::MAX)),
             named: Some(named),

@@ -110,6 +110,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
         rules: &[asks(Some(MinHealth::Passed))],
         devices: &[unasked],
         claimed: &BTreeMap::new(),
+        astray: &BTreeMap::new(),
         given_back: &BTreeSet::new(),
         ripeness: &ripe,
         fits: &anything_fits,
@@ -307,6 +308,8 @@ fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
         given_back: &BTreeSet::new(),
         ripeness: &ripe,
         fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        health: &says,
     });
     assert_eq!(left(&election, "lv/fast", "sdb"), Left::Renumbered { astray: 1 });
     assert_eq!(took(&election, "lv/fast"), ["sdd"], "its link says which disk it is");

@@ -90,6 +90,7 @@ mod tests {
             takes: takes.iter().map(|name| (*name).to_owned()).collect(),
             would_take: Vec::new(),
             leaves: leaves.iter().map(|(name, left)| ((*name).to_owned(), left.clone())).collect(),
+            missing: Vec::new(),
         }
     }
 
