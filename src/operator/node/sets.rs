@@ -2,11 +2,12 @@
 //!
 //! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Taint};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -55,6 +56,24 @@ struct Objects {
     volume_schema: Option<Result<(), String>>,
 }
 
+/// Which specs there are, by UID and generation: under which definition one was written is asked when it is new, as
+/// another owner's may have come in between and pruned it.
+#[derive(Debug, Default, PartialEq)]
+struct Written {
+    sets: BTreeSet<(Option<String>, Option<i64>)>,
+    volumes: BTreeSet<(Option<String>, Option<i64>)>,
+}
+
+impl Objects {
+    fn written(&self) -> Written {
+        let of = |metadata: &ObjectMeta| (metadata.uid.clone(), metadata.generation);
+        Written {
+            sets: self.sets.iter().flat_map(BTreeMap::values).map(|set| of(&set.metadata)).collect(),
+            volumes: self.volumes.iter().flat_map(BTreeMap::values).map(|volume| of(&volume.metadata)).collect(),
+        }
+    }
+}
+
 /// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
 pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
     let objects = Arc::new(Mutex::new(Objects::default()));
@@ -83,13 +102,15 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
     });
     let decide = async {
         let mut handed_over = Vec::new();
+        let mut judged = Written::default();
         while changed.recv().await.is_some() {
             let mut now = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if now.schema.is_none() && now.sets.is_some() {
+            let written = now.written();
+            if now.sets.is_some() && (now.schema != Some(Ok(())) || written.sets != judged.sets) {
                 now.schema = definition(&operator, &set_crd().name_any()).await.schema("nothing new is claimed");
                 objects.lock().unwrap_or_else(PoisonError::into_inner).schema = now.schema.clone();
             }
-            if now.volume_schema.is_none() && now.sets.is_some() {
+            if now.sets.is_some() && (now.volume_schema != Some(Ok(())) || written.volumes != judged.volumes) {
                 let definition = definition(&operator, &volume_crd().name_any()).await;
                 if let Definition::Absent = definition {
                     // Without their CRD there are none; the watch tells when it comes.
@@ -98,6 +119,7 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
                 now.volume_schema = definition.schema("LocalVolumes claim nothing new");
                 objects.lock().unwrap_or_else(PoisonError::into_inner).volume_schema = now.volume_schema.clone();
             }
+            judged = written;
             let next = Arc::new(look(&now, &operator.node));
             if **world.borrow() == *next {
                 continue;
