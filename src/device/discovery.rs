@@ -53,6 +53,8 @@ pub enum DiscoveryError {
     Gone { name: String },
     #[error("{name} is another device than before")]
     Changed { name: String },
+    #[error("what is on {name}, or its use, is another than before")]
+    ChangedContent { name: String },
     #[error("{name} is not free any more: {why}")]
     NotFree { name: String, why: String },
 }
@@ -111,7 +113,7 @@ impl Discovery {
         let now = self.look_again(host, read, was)?;
         let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.standing.clone());
         if state(&now) != state(was) {
-            return Err(DiscoveryError::Changed { name: now.raw.name });
+            return Err(DiscoveryError::ChangedContent { name: now.raw.name });
         }
         Ok(now)
     }
