@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::device::discovery::Discovery;
 use localpool::device::ownership::Home;
+use localpool::host::Host;
 use localpool::host::filesystem::RealFilesystems;
 use localpool::host::real::RealHost;
 use localpool::host::state::StateDir;
@@ -122,9 +124,9 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
 /// What the agent does at its first look: nothing is remembered.
 fn look(lab: &Lab) -> Result<usize> {
     let state = StateDir::at(&lab.path("no-state"));
-    let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
+    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
     let home = Home { cluster: "bench".to_owned(), node: "bench".to_owned() };
-    let set = Discovery::new(home, Duration::ZERO).look(&host, &judged_record)?;
+    let set = Discovery::new(home, Duration::ZERO).look(&host, judged_record)?;
     Ok(set.devices.len())
 }
 

@@ -103,7 +103,7 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
-        let set = self.discovery.look(&*self.host, &judged_record)?;
+        let set = self.discovery.look(&self.host, judged_record)?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
         self.depart(&set);
@@ -120,7 +120,8 @@ impl Agent {
         self.attach_rules(&mut problems);
         let before = problems.len();
         let (claimed, outcomes) = self.claim(&set, &mut problems);
-        let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
+        let again = problems.len() > before || self.must_look_again(&set);
+        let again = self.again(again);
         let gave_back = self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
@@ -130,6 +131,12 @@ impl Agent {
         // What was just claimed or given back is another disk now than the one that this pass saw.
         let stale = (gave_back > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
         Ok(Pass { ripe_in: ripe_in.chain(again).chain(stale).min(), set, problems, outcomes, claimed })
+    }
+
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, or the wait
+    /// for a device that hangs.
+    pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
+        self.discovery.is_waiting() || set.devices.iter().any(is_only_busy)
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {
@@ -149,7 +156,7 @@ impl Agent {
 
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
-        self.discovery.look(&*self.host, &judged_record)
+        self.discovery.look(&self.host, judged_record)
     }
 
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
@@ -235,7 +242,7 @@ pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
-pub(super) fn is_only_busy(device: &Device) -> bool {
+fn is_only_busy(device: &Device) -> bool {
     let busy = Contents { busy: true, ..Contents::default() };
     device.probe == Probe::Looked(busy)
 }
@@ -277,6 +284,39 @@ mod tests {
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
     use crate::pool::apply::pool::Workers;
+
+    #[test]
+    fn a_device_that_hangs_is_unknown_and_the_others_are_claimed_and_it_is_claimed_when_it_answers() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        agent.discovery = agent.discovery.waiting_at_most(Duration::from_millis(500));
+        sick.set_hangs(true);
+
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            let pass = agent.pass().expect("a look");
+            let Verdict::Unknown(why) = &pass.set.devices[0].verdict else { panic!("{:?}", pass.set.devices[0]) };
+            assert_eq!(
+                why,
+                "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
+            );
+            assert!(pass.ripe_in.is_some(), "no event tells when it answers");
+            claimed.extend(pass.claimed);
+        }
+        assert_eq!((claimed, sick.write_count()), (vec!["fake1".to_owned()], 0));
+
+        sick.set_hangs(false);
+        let mut claimed = Vec::new();
+        while claimed.is_empty() {
+            claimed = agent.pass().expect("a look").claimed;
+        }
+        assert_eq!(claimed, ["fake0"]);
+        assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    }
 
     #[test]
     fn a_blank_disk_that_another_program_holds_for_a_moment_is_claimed_soon_after_without_an_event() {

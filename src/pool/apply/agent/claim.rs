@@ -68,7 +68,7 @@ impl Agent {
     fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
-        let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         if elected.layout == (Layout::RawDevice {}) {
             return self.claim_raw(&now, exclusive, elected);
