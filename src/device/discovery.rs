@@ -152,7 +152,9 @@ impl Discovery {
         let mut records = HashMap::new();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
             let remembered = known.get(&*raw.name).and_then(|cached| cached.record.clone());
-            if let Some(record) = remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw))) {
+            if let Some(record) =
+                remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw)))
+            {
                 records.insert(raw.name.as_str(), record);
             }
         }

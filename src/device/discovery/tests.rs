@@ -369,7 +369,10 @@ fn a_partition_is_confirmed_with_its_disk() {
     let part = find(&set, "sda1");
     assert_eq!(part.verdict, Verdict::Unclaimed);
     desk.put(whole, "ours");
-    assert!(discovery.confirm(&desk.host(), read, part).is_err(), "its disk has become ours: a volume, not a free device");
+    assert!(
+        discovery.confirm(&desk.host(), read, part).is_err(),
+        "its disk has become ours: a volume, not a free device"
+    );
 }
 
 #[test]

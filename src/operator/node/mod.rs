@@ -7,6 +7,7 @@
 mod act;
 mod claimed;
 mod decide;
+mod elsewhere;
 mod report;
 mod sets;
 mod status;
@@ -22,9 +23,10 @@ use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
 pub use claimed::cluster_uid;
+pub use elsewhere::ask as ask_promises;
 
-use crate::device::Device;
 use crate::device::election::Outcome;
+use crate::device::Device;
 use crate::pool::apply::agent::Pass;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::Pool;

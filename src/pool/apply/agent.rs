@@ -19,6 +19,7 @@ use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
 use crate::device::election::Outcome;
+use crate::device::elsewhere::AskPromises;
 use crate::device::label::{Label, Layout, SetRef};
 use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
@@ -43,6 +44,7 @@ pub struct Agent {
     watch: Watchlist,
     rules: Vec<Arc<Rule>>,
     again: Duration,
+    elsewhere: Option<AskPromises>,
 }
 
 /// What one pass saw and did.
@@ -76,7 +78,14 @@ impl Agent {
             watch: Watchlist::new(min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
             again: AGAIN,
+            elsewhere: None,
         }
+    }
+
+    /// The same, and before a claim it asks what other provisioners promise.
+    pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
+        self.elsewhere = Some(ask);
+        self
     }
 
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
@@ -103,7 +112,7 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
-        let set = self.discovery.look(&self.host, judged_record)?;
+        let mut set = self.discovery.look(&self.host, judged_record)?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
         self.depart(&set);
@@ -119,7 +128,7 @@ impl Agent {
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
         let before = problems.len();
-        let (claimed, outcomes) = self.claim(&set, &mut problems);
+        let (claimed, outcomes) = self.claim(&mut set, &mut problems);
         let again = problems.len() > before || self.must_look_again(&set);
         let again = self.again(again);
         let gave_back = self.give_back();

@@ -1,5 +1,7 @@
 //! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
+use std::collections::BTreeMap;
+
 use super::Agent;
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
@@ -11,7 +13,8 @@ use crate::pool::apply::admin::AdminError;
 impl Agent {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::pool::apply) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
-        let set = self.look()?;
+        let mut set = self.look()?;
+        let note = self.leave_promised(&mut set, &mut BTreeMap::new()).err();
         let same = |a: &Rule, b: &Rule| (&a.set.namespace, &a.set.name) == (&b.set.namespace, &b.set.name);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
@@ -24,7 +27,8 @@ impl Agent {
             let names = (&outcome.set.namespace, &outcome.set.name);
             wanted.iter().any(|new| (&new.set.namespace, &new.set.name) == names)
         };
-        Ok(election.outcomes.iter().filter(of_wanted).flat_map(|outcome| lines(&set, outcome)).collect())
+        let planned = election.outcomes.iter().filter(of_wanted).flat_map(|outcome| lines(&set, outcome));
+        Ok(note.into_iter().chain(planned).collect())
     }
 }
 
