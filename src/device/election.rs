@@ -56,6 +56,8 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     NodeNotSelected,
+    /// Another operator takes disks on this node.
+    StandsBack,
     Filter(Mismatch),
     Verdict(String),
     DoesNotFit(String),
@@ -199,8 +201,10 @@ impl<'a> Turn<'a> {
     }
 
     fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
-        if self.rule.node == NodeMatch::NotSelected {
-            return Err(Left::NodeNotSelected);
+        match self.rule.node {
+            NodeMatch::Selected => {}
+            NodeMatch::NotSelected => return Err(Left::NodeNotSelected),
+            NodeMatch::StandsBack => return Err(Left::StandsBack),
         }
         let disk = match &device.raw.kind {
             Kind::Partition(partition) => self.disks.get(partition.disk.as_str()).copied(),
@@ -247,6 +251,9 @@ impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::StandsBack => f.write_str(
+                "nothing new is claimed on this node: the Local Storage Operator's diskmaker runs here, or that is not known yet",
+            ),
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),

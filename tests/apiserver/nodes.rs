@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume};
 use localpool::host::fake::FakeHost;
 use localpool::host::{Geometry, Host};
-use localpool::operator::node::{NodeOperator, Seen, Writes};
+use localpool::operator::node::{NodeOperator, Seen, Writes, ask_promises};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::keeper::{Keeper, KeeperThread};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
@@ -25,9 +25,9 @@ use crate::cluster;
 const MIB: u64 = 1 << 20;
 
 /// A node of the cluster: its machine outlives its agent.
-struct SimNode {
-    name: String,
-    host: Arc<FakeHost>,
+pub struct SimNode {
+    pub name: String,
+    pub host: Arc<FakeHost>,
     running: Option<Running>,
 }
 
@@ -41,7 +41,7 @@ struct Running {
 
 impl SimNode {
     /// A machine with one blank disk, its Node object, and an agent at work.
-    async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
+    pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"sim": label}}});
         let nodes: Api<Node> = Api::all(stage.client.clone());
         let node = serde_json::from_value(node).expect("a node");
@@ -63,6 +63,8 @@ impl SimNode {
         let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let runtime = tokio::runtime::Handle::current();
+        let agent = agent.asking_elsewhere(ask_promises(client.clone(), self.name.clone(), runtime));
         let (see, seen) = watch::channel(None);
         let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
             see.send_replace(Some(Arc::new(Seen::of(pass))));
@@ -74,7 +76,7 @@ impl SimNode {
         self.running = Some(Running { operator, keeper, thread, pool });
     }
 
-    async fn kill(&mut self) {
+    pub async fn kill(&mut self) {
         let Some(Running { operator, keeper, thread, pool }) = self.running.take() else { return };
         operator.abort();
         let _ = operator.await;
@@ -89,7 +91,7 @@ impl SimNode {
 }
 
 /// A set for the nodes of one test, of a class of its own.
-async fn set(client: &Client, label: &str) {
+pub async fn set(client: &Client, label: &str) {
     let set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
         "metadata": {"name": label, "namespace": "default"},
@@ -105,7 +107,7 @@ async fn set(client: &Client, label: &str) {
 }
 
 /// Waits until a node's DevicePool offers a volume of that many MiB, as the controller sees it.
-async fn offers(stage: &Stage, node: &str, mib: u64) {
+pub async fn offers(stage: &Stage, node: &str, mib: u64) {
     let bytes = i64::try_from(mib * MIB).expect("it is small");
     let largest = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.sets).map(|set| set.largest).max();
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;

@@ -1,11 +1,12 @@
-//! What the cluster asks of this node: its sets as rules, whether it is cordoned, what its taints keep off.
+//! What the cluster asks of this node: its sets as rules, whether it is cordoned, what its taints keep off, and whether
+//! the Local Storage Operator works there too.
 //!
 //! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::{Node as KubeNode, Taint};
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
@@ -30,7 +31,23 @@ pub struct World {
     pub pool_exists: bool,
     /// Why nothing new is claimed, whatever the sets say.
     pub held_back: Option<String>,
+    /// Whether another operator takes disks here.
+    pub diskmaker: Diskmaker,
 }
+
+/// The Local Storage Operator's program that takes disks, on this node. Where it runs, two would choose among the same
+/// blank disks, and neither knows of the other's wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Diskmaker {
+    #[default]
+    NotKnown,
+    Absent,
+    /// The pod, for people.
+    Runs(String),
+}
+
+/// The pods of the operator's DaemonSet.
+const DISKMAKER: &str = "app=diskmaker-manager";
 
 impl World {
     pub fn rules(&self) -> Vec<Rule> {
@@ -45,6 +62,7 @@ struct Objects {
     node: Option<Arc<KubeNode>>,
     pool: Option<Option<Arc<DevicePool>>>,
     schema: Option<Result<(), String>>,
+    diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
 }
 
 /// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
@@ -69,6 +87,11 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
         let pool = pools.values().next().cloned();
         update(Box::new(move |objects| objects.pool = Some(pool)));
     });
+    let on_node = watcher::Config::default().labels(DISKMAKER).fields(&format!("spec.nodeName={}", operator.node));
+    let diskmakers = mirror(Api::<Pod>::all(operator.client.clone()), on_node, |pods| {
+        let pods = pods.clone();
+        update(Box::new(move |objects| objects.diskmakers = Some(pods)));
+    });
     let decide = async {
         let mut handed_over = Vec::new();
         while changed.recv().await.is_some() {
@@ -90,7 +113,7 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
             world.send_replace(next);
         }
     };
-    tokio::join!(sets, node, pool, decide);
+    tokio::join!(sets, node, pool, diskmakers, decide);
 }
 
 /// Whether the cluster's CRD of the sets is one that this code knows: under another, fields may be pruned that
@@ -116,7 +139,8 @@ async fn schema(operator: &NodeOperator) -> Option<Result<(), String>> {
 
 /// The world that these objects make. Pure.
 fn look(objects: &Objects, name: &str) -> World {
-    let Objects { sets, node, pool, schema } = objects;
+    let Objects { sets, node, pool, schema, diskmakers } = objects;
+    let diskmaker = diskmaker(diskmakers.as_ref());
     let held_back = match schema {
         Some(Ok(())) => None,
         Some(Err(why)) => Some(why.clone()),
@@ -137,6 +161,8 @@ fn look(objects: &Objects, name: &str) -> World {
         // Disks that are claimed already stay with their set: this only keeps new claims off.
         if held_back.is_some() || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations)) {
             rule.node = NodeMatch::NotSelected;
+        } else if rule.node == NodeMatch::Selected && diskmaker != Diskmaker::Absent {
+            rule.node = NodeMatch::StandsBack;
         }
         Ok(rule)
     };
@@ -149,7 +175,19 @@ fn look(objects: &Objects, name: &str) -> World {
         // Before the watch has said anything it is taken for there: it is not written twice.
         pool_exists: pool.is_none() || pool_object.is_some(),
         held_back: held_back.filter(|_| sets.is_some()),
+        diskmaker,
     }
+}
+
+/// Whether one of the pods takes disks, or is about to: one that has ended does not.
+fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
+    let Some(pods) = pods else { return Diskmaker::NotKnown };
+    let ended = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let running = pods.iter().find(|(_, pod)| !ended(pod));
+    running.map_or(Diskmaker::Absent, |(name, _)| Diskmaker::Runs(name.clone()))
 }
 
 /// What a DaemonSet's pods tolerate by themselves.
@@ -204,6 +242,7 @@ mod tests {
             node: Some(Arc::new(serde_json::from_value(node).expect("a node"))),
             pool: Some(None),
             schema: Some(Ok(())),
+            diskmakers: Some(BTreeMap::new()),
         }
     }
 
@@ -254,6 +293,32 @@ mod tests {
         assert_eq!(look(&objects, "n").held_back.as_deref(), Some("old"));
         objects.schema = None;
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+    }
+
+    #[test]
+    fn where_the_operators_diskmaker_runs_the_sets_stand_back_and_go_on_when_it_is_gone() {
+        let pod = |phase: &str| {
+            let pod = json!({"metadata": {"name": "diskmaker-manager-x"}, "status": {"phase": phase}});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            Some(BTreeMap::from([("storage/diskmaker-manager-x".to_owned(), Arc::new(pod))]))
+        };
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        for phase in ["Running", "Pending", "Unknown"] {
+            objects.diskmakers = pod(phase);
+            assert_eq!(rule(&objects).expect("valid").node, NodeMatch::StandsBack, "{phase}");
+            let runs = Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+            assert_eq!(look(&objects, "n").diskmaker, runs, "{phase}");
+        }
+        for (pods, node) in [
+            (pod("Succeeded"), NodeMatch::Selected),
+            (pod("Failed"), NodeMatch::Selected),
+            (Some(BTreeMap::new()), NodeMatch::Selected),
+            (None, NodeMatch::StandsBack),
+        ] {
+            objects.diskmakers = pods;
+            assert_eq!(rule(&objects).expect("valid").node, node);
+            assert!(look(&objects, "n").complete, "what is here goes on in any case");
+        }
     }
 
     #[test]

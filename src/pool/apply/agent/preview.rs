@@ -18,9 +18,12 @@ impl Agent {
         let same = |a: &Rule, b: &Rule| (&a.set.namespace, &a.set.name) == (&b.set.namespace, &b.set.name);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
+        // Whether another operator works here is known from the sets that are there.
+        let stands_back = self.rules.iter().any(|rule| rule.node == NodeMatch::StandsBack);
+        let node = if stands_back { NodeMatch::StandsBack } else { NodeMatch::Selected };
         rules.extend(wanted.iter().map(|new| {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
-            Rule { set, dry_run: true, node: NodeMatch::Selected, ..new.clone() }
+            Rule { set, dry_run: true, node, ..new.clone() }
         }));
         let (_, election) = self.elect(&set, &rules);
         let of_wanted = |outcome: &&Outcome| {
