@@ -117,6 +117,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let runtime = tokio::runtime::Handle::current();
     let agent = agent.asking_elsewhere(ask_promises(client.clone(), node.clone(), runtime));
     let (see, seen) = watch::channel(None);
+    metrics.sets.watch(&node, seen.clone());
     let (look, looked) = watch::channel(0);
     let looks = Looks { looked, stopped: stopped.clone() };
     let ready = readiness.clone();
