@@ -1,4 +1,4 @@
-//! What a scan says of twenty-three machines that are kept as text, of a generated one, and of this one.
+//! What a scan says of twenty-four machines that are kept as text, of a generated one, and of this one.
 //!
 //! The machines are in fixtures/machines; loop_scan.rs has what needs real devices.
 
@@ -14,7 +14,7 @@ use std::process::Command;
 use localpool::device::attachment::{Attachments, Reach};
 use localpool::host::RawDisk;
 use localpool::host::in_use::UNSEEN_NAMESPACE;
-use localpool::host::raw::{DevNo, Kind, MountHow, MountUse};
+use localpool::host::raw::{DevNo, Kind, MountHow, MountUse, Offer};
 use localpool::host::sysfs::{Roots, scan};
 
 struct Machine {
@@ -525,6 +525,32 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
 }
 
 #[test]
+fn a_device_that_another_provisioners_link_leads_to_is_on_offer() {
+    let m = machine("offered");
+    let offered = |name: &str| match &m.disk(name).offered {
+        Offer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
+        Offer::None => "-".to_owned(),
+        Offer::NotKnown(why) => panic!("{name}: {why}"),
+    };
+    assert_eq!(offered("vda"), "mnt/local-storage/fast/virtio-fast");
+    assert_eq!(offered("vdb"), "mnt/disks/b");
+    assert_eq!(offered("vdc"), "mnt/fast-disks/c", "through another link");
+    assert_eq!((offered("vdd").as_str(), offered("vdd1").as_str()), ("-", "mnt/local-storage/slow/vdd1"));
+    assert_eq!(offered("vde"), "-", "a folder of these may be a tenant's filesystem");
+}
+
+#[test]
+fn where_offers_cannot_be_read_no_device_is_known_to_be_free() {
+    let m = machine("offered");
+    // A path longer than any can be: an error, also for root.
+    let deep = "d".repeat(255);
+    let roots = Roots { mnt: m.root().join("mnt").join(vec![deep.as_str(); 17].join("/")), ..Roots::under(m.root()) };
+    let disks = scan(&roots).unwrap();
+    assert!(disks.iter().all(|disk| matches!(&disk.offered, Offer::NotKnown(why) if why.contains("too long"))));
+    assert!(disks.iter().all(|disk| disk.unreadable.is_none()), "what is ours stays ours");
+}
+
+#[test]
 fn every_device_of_every_machine_has_a_node_under_its_own_dev() {
     let mut machines = 0;
     for (name, _) in texts() {
@@ -538,7 +564,7 @@ fn every_device_of_every_machine_has_a_node_under_its_own_dev() {
             }
         }
     }
-    assert!(machines >= 23, "{machines}");
+    assert!(machines >= 24, "{machines}");
 }
 
 #[test]

@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::device::discovery::Discovery;
 use localpool::device::ownership::Home;
+use localpool::host::Host;
 use localpool::host::filesystem::RealFilesystems;
 use localpool::host::real::RealHost;
 use localpool::host::state::StateDir;
@@ -141,7 +143,7 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<Duration> {
 
 /// What the agent does at its first look: nothing is remembered.
 fn look(lab: &Lab) -> Result<usize> {
-    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab), &judged_record)?;
+    let set = Discovery::new(home(), Duration::ZERO).look(&host(lab), judged_record)?;
     Ok(set.devices.len())
 }
 

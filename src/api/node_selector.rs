@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::strict::{Case, Field, Object};
+use serde_json::{Value, json};
+
+use super::strict::{At, Case, Field, Object, Problems};
 use crate::device::rule::NodeMatch;
 
 /// The node that sets are read for.
@@ -57,6 +59,16 @@ pub fn read(field: Field<'_, '_>, node: &Node) -> NodeMatch {
     // Every term is read, so that each slip in one is told, whichever of them selects.
     let selected: Vec<bool> = read.into_iter().flatten().map(|term| term_selects(term, node)).collect();
     if selected.contains(&true) { NodeMatch::Selected } else { NodeMatch::NotSelected }
+}
+
+/// Whether a NodeSelector that somebody else wrote may select the node: one that makes no sense may.
+pub fn may_select(selector: &Value, node: &Node) -> bool {
+    let problems = Problems::default();
+    let fields = json!({"selector": selector});
+    let mut object = At::new(&fields, "", &problems).object();
+    let answer = read(object.field(&["selector"]), node);
+    object.finish();
+    answer == NodeMatch::Selected || !problems.into_vec().is_empty()
 }
 
 fn term_selects(term: Field<'_, '_>, node: &Node) -> bool {
@@ -140,9 +152,6 @@ fn expects(operator: Operator) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
-    use super::super::strict::{At, Problems};
     use super::*;
 
     fn node() -> Node {

@@ -2,19 +2,22 @@
 //!
 //! Takes in a host and a reader of records, gives out every device with its verdict. Content is read
 //! only where it can still decide, and what denies a device is believed for a while; what would free a
-//! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim.
+//! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
+//! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::age::is_or_is_on;
 use super::ownership::{Home, Machine, Record};
 use super::{Device, Standing, Verdict, duplicate, id};
+use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, DevNo, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
-pub type ReadRecord<'r> = &'r dyn Fn(&dyn BlockDevice) -> Record;
+pub type ReadRecord = fn(&dyn BlockDevice) -> Record;
 
 /// What the looks at one machine remember of each other.
 #[derive(Debug)]
@@ -23,7 +26,11 @@ pub struct Discovery {
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: HashMap<String, Cached>,
+    patience: Patience<Whom>,
 }
+
+/// A device that is asked: another one under the same name is another.
+type Whom = (String, DevNo, Option<u64>);
 
 /// What was read of a device, as long as it is the same device.
 #[derive(Clone, Debug)]
@@ -72,7 +79,18 @@ enum Reach<'s> {
 
 impl Discovery {
     pub fn new(home: Home, keep: Duration) -> Self {
-        Self { home, keep, cache: HashMap::new() }
+        Self { home, keep, cache: HashMap::new(), patience: Patience::new(patience::BOUND) }
+    }
+
+    /// The same with other patience for a device that hangs.
+    pub fn waiting_at_most(mut self, bound: Duration) -> Self {
+        self.patience = Patience::new(bound);
+        self
+    }
+
+    /// Whether a device still owes an answer to the last look: no event tells when it gives one.
+    pub fn is_waiting(&self) -> bool {
+        self.patience.is_waiting()
     }
 
     /// A hint that a device or one of its partitions changed, by kernel name.
@@ -85,13 +103,13 @@ impl Discovery {
         self.cache.clear();
     }
 
-    pub fn look(&mut self, host: &dyn Host, read: ReadRecord<'_>) -> Result<DeviceSet, DiscoveryError> {
+    pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<DeviceSet, DiscoveryError> {
         self.look_within(host, read, Reach::All)
     }
 
     /// The last look before a claim: the device as it is now, read anew, if it still is the one that was
     /// decided on, and free.
-    pub fn confirm(&mut self, host: &dyn Host, read: ReadRecord<'_>, was: &Device) -> Result<Device, DiscoveryError> {
+    pub fn confirm(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
         let why = match (&now.verdict, &now.standing) {
             (Verdict::Unclaimed, Standing::Ready) => return Ok(now),
@@ -106,8 +124,8 @@ impl Discovery {
     /// The last look before a disk is wiped: read anew, it must be in all as it was when that was decided.
     pub fn confirm_unchanged(
         &mut self,
-        host: &dyn Host,
-        read: ReadRecord<'_>,
+        host: &Arc<dyn Host>,
+        read: ReadRecord,
         was: &Device,
     ) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
@@ -119,7 +137,7 @@ impl Discovery {
     }
 
     /// The same device, read anew, whatever is on it by now.
-    fn look_again(&mut self, host: &dyn Host, read: ReadRecord<'_>, was: &Device) -> Result<Device, DiscoveryError> {
+    fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
             Kind::Partition(partition) => Some(partition.disk.as_str()),
@@ -138,12 +156,14 @@ impl Discovery {
 
     fn look_within(
         &mut self,
-        host: &dyn Host,
-        read: ReadRecord<'_>,
+        host: &Arc<dyn Host>,
+        read: ReadRecord,
         reach: Reach<'_>,
     ) -> Result<DeviceSet, DiscoveryError> {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
+        let here: HashSet<Whom> = raws.iter().map(whom).collect();
+        self.patience.forget(|whom| here.contains(whom));
         let home = self.home.clone();
         let machine = Machine::new(&home, &raws);
         let known: HashMap<&str, Cached> = raws
@@ -155,7 +175,9 @@ impl Discovery {
         let mut records = HashMap::new();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
             let remembered = known.get(&*raw.name).and_then(|cached| cached.record.clone());
-            if let Some(record) = remembered.or_else(|| reach.covers(&raw.name).then(|| record_of(host, read, raw))) {
+            if let Some(record) =
+                remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw)))
+            {
                 records.insert(raw.name.as_str(), record);
             }
         }
@@ -170,10 +192,10 @@ impl Discovery {
             } else if reach.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
                 if known.contains_key(&*raw.name) && machine.may_carry_record(raw) {
-                    records.insert(raw.name.as_str(), record_of(host, read, raw));
+                    records.insert(raw.name.as_str(), self.record_of(host, read, raw));
                 }
                 if machine.needs_probe(raw, &records) {
-                    probes.insert(raw.name.as_str(), host.probe(raw));
+                    probes.insert(raw.name.as_str(), self.probe_of(host, raw));
                 }
             }
         }
@@ -182,6 +204,21 @@ impl Discovery {
         let mut set = DeviceSet { at, devices };
         duplicate::settle(&mut set.devices);
         Ok(set)
+    }
+
+    fn record_of(&mut self, host: &Arc<dyn Host>, read: ReadRecord, raw: &RawDisk) -> Record {
+        let (asked, disk) = (Arc::clone(host), raw.clone());
+        let open_and_read = move || match asked.open(&disk, Access::Look) {
+            Ok(disk) => read(&*disk),
+            Err(error) => Record::Failed(chain(&error)),
+        };
+        self.patience.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Record::Failed(chain(&error)))
+    }
+
+    fn probe_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Probe {
+        let (asked, disk) = (Arc::clone(host), raw.clone());
+        let probed = self.patience.ask(&whom(raw), move || asked.probe(&disk));
+        probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
     fn believes(&self, raw: &RawDisk, cached: &Cached, now: Duration, reach: Reach<'_>) -> bool {
@@ -229,11 +266,8 @@ fn denies(probe: &Probe) -> bool {
     matches!(probe, Probe::Looked(Contents { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
 }
 
-fn record_of(host: &dyn Host, read: ReadRecord<'_>, raw: &RawDisk) -> Record {
-    match host.open(raw, Access::Look) {
-        Ok(disk) => read(&*disk),
-        Err(error) => Record::Failed(chain(&error)),
-    }
+fn whom(raw: &RawDisk) -> Whom {
+    (raw.name.clone(), raw.devno, raw.diskseq)
 }
 
 fn device(

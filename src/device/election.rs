@@ -64,6 +64,8 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     NodeNotSelected,
+    /// Another operator takes disks on this node.
+    StandsBack,
     /// A LocalVolume, and none of its paths leads to the device.
     NotNamed,
     Filter(Mismatch),
@@ -221,8 +223,10 @@ impl<'a> Turn<'a> {
     }
 
     fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
-        if self.rule.node == NodeMatch::NotSelected {
-            return Err(Left::NodeNotSelected);
+        match self.rule.node {
+            NodeMatch::Selected => {}
+            NodeMatch::NotSelected => return Err(Left::NodeNotSelected),
+            NodeMatch::StandsBack => return Err(Left::StandsBack),
         }
         if self.rule.named.as_ref().is_some_and(|named| !named.names(&device.raw)) {
             return Err(Left::NotNamed);
@@ -285,6 +289,9 @@ impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::StandsBack => f.write_str(
+                "nothing new is claimed on this node: the Local Storage Operator's diskmaker runs here, or that is not known yet",
+            ),
             Self::NotNamed => f.write_str("no path of the LocalVolume leads to it"),
             Self::Filter(mismatch) => mismatch.fmt(f),
             Self::Verdict(why) => f.write_str(why),

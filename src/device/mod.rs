@@ -8,6 +8,7 @@ pub mod attachment;
 pub mod discovery;
 pub mod duplicate;
 pub mod election;
+pub mod elsewhere;
 pub mod expression;
 pub mod filter;
 pub mod glob;

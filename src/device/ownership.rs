@@ -10,10 +10,12 @@
 //!    everything that is about use, as our volumes are mounted.
 //! 4. In use, itself or anything on it: mounted, swap, node bind-mounted, held; a partition's disk is,
 //!    as a whole.
-//! 5. Of a sort that is not known, itself or its disk: *Unknown*. Of a sort that is never taken: CD-ROM,
+//! 5. Offered by a link of another provisioner, itself, anything on it, or its disk: *Theirs*; *Unknown* where that
+//!    cannot be told.
+//! 6. Of a sort that is not known, itself or its disk: *Unknown*. Of a sort that is never taken: CD-ROM,
 //!    floppy, RAM, zram, network, deleted backing file, no medium, read-only, removable, not running,
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
-//! 6. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
+//! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -22,7 +24,7 @@ use super::Verdict;
 use super::label::Label;
 pub use super::reason::Reason;
 use super::reason::{FLOOR, Holder};
-use crate::host::raw::{Contents, Dm, Kind, LoopBacking, MountHow, Partition};
+use crate::host::raw::{Contents, Dm, Kind, LoopBacking, MountHow, Offer, Partition};
 use crate::host::{Probe, RawDisk};
 
 /// What a device says of itself where our disks carry their record.
@@ -144,6 +146,9 @@ impl<'a> Machine<'a> {
         if let Some(reason) = self.use_of(raw).or_else(|| disk.and_then(|disk| self.whole_disk_use(disk))) {
             return Decision::Decided(Verdict::Theirs(reason));
         }
+        if let Some(verdict) = self.offer_of(raw) {
+            return Decision::Decided(verdict);
+        }
         if let Kind::Other(sort) = &disk.unwrap_or(raw).kind {
             return Decision::Decided(Verdict::Unknown(format!("a sort of device that is not known here: {sort}")));
         }
@@ -205,6 +210,19 @@ impl<'a> Machine<'a> {
 
     /// How a device is in use: itself, its partitions, and whatever is built on any of these.
     fn use_of(&self, raw: &RawDisk) -> Option<Reason> {
+        let tree = self.tree(raw);
+        let any = |find: &dyn Fn(&RawDisk) -> Option<Reason>| tree.iter().find_map(|raw| find(raw));
+        any(&|raw| mount_of(raw, MountHow::Filesystem))
+            .or_else(|| any(&|raw| raw.swap.then(|| Reason::Swap { device: raw.name.clone() })))
+            .or_else(|| any(&|raw| mount_of(raw, MountHow::Node)))
+            .or_else(|| any(&|raw| self.held(raw)))
+    }
+
+    /// A device, and all that is on it.
+    fn tree<'r>(&self, raw: &'r RawDisk) -> Vec<&'r RawDisk>
+    where
+        'a: 'r,
+    {
         let mut tree = vec![raw];
         let mut above = Walk::from(raw.partitions.iter().chain(&raw.holders));
         while let Some(name) = above.next() {
@@ -212,11 +230,16 @@ impl<'a> Machine<'a> {
             above.add(raw.partitions.iter().chain(&raw.holders));
             tree.push(raw);
         }
-        let any = |find: &dyn Fn(&RawDisk) -> Option<Reason>| tree.iter().find_map(|raw| find(raw));
-        any(&|raw| mount_of(raw, MountHow::Filesystem))
-            .or_else(|| any(&|raw| raw.swap.then(|| Reason::Swap { device: raw.name.clone() })))
-            .or_else(|| any(&|raw| mount_of(raw, MountHow::Node)))
-            .or_else(|| any(&|raw| self.held(raw)))
+        tree
+    }
+
+    /// What another provisioner offers: the device, something on it, or its disk.
+    fn offer_of(&self, raw: &RawDisk) -> Option<Verdict> {
+        self.tree(raw).into_iter().chain(self.disk_of(raw)).find_map(|raw| match &raw.offered {
+            Offer::None => None,
+            Offer::By(by) => Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() })),
+            Offer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
+        })
     }
 
     /// Use of a disk as a whole device, which leaves none of its partitions free.

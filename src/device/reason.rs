@@ -45,6 +45,16 @@ pub enum Reason {
         by: String,
         how: Holder,
     },
+    /// Another provisioner's link or device node leads to it.
+    Offered {
+        device: String,
+        by: PathBuf,
+    },
+    /// Another provisioner's PersistentVolume names it.
+    Promised {
+        volume: String,
+        provisioner: Option<String>,
+    },
     /// A partition of a disk that is in use as a whole.
     DiskInUse {
         disk: String,
@@ -138,6 +148,11 @@ impl fmt::Display for Reason {
                 write!(f, "the device node of {device} is bind-mounted at {}: a raw block volume", target.display())
             }
             Self::Held { device, by, how } => write!(f, "{device} is held by {by}, {how}"),
+            Self::Offered { device, by } => write!(f, "{device} is offered by a link: {}", by.display()),
+            Self::Promised { volume, provisioner: Some(provisioner) } => {
+                write!(f, "the PersistentVolume {volume} of provisioner {provisioner} promises it")
+            }
+            Self::Promised { volume, provisioner: None } => write!(f, "the PersistentVolume {volume} promises it"),
             Self::DiskInUse { disk, why } => write!(f, "its disk {disk} is in use as a whole: {why}"),
             Self::CdRom => f.write_str("a CD-ROM or DVD drive"),
             Self::Floppy => f.write_str("a floppy drive"),

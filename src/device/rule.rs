@@ -56,6 +56,8 @@ pub enum NodeMatch {
     #[default]
     Selected,
     NotSelected,
+    /// Selected, but another operator works on this node: nothing new is claimed.
+    StandsBack,
 }
 
 /// A taint that a set puts up with; the words are Kubernetes' own.

@@ -21,6 +21,8 @@ pub enum Spared {
     InUse,
     BadSort,
     HasPartitions,
+    /// Another provisioner offers it or has promised it.
+    Promised,
     /// A partition or a mapped device: it carries no label, so what it holds may be a volume of this pool whose
     /// record was lost with the node's state.
     Bare,
@@ -55,6 +57,7 @@ fn by_reason(reason: &Reason) -> Result<(), Spared> {
     match reason {
         Reason::HasSignature { .. } | Reason::HasTable { .. } => Ok(()),
         Reason::HasPartitions { .. } => Err(Spared::HasPartitions),
+        Reason::Offered { .. } | Reason::Promised { .. } => Err(Spared::Promised),
         Reason::Mounted { .. }
         | Reason::Swap { .. }
         | Reason::NodeBound { .. }
@@ -102,6 +105,7 @@ impl fmt::Display for Spared {
             Self::InUse => f.write_str("what is in use is never wiped"),
             Self::BadSort => f.write_str("no content is what keeps it out"),
             Self::HasPartitions => f.write_str("delete the partitions first, if nothing on them is needed"),
+            Self::Promised => f.write_str("another provisioner has given it away"),
             Self::Bare => f.write_str(
                 "a partition or a mapped device may hold a volume whose record was lost: `wipefs --all` blanks it",
             ),

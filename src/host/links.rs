@@ -9,6 +9,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat};
+
 use super::raw::{DevNo, Kind};
 use super::udev::UdevDatabase;
 use super::{HostError, RawDisk};
@@ -124,6 +127,17 @@ impl DevTree {
 pub fn node_number(node: &Path) -> Option<DevNo> {
     let found = std::fs::metadata(node).ok().filter(|found| found.file_type().is_block_device())?;
     Some(DevNo::of(found.rdev()))
+}
+
+/// The block device that a path leads to where the host resolves it: its own root, its own links. Where the host's
+/// processes are not in sight, as this process sees the path.
+pub fn device_on_host(path: &Path) -> Option<DevNo> {
+    let folder = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let Ok(root) = open("/proc/1/root", folder, Mode::empty()) else { return node_number(path) };
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    let found = fstat(openat2(&root, path, how).ok()?).ok()?;
+    let is_block = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFBLK;
+    is_block.then(|| DevNo::of(found.st_rdev))
 }
 
 /// Takes `..` out of a path; `None` where it climbs above its start.

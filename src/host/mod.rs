@@ -21,6 +21,7 @@ pub mod links;
 pub mod mount;
 pub mod mountinfo;
 pub mod natural;
+pub mod patience;
 pub mod raw;
 pub mod real;
 pub mod signature;

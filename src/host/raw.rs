@@ -75,6 +75,7 @@ pub struct RawDisk {
     /// queue/zoned, where it is not `none`.
     pub zoned: Option<String>,
     pub numa_node: Option<i32>,
+    pub offered: Offer,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
     /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words:
@@ -114,6 +115,7 @@ impl RawDisk {
             discards: false,
             zoned: None,
             numa_node: None,
+            offered: Offer::None,
             diskseq: None,
             unreadable: None,
         }
@@ -182,6 +184,17 @@ pub struct Md {
     pub level: Option<String>,
     /// md/array_state: `clean`, `active`, `inactive`, …
     pub state: Option<String>,
+}
+
+/// Whether another provisioner has a device on offer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Offer {
+    #[default]
+    None,
+    /// By this link or device node in one of its folders.
+    By(PathBuf),
+    /// A folder could not be read; the words say which and why.
+    NotKnown(String),
 }
 
 /// One use of a device in one mount namespace.

@@ -1,13 +1,14 @@
-//! Every block device of a Linux machine, from its /sys, /proc, /dev and /run. Opens no device but
+//! Every block device of a Linux machine, from its /sys, /proc, /dev, /run and /mnt. Opens no device but
 //! a bound loop device, to ask which file it has.
 //!
-//! Takes in the four roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
+//! Takes in the five roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
 //! goes away meanwhile is left out; one that cannot be read says so in `unreadable`.
 
 mod disk;
 mod identity;
 mod kind;
 mod node;
+mod offered;
 
 use std::path::{Path, PathBuf};
 
@@ -27,19 +28,21 @@ pub struct Roots {
     pub proc: PathBuf,
     pub dev: PathBuf,
     pub run: PathBuf,
+    /// Where other provisioners keep their links.
+    pub mnt: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { sys: "/sys".into(), proc: "/proc".into(), dev: "/dev".into(), run: "/run".into() }
+        Self { sys: "/sys".into(), proc: "/proc".into(), dev: "/dev".into(), run: "/run".into(), mnt: "/mnt".into() }
     }
 }
 
 impl Roots {
     /// A machine that is kept in a folder.
     pub fn under(folder: &Path) -> Self {
-        let [sys, proc, dev, run] = ["sys", "proc", "dev", "run"].map(|name| folder.join(name));
-        Self { sys, proc, dev, run }
+        let [sys, proc, dev, run, mnt] = ["sys", "proc", "dev", "run", "mnt"].map(|name| folder.join(name));
+        Self { sys, proc, dev, run, mnt }
     }
 }
 
@@ -61,6 +64,7 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     let tree = DevTree::read(&roots.dev, &disks)?;
     tree.name_links(&mut disks, &udev);
     in_use::mark(roots, &tree, &mut disks)?;
+    offered::mark(&roots.mnt, &tree, &mut disks);
     Ok(disks)
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::http::Refresh;
+use super::set_metrics::SetMetrics;
 use crate::operator::node::Writes;
 use crate::pool::apply::member::Standing;
 use crate::pool::apply::pool::Pool;
@@ -18,6 +19,7 @@ pub struct NodeMetrics {
     bytes: IntGaugeVec,
     volumes: IntGauge,
     api_writes: IntGaugeVec,
+    pub sets: SetMetrics,
     pool: Arc<OnceLock<Arc<Pool>>>,
     writes: Arc<Writes>,
 }
@@ -41,6 +43,7 @@ impl NodeMetrics {
                 "Writes to the API server since the start, by object.",
                 "object",
             )?,
+            sets: SetMetrics::new(&registry)?,
             pool: Arc::default(),
             writes: Arc::default(),
         };
@@ -79,6 +82,7 @@ impl NodeMetrics {
         self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
+        self.sets.read(&disks);
         self.volumes.set(i64::try_from(disks.iter().map(|disk| disk.volumes).sum::<usize>()).unwrap_or(i64::MAX));
     }
 }

@@ -7,6 +7,7 @@ pub mod http;
 pub mod looking;
 mod metrics;
 pub mod node;
+mod set_metrics;
 pub mod sets;
 pub mod sidecar;
 pub mod standalone;

@@ -25,7 +25,7 @@ use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
 use crate::host::uevent::UeventSocket;
 use crate::operator;
-use crate::operator::node::{NodeOperator, Seen, cluster_uid};
+use crate::operator::node::{NodeOperator, Seen, ask_promises, cluster_uid};
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
@@ -114,7 +114,10 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let events = UeventSocket::subscribe().context("subscribing to device events")?;
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
+    let runtime = tokio::runtime::Handle::current();
+    let agent = agent.asking_elsewhere(ask_promises(client.clone(), node.clone(), runtime));
     let (see, seen) = watch::channel(None);
+    metrics.sets.watch(&node, seen.clone());
     let (look, looked) = watch::channel(0);
     let looks = Looks { looked, stopped: stopped.clone() };
     let ready = readiness.clone();

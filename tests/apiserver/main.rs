@@ -6,6 +6,7 @@
 mod agent;
 mod discovery;
 mod discovery_result;
+mod elsewhere;
 mod foreign_crds;
 mod leader;
 mod nodes;

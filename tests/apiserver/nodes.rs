@@ -15,7 +15,7 @@ use crate::cluster;
 use crate::sim::{MIB, SimNode};
 
 /// A set for the nodes of one test, of a class of its own.
-async fn set(client: &Client, label: &str) {
+pub async fn set(client: &Client, label: &str) {
     let set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
         "metadata": {"name": label, "namespace": "default"},
@@ -31,7 +31,7 @@ async fn set(client: &Client, label: &str) {
 }
 
 /// Waits until a node's DevicePool offers a volume of that many MiB, as the controller sees it.
-async fn offers(stage: &Stage, node: &str, mib: u64) {
+pub async fn offers(stage: &Stage, node: &str, mib: u64) {
     let bytes = i64::try_from(mib * MIB).expect("it is small");
     let largest = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.sets).map(|set| set.largest).max();
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;

@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use localpool::host::fake::FakeHost;
 use localpool::host::{Geometry, Host};
-use localpool::operator::node::{NodeOperator, Seen, Writes};
+use localpool::operator::node::{NodeOperator, Seen, Writes, ask_promises};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::keeper::{Keeper, KeeperThread};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
@@ -67,6 +67,8 @@ impl SimNode {
         let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let runtime = tokio::runtime::Handle::current();
+        let agent = agent.asking_elsewhere(ask_promises(client.clone(), self.name.clone(), runtime));
         let (see, seen) = watch::channel(None);
         let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
             see.send_replace(Some(Arc::new(Seen::of(pass))));

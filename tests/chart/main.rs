@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod admission;
+mod alerts;
 mod apiserver;
 mod definitions;
 mod examples;

@@ -51,7 +51,7 @@ fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network
             list(pod, "volumes").iter().filter_map(|volume| volume["hostPath"]["path"].as_str()).collect();
         if name == "localpool-node" {
             assert_eq!(pod["hostPID"], true, "mounts in other namespaces are not seen without it");
-            assert_eq!(paths, BTreeSet::from(["/dev", "/run/udev", "/var/lib/kubelet", "/var/lib/localpool"]));
+            assert_eq!(paths, BTreeSet::from(["/dev", "/mnt", "/run/udev", "/var/lib/kubelet", "/var/lib/localpool"]));
         } else {
             assert!(pod["hostPID"].is_null() && paths.is_empty(), "{name}: {paths:?}");
         }
@@ -129,8 +129,12 @@ fn a_node_runs_one_container_never_two_agents_and_only_its_mounts_in_the_kubelet
         .into_iter()
         .map(|mount| (mount["mountPath"].as_str().unwrap(), &mount["mountPropagation"]))
         .collect();
-    let expected =
-        [("/dev", &Value::Null), ("/kubelet", &"Bidirectional".into()), ("/var/lib/localpool", &Value::Null)];
+    let expected = [
+        ("/dev", &Value::Null),
+        ("/kubelet", &"Bidirectional".into()),
+        ("/mnt", &"HostToContainer".into()),
+        ("/var/lib/localpool", &Value::Null),
+    ];
     assert_eq!(mounts, BTreeMap::from(expected));
     let args: Vec<&str> = list(agent, "args").into_iter().map(|arg| arg.as_str().unwrap()).collect();
     assert!(args.contains(&"--kubelet-dir=/kubelet"), "{args:?}");

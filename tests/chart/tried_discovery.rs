@@ -141,7 +141,8 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     };
     let container = "/spec/template/spec/containers/0";
     let evil = json!([{"name": "root", "hostPath": {"path": "/"}}, {"name": "dev", "hostPath": {"path": "/dev"}},
-        {"name": "state", "hostPath": {"path": "/dev"}}, {"name": "udev", "hostPath": {"path": "/dev"}}]);
+        {"name": "state", "hostPath": {"path": "/dev"}}, {"name": "udev", "hostPath": {"path": "/dev"}},
+        {"name": "mnt", "hostPath": {"path": "/dev"}}]);
     let two = json!([{"name": "a", "image": "a"}, {"name": "b", "image": "b"}]);
     for (pointer, value, refused) in [
         ("/metadata/name", json!("mine"), Some("forbidden")),

@@ -59,6 +59,7 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
         ("networkPolicy.apiServerPorts[0]=https", "apiServerPorts"),
         ("log.format=xml", "format"),
         ("serviceMonitor.enabled=1", "enabled"),
+        ("prometheusRule.labels.a=b", "labels"),
         ("kubernetesServicePort=https", "kubernetesServicePort"),
     ];
     for helm in helms {
@@ -74,8 +75,15 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
 /// Each value that has no further values below it, with its path. What the user fills in (`resources`, selectors) is
 /// one value.
 fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Value)>) {
-    const FILLED_IN: [&str; 6] =
-        ["resources", "nodeSelector", "affinity", "podLabels", "podAnnotations", "serviceMonitor.labels"];
+    const FILLED_IN: [&str; 7] = [
+        "resources",
+        "nodeSelector",
+        "affinity",
+        "podLabels",
+        "podAnnotations",
+        "serviceMonitor.labels",
+        "prometheusRule.additionalLabels",
+    ];
     for (key, value) in values {
         let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
         let one = FILLED_IN.iter().any(|end| path == *end || path.ends_with(&format!(".{end}")));
@@ -125,16 +133,13 @@ fn every_value_changes_something() {
     leaves(values.as_object().unwrap(), "", &mut found);
     assert!(found.len() > 80, "only {} values", found.len());
     // All that other values depend on is on.
-    let on = ["serviceMonitor.enabled=true".to_owned()];
+    let on = ["serviceMonitor.enabled=true", "prometheusRule.enabled=true"].map(str::to_owned);
     let before = render(&helm, &on);
     for (path, value) in &found {
-        let changed = format!("{path}={}", other(path, value));
-        if *path == "serviceMonitor.enabled" {
-            assert_ne!(render(&helm, &[]), before, "serviceMonitor.enabled changes nothing");
-        } else {
-            let all = [on[0].clone(), changed.clone()];
-            assert_ne!(render(&helm, &all), before, "{changed} changes nothing: is the value used?");
-        }
+        let is_on = on.iter().any(|one| one.starts_with(&format!("{path}=")));
+        let changed = format!("{path}={}", if is_on { value.clone() } else { other(path, value) });
+        let all: Vec<String> = on.iter().cloned().chain([changed.clone()]).collect();
+        assert_ne!(render(&helm, &all), before, "{changed} changes nothing: is the value used?");
     }
 }
 

@@ -8,13 +8,15 @@ use super::*;
 use crate::host::raw::Signature;
 use crate::host::{Disk, Extent, Filesystems, Geometry, IoError, Mapping, Mounts, PartitionMap};
 
-/// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy` or the name of a signature.
+/// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy`, `asleep` or the name of a signature.
 #[derive(Default)]
 struct Desk {
     now: Mutex<Duration>,
     disks: Mutex<BTreeMap<String, (RawDisk, String)>>,
     opened: Mutex<Vec<String>>,
     probed: Mutex<Vec<String>>,
+    /// A probe of an `asleep` disk waits for it.
+    gate: Mutex<()>,
 }
 
 struct Open(String, String);
@@ -30,6 +32,10 @@ impl Desk {
 
     fn put(&self, raw: RawDisk, word: &str) {
         self.disks.lock().unwrap().insert(raw.name.clone(), (raw, word.to_owned()));
+    }
+
+    fn host(self: &Arc<Self>) -> Arc<dyn Host> {
+        Arc::clone(self) as Arc<dyn Host>
     }
 
     fn wait(&self, seconds: u64) {
@@ -61,6 +67,10 @@ impl Host for Desk {
         let word = self.word(&disk.name);
         if word == "dead" {
             return Probe::Failed("dead".into());
+        }
+        if word == "asleep" {
+            drop(self.gate.lock().unwrap());
+            return Probe::Looked(Contents::default());
         }
         if word == "busy" {
             return Probe::Looked(Contents { busy: true, ..Contents::default() });
@@ -192,7 +202,7 @@ fn find<'s>(set: &'s DeviceSet, name: &str) -> &'s Device {
 #[test]
 fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs"), ("sdd", "torn"), ("sde", "dead")]);
-    let set = discovery().look(&*desk, &read).unwrap();
+    let set = discovery().look(&desk.host(), read).unwrap();
     let expected = [("sda", "unclaimed"), ("sdb", "ours"), ("sdc", "theirs"), ("sdd", "unknown"), ("sde", "unknown")];
     assert_eq!(verdicts(&set), expected);
     let pool = find(&set, "sdb");
@@ -209,7 +219,7 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
     desk.put(RawDisk { partitions: vec!["sda2".into()], ..whole }, "ours");
     desk.put(RawDisk { holders: vec!["dm-0".into()], ..partition("sda", 2, Some(guid)) }, "ours");
     desk.put(built, "ours");
-    let set = discovery().look(&*desk, &read).unwrap();
+    let set = discovery().look(&desk.host(), read).unwrap();
     assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
     let tenants = find(&set, "dm-0");
     assert_eq!((tenants.label.as_ref(), tenants.id.text.as_str()), (None, "dm-LVM-x"));
@@ -224,7 +234,7 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
     desk.put(RawDisk { size: 0, kind: Kind::Loop(None), ..disk("loop0") }, "");
     desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
     desk.put(RawDisk { swap: true, ..disk("sda") }, "");
-    discovery().look(&*desk, &read).unwrap();
+    discovery().look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), String::new()), "a disk in use may be ours, but needs no probe");
 }
 
@@ -232,13 +242,13 @@ fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
 fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
     let desk = Desk::with(&[("sda", ""), ("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     desk.touched();
     desk.wait(30);
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
     desk.wait(30);
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched(), ("sda sdb sdc".into(), "sda sdc".into()), "nothing is believed for ever");
 }
 
@@ -246,28 +256,28 @@ fn what_denies_is_believed_for_a_while_and_what_would_free_is_read_each_time() {
 fn that_a_disk_was_busy_is_believed_at_that_look_only() {
     let desk = Desk::with(&[("sda", "busy")]);
     let mut discovery = discovery();
-    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "theirs")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "theirs")]);
     let raw = desk.disks.lock().unwrap()["sda"].0.clone();
     desk.put(raw, "");
-    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "unclaimed")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "unclaimed")]);
 }
 
 #[test]
 fn an_event_or_another_device_under_the_name_is_looked_at_again() {
     let desk = Desk::with(&[("sdb", "ours"), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     desk.touched();
     discovery.changed("sdc1");
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched(), ("sdc".into(), "sdc".into()));
     let replaced = RawDisk { diskseq: Some(2), serial: Some("other".into()), ..disk("sdb") };
     desk.put(replaced, "");
-    let set = discovery.look(&*desk, &read).unwrap();
+    let set = discovery.look(&desk.host(), read).unwrap();
     assert_eq!(verdicts(&set), [("sdb", "unclaimed"), ("sdc", "theirs")]);
     desk.touched();
     discovery.all_changed();
-    discovery.look(&*desk, &read).unwrap();
+    discovery.look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched().0, "sdb sdc");
 }
 
@@ -275,11 +285,11 @@ fn an_event_or_another_device_under_the_name_is_looked_at_again() {
 fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    discovery.look(&*desk, &read).unwrap();
-    let raw = find(&discovery.look(&*desk, &read).unwrap(), "sda").raw.clone();
+    discovery.look(&desk.host(), read).unwrap();
+    let raw = find(&discovery.look(&desk.host(), read).unwrap(), "sda").raw.clone();
     desk.put(raw, "ours");
     desk.touched();
-    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sda", "ours")]);
+    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sda", "ours")]);
     assert_eq!(desk.touched(), ("sda".into(), String::new()));
 }
 
@@ -287,35 +297,67 @@ fn a_blank_disk_that_became_ours_without_an_event_is_not_probed_as_blank() {
 fn a_claim_is_confirmed_by_a_fresh_look_at_that_device_alone() {
     let desk = Desk::with(&[("sda", ""), ("sdb", ""), ("sdc", "xfs")]);
     let mut discovery = discovery();
-    let set = discovery.look(&*desk, &read).unwrap();
+    let set = discovery.look(&desk.host(), read).unwrap();
     desk.touched();
     let sda = find(&set, "sda");
-    assert_eq!(discovery.confirm(&*desk, &read, sda).unwrap().verdict, Verdict::Unclaimed);
+    assert_eq!(discovery.confirm(&desk.host(), read, sda).unwrap().verdict, Verdict::Unclaimed);
     assert_eq!(desk.touched(), ("sda".into(), "sda".into()));
 
     desk.put(sda.raw.clone(), "ext4");
-    let error = discovery.confirm(&*desk, &read, sda).unwrap_err();
+    let error = discovery.confirm(&desk.host(), read, sda).unwrap_err();
     assert_eq!(
         error.to_string(),
         "sda is not free any more: holds ext4; `wipefs --all` blanks it if nothing on it is needed"
     );
     desk.put(sda.raw.clone(), "ours");
-    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Changed { .. })));
     desk.put(RawDisk { diskseq: Some(9), ..sda.raw.clone() }, "");
-    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Changed { .. })));
+    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Changed { .. })));
     desk.disks.lock().unwrap().remove("sda");
-    assert!(matches!(discovery.confirm(&*desk, &read, sda), Err(DiscoveryError::Gone { .. })));
-    assert_eq!(verdicts(&discovery.look(&*desk, &read).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+    assert!(matches!(discovery.confirm(&desk.host(), read, sda), Err(DiscoveryError::Gone { .. })));
+    assert_eq!(verdicts(&discovery.look(&desk.host(), read).unwrap()), [("sdb", "unclaimed"), ("sdc", "theirs")]);
+}
+
+#[test]
+fn a_probe_that_hangs_makes_its_device_unknown_and_is_not_repeated_until_it_ends() {
+    let desk = Desk::with(&[("sda", "asleep"), ("sdb", "")]);
+    let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
+    let gate = desk.gate.lock().unwrap();
+    for probed in ["sda sdb", "sdb"] {
+        let set = discovery.look(&desk.host(), read).unwrap();
+        assert_eq!(verdicts(&set), [("sda", "unknown"), ("sdb", "unclaimed")]);
+        let Verdict::Unknown(why) = &find(&set, "sda").verdict else { unreachable!("as was just seen") };
+        assert!(why.contains("took more than 500ms"), "{why}");
+        assert_eq!(desk.touched().1, probed);
+        assert!(discovery.is_waiting());
+    }
+    drop(gate);
+    while discovery.is_waiting() {
+        discovery.look(&desk.host(), read).unwrap();
+    }
+    let set = discovery.look(&desk.host(), read).unwrap();
+    assert_eq!(verdicts(&set), [("sda", "unclaimed"), ("sdb", "unclaimed")]);
+}
+
+#[test]
+fn a_device_that_is_gone_is_not_waited_for() {
+    let desk = Desk::with(&[("sda", "asleep")]);
+    let mut discovery = discovery().waiting_at_most(Duration::from_millis(500));
+    let _gate = desk.gate.lock().unwrap();
+    discovery.look(&desk.host(), read).unwrap();
+    desk.disks.lock().unwrap().clear();
+    discovery.look(&desk.host(), read).unwrap();
+    assert!(!discovery.is_waiting());
 }
 
 #[test]
 fn a_second_path_that_appears_before_the_claim_stops_it() {
     let desk = Desk::with(&[("sda", "")]);
     let mut discovery = discovery();
-    let set = discovery.look(&*desk, &read).unwrap();
+    let set = discovery.look(&desk.host(), read).unwrap();
     let sda = find(&set, "sda");
     desk.put(RawDisk { name: "sdb".into(), path: "/dev/sdb".into(), ..sda.raw.clone() }, "");
-    let error = discovery.confirm(&*desk, &read, sda).unwrap_err();
+    let error = discovery.confirm(&desk.host(), read, sda).unwrap_err();
     assert!(error.to_string().contains("same identity"), "{error}");
 }
 
@@ -327,11 +369,14 @@ fn a_partition_is_confirmed_with_its_disk() {
     desk.put(whole.clone(), "");
     desk.put(partition("sda", 1, Some(guid)), "");
     let mut discovery = discovery();
-    let set = discovery.look(&*desk, &read).unwrap();
+    let set = discovery.look(&desk.host(), read).unwrap();
     let part = find(&set, "sda1");
     assert_eq!(part.verdict, Verdict::Unclaimed);
     desk.put(whole, "ours");
-    assert!(discovery.confirm(&*desk, &read, part).is_err(), "its disk has become ours: a volume, not a free device");
+    assert!(
+        discovery.confirm(&desk.host(), read, part).is_err(),
+        "its disk has become ours: a volume, not a free device"
+    );
 }
 
 #[test]
@@ -344,7 +389,7 @@ fn a_disk_formatted_30_s_after_it_appears_is_never_ripe_and_one_left_alone_is_af
             let raw = desk.disks.lock().unwrap()["sda"].0.clone();
             desk.put(raw, "ext4");
         }
-        let set = discovery.look(&*desk, &read).unwrap();
+        let set = discovery.look(&desk.host(), read).unwrap();
         list.look(set.at, &set.devices);
         let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
         seen.extend(ripe.map(|device| (second, device.raw.name.clone())));

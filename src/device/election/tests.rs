@@ -396,3 +396,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_set_that_stands_back_on_a_node_takes_nothing_and_says_that_somebody_else_may() {
+    let back = Rule { node: NodeMatch::StandsBack, ..rule("a") };
+    let election = run(&[back], &disks(&["sda"]), &[], &ripe);
+    assert!(election.claims.is_empty());
+    let said = left(&election, "a", "sda").to_string();
+    assert!(said.starts_with("nothing new is claimed on this node: the Local Storage Operator's diskmaker"), "{said}");
+}

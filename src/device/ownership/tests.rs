@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition, with_kind};
 use super::*;
-use crate::host::raw::{MountUse, Signature};
+use crate::host::raw::{MountUse, Offer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
@@ -380,4 +380,26 @@ proptest! {
         prop_assert_ne!(&verdict, &Verdict::Unclaimed);
         prop_assert_ne!(&verdict, &Verdict::Ours);
     }
+}
+
+#[test]
+fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_it() {
+    let link = "/mnt/local-storage/fast/nvme-x";
+    let offered = |raw: RawDisk| RawDisk { offered: Offer::By(link.into()), ..raw };
+    let words = |name: &str| format!("{name} is offered by a link: {link}");
+    assert_eq!(why(&[offered(disk("sda"))], "sda"), words("sda"));
+    let part = [over(disk("sda"), &["sda1"], &[]), offered(partition("sda", 1, Some(GUID)))];
+    assert_eq!((why(&part, "sda"), why(&part, "sda1")), (words("sda1"), words("sda1")));
+    let whole = [over(offered(disk("sda")), &["sda1"], &[]), partition("sda", 1, Some(GUID))];
+    assert_eq!(why(&whole, "sda1"), words("sda"));
+    let ours = judge_with(&[offered(disk("sda"))], "sda", &blank(), &[("sda", ours())]);
+    assert_eq!(ours, Verdict::Ours, "a link takes no disk away from us");
+}
+
+#[test]
+fn where_it_cannot_be_told_whether_a_link_offers_a_disk_it_is_unknown_unless_it_is_ours_or_in_use() {
+    let not_known = |raw: RawDisk| RawDisk { offered: Offer::NotKnown("no leave to look".into()), ..raw };
+    assert_eq!(judge(&[not_known(disk("sda"))], "sda"), Verdict::Unknown("no leave to look".into()));
+    assert_eq!(judge_with(&[not_known(disk("sda"))], "sda", &blank(), &[("sda", ours())]), Verdict::Ours);
+    assert_eq!(why(&[mounted(not_known(disk("sda")), "/")], "sda"), "sda is mounted at /");
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::bytes::SparseBytes;
 use super::power::{Fate, Power};
@@ -17,6 +17,8 @@ pub struct Platter {
     pub geometry: Geometry,
     power: Arc<Power>,
     state: Mutex<State>,
+    hangs: Mutex<bool>,
+    answers: Condvar,
 }
 
 #[derive(Default)]
@@ -53,11 +55,24 @@ pub struct Fault {
 
 impl Platter {
     pub fn new(name: &str, geometry: Geometry, power: Arc<Power>) -> Self {
-        Self { name: name.to_owned(), geometry, power, state: Mutex::default() }
+        let (hangs, answers) = (Mutex::default(), Condvar::new());
+        Self { name: name.to_owned(), geometry, power, state: Mutex::default(), hangs, answers }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on whoever opens or probes it waits, until it is told to answer again.
+    pub fn set_hangs(&self, hangs: bool) {
+        *self.hangs.lock().unwrap_or_else(PoisonError::into_inner) = hangs;
+        self.answers.notify_all();
+    }
+
+    /// Returns when it answers.
+    pub(super) fn until_it_answers(&self) {
+        let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.answers.wait_while(hangs, |hangs| *hangs));
     }
 
     /// Reads without counting, failing or asking for power: for the checks of a test.

@@ -155,6 +155,7 @@ impl Host for FakeHost {
         let Some((platter, _)) = locked(&self.inventory).resolve(&disk.path) else {
             return Probe::Failed("no such device".to_owned());
         };
+        platter.until_it_answers();
         let mut head = vec![0; 4096];
         platter.peek(0, &mut head);
         let mut contents = Contents { busy: platter.is_in_use(0), ..Contents::default() };
@@ -189,17 +190,18 @@ impl Host for FakeHost {
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
-        let inventory = locked(&self.inventory);
-        let Some((raw, platter)) = inventory.disks.get(&disk.name) else {
+        let found = locked(&self.inventory).disks.get(&disk.name).cloned();
+        let Some((raw, platter)) = found else {
             return Err(HostError::Changed { path: disk.path.clone(), why: "it is gone".to_owned() });
         };
         if raw.devno != disk.devno {
             return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
         }
+        platter.until_it_answers();
         if access == Access::Claim && platter.is_in_use(0) {
             return Err(HostError::Busy { object: disk.path.display().to_string() });
         }
-        Ok(Arc::new(FakeDisk { platter: Arc::clone(platter), name: disk.name.clone() }))
+        Ok(Arc::new(FakeDisk { platter, name: disk.name.clone() }))
     }
 
     fn filesystems(&self) -> &dyn Filesystems {

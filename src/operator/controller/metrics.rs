@@ -1,5 +1,7 @@
 //! What the controller tells of itself at `/metrics`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::Caches;
@@ -19,6 +21,7 @@ const PHASES: [(Phase, &str); 7] = [
 #[derive(Clone)]
 pub struct Metrics {
     volumes: IntGaugeVec,
+    deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how often it wrote something, and how often that failed.
     pub writes: IntCounterVec,
@@ -29,16 +32,19 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let opts = |name: &str, help: &str| Opts::new(format!("localpool_controller_{name}"), help);
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
+        let deleted = opts("set_deletion_timestamp_seconds", "When a set that still exists was deleted.");
+        let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
         let leader = IntGauge::with_opts(opts("leader", "1 where this replica holds the lease."))?;
         let writes = opts("reconciles_total", "What the leader's controllers brought up to date, by controller.");
         let writes = IntCounterVec::new(writes, &["controller"])?;
         let errors = opts("reconcile_errors_total", "What they could not, by controller; it is tried again.");
         let errors = IntCounterVec::new(errors, &["controller"])?;
         registry.register(Box::new(volumes.clone()))?;
+        registry.register(Box::new(deleted_sets.clone()))?;
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, leader, writes, errors })
+        Ok(Self { volumes, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes: at a scrape, not at each change.
@@ -48,6 +54,13 @@ impl Metrics {
             let count = all.iter().filter(|volume| phase(volume) == wanted).count();
             self.volumes.with_label_values(&[name]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+        self.deleted_sets.reset();
+        for set in caches.sets.all() {
+            if let Some(Time(deleted)) = &set.metadata.deletion_timestamp {
+                let names = [set.namespace().unwrap_or_default(), set.name_any()];
+                self.deleted_sets.with_label_values(&names).set(deleted.as_second());
+            }
+        }
     }
 }
 
@@ -55,6 +68,24 @@ impl Metrics {
 mod tests {
     use super::super::sample::in_phase;
     use super::*;
+
+    #[test]
+    fn a_set_that_is_deleted_and_still_there_tells_since_when_and_a_set_that_is_gone_does_not() {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        let set = |deleted: Option<&str>| {
+            let metadata = serde_json::json!({"name": "s", "namespace": "d", "deletionTimestamp": deleted});
+            let value = serde_json::json!({"metadata": metadata, "spec": {"storageClassName": "fast"}});
+            let set: crate::api::crd::LocalVolumeSet = serde_json::from_value(value).expect("a set");
+            Caches { sets: super::super::Cache::of([set], |_, _| false), ..Caches::default() }
+        };
+        let told = || prometheus::core::Collector::collect(&metrics.deleted_sets)[0].get_metric().len();
+        metrics.refresh(&set(None));
+        assert_eq!(told(), 0);
+        metrics.refresh(&set(Some("2026-01-01T00:00:00Z")));
+        assert_eq!(metrics.deleted_sets.with_label_values(&["d", "s"]).get(), 1_767_225_600);
+        metrics.refresh(&Caches::default());
+        assert_eq!(told(), 0);
+    }
 
     #[test]
     fn volumes_are_counted_by_phase_and_a_phase_that_is_over_goes_to_zero() {

@@ -7,6 +7,7 @@
 mod act;
 mod claimed;
 mod decide;
+mod elsewhere;
 mod partitioning;
 mod report;
 mod sets;
@@ -14,7 +15,7 @@ mod status;
 mod wanted;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,9 +24,11 @@ use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
 pub use claimed::cluster_uid;
+pub use elsewhere::ask as ask_promises;
 
-use crate::device::Device;
 use crate::device::election::Outcome;
+use crate::device::label::Label;
+use crate::device::{Device, Verdict, id};
 use crate::pool::apply::agent::Pass;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::Pool;
@@ -40,6 +43,10 @@ pub struct Seen {
     pub outcomes: Vec<Outcome>,
     /// What stands against a disk, by kernel name.
     pub problems: BTreeMap<String, String>,
+    /// Pool disks whose hardware has no name that stays, and those that call themselves otherwise than when they were
+    /// claimed; by disk id.
+    pub unstable: BTreeSet<String>,
+    pub mismatched: BTreeSet<String>,
 }
 
 impl Seen {
@@ -48,7 +55,14 @@ impl Seen {
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is no device that anybody left.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
-        Self { links, outcomes: outcomes.clone(), problems: problems.clone() }
+        let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
+        let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<String> {
+            let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
+            found.map(|(device, _)| device.id.text.clone()).collect()
+        };
+        let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
+        let mismatched = ids(&|device, label| id::hardware(&device.raw, None).text != label.hardware.id);
+        Self { links, outcomes: outcomes.clone(), problems: problems.clone(), unstable, mismatched }
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
 use super::partitioning::partitioning;
-use super::sets::World;
+use super::sets::{Diskmaker, World};
 use super::wanted::signed;
 use super::{NodeOperator, Seen};
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
@@ -18,7 +19,7 @@ use crate::device::election::{Left, Outcome};
 use crate::device::label::Layout;
 use crate::device::rule::Rule;
 use crate::operator::Error;
-use crate::operator::condition::condition;
+use crate::operator::condition::{Holds, condition};
 use crate::operator::words;
 use crate::pool::apply::member::{DiskView, Standing};
 use crate::pool::apply::pool::{Pool, Selector, WantedUsage};
@@ -143,8 +144,30 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
         disks: disks.iter().map(disk).collect(),
         sets,
-        conditions: vec![condition(&before.conditions, "Ready", holds, reason, message, None)],
+        conditions: vec![
+            condition(&before.conditions, "Ready", holds, reason, message, None),
+            claiming(world, &before.conditions),
+        ],
     }
+}
+
+/// Whether new disks are claimed at all.
+fn claiming(world: &World, before: &[Condition]) -> Condition {
+    let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
+        (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
+        (None, Diskmaker::Runs(pod)) => {
+            let words = format!(
+                "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has works on"
+            );
+            (Holds::False, "DiskmakerRuns", words)
+        }
+        (None, Diskmaker::NotKnown) => {
+            let words = "whether the Local Storage Operator's diskmaker runs on this node is not known yet";
+            (Holds::Unknown, "NotKnown", words.to_owned())
+        }
+        (None, Diskmaker::Absent) => (Holds::True, "AgentReady", "the sets claim disks here".to_owned()),
+    };
+    condition(before, "Claiming", holds, reason, message, None)
 }
 
 fn disk(view: &DiskView) -> DiskStatus {
@@ -239,4 +262,26 @@ fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
 
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(world: World) -> (String, String) {
+        let Condition { type_, status, reason, .. } = claiming(&world, &[]);
+        assert_eq!(type_, "Claiming");
+        (status, reason)
+    }
+
+    #[test]
+    fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
+        let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+        let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+        assert_eq!(said(World::default()), word("Unknown", "NotKnown"));
+        assert_eq!(said(World { diskmaker: Diskmaker::Absent, ..World::default() }), word("True", "AgentReady"));
+        assert_eq!(said(World { diskmaker: runs(), ..World::default() }), word("False", "DiskmakerRuns"));
+        let held = World { diskmaker: runs(), held_back: Some("old".to_owned()), ..World::default() };
+        assert_eq!(said(held), word("False", "HeldBack"));
+    }
 }

@@ -1,11 +1,12 @@
-//! What the cluster asks of this node: its sets and LocalVolumes as rules, whether it is cordoned, what its taints keep off.
+//! What the cluster asks of this node: its sets and LocalVolumes as rules, whether it is cordoned, what its taints keep
+//! off, and whether the Local Storage Operator works there too.
 //!
 //! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::{Node as KubeNode, Taint};
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
@@ -37,7 +38,23 @@ pub struct World {
     pub held_back: Option<String>,
     /// The same of LocalVolumes alone.
     pub volumes_held_back: Option<String>,
+    /// Whether another operator takes disks here.
+    pub diskmaker: Diskmaker,
 }
+
+/// The Local Storage Operator's program that takes disks, on this node. Where it runs, two would choose among the same
+/// blank disks, and neither knows of the other's wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Diskmaker {
+    #[default]
+    NotKnown,
+    Absent,
+    /// The pod, for people.
+    Runs(String),
+}
+
+/// The pods of the operator's DaemonSet.
+const DISKMAKER: &str = "app=diskmaker-manager";
 
 impl World {
     pub fn rules(&self) -> Vec<Rule> {
@@ -54,6 +71,7 @@ struct Objects {
     pool: Option<Option<Arc<DevicePool>>>,
     schema: Option<Result<(), String>>,
     volume_schema: Option<Result<(), String>>,
+    diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
 }
 
 /// Which specs there are, by UID and generation: under which definition one was written is asked when it is new, as
@@ -100,6 +118,11 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
         let pool = pools.values().next().cloned();
         update(Box::new(move |objects| objects.pool = Some(pool)));
     });
+    let on_node = watcher::Config::default().labels(DISKMAKER).fields(&format!("spec.nodeName={}", operator.node));
+    let diskmakers = mirror(Api::<Pod>::all(operator.client.clone()), on_node, |pods| {
+        let pods = pods.clone();
+        update(Box::new(move |objects| objects.diskmakers = Some(pods)));
+    });
     let decide = async {
         let mut handed_over = Vec::new();
         let mut judged = Written::default();
@@ -132,7 +155,7 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
             world.send_replace(next);
         }
     };
-    tokio::join!(sets, volumes, node, pool, decide);
+    tokio::join!(sets, volumes, node, pool, diskmakers, decide);
 }
 
 /// What the cluster has as a CRD of that name. Under one that this code does not know, fields may be pruned that
@@ -175,7 +198,8 @@ impl Definition {
 
 /// The world that these objects make. Pure.
 fn look(objects: &Objects, name: &str) -> World {
-    let Objects { sets, volumes, node, pool, schema, volume_schema } = objects;
+    let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers } = objects;
+    let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
         Some(Ok(())) => None,
         Some(Err(why)) => Some(why.clone()),
@@ -193,6 +217,8 @@ fn look(objects: &Objects, name: &str) -> World {
     let admitted = |mut rule: Rule, held_back: &Option<String>| {
         if held_back.is_some() || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations)) {
             rule.node = NodeMatch::NotSelected;
+        } else if rule.node == NodeMatch::Selected && diskmaker != Diskmaker::Absent {
+            rule.node = NodeMatch::StandsBack;
         }
         rule
     };
@@ -221,6 +247,7 @@ fn look(objects: &Objects, name: &str) -> World {
         pool_exists: pool.is_none() || pool_object.is_some(),
         held_back: held_back.filter(|_| sets.is_some()),
         volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
+        diskmaker,
     }
 }
 
@@ -228,6 +255,17 @@ fn look(objects: &Objects, name: &str) -> World {
 fn parsed<T>(object: &impl Serialize, parse: impl Fn(&Value) -> Result<T, Vec<Problem>>) -> Result<T, String> {
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     parse(&value).map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+}
+
+/// Whether one of the pods takes disks, or is about to: one that has ended does not.
+fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
+    let Some(pods) = pods else { return Diskmaker::NotKnown };
+    let ended = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let running = pods.iter().find(|(_, pod)| !ended(pod));
+    running.map_or(Diskmaker::Absent, |(name, _)| Diskmaker::Runs(name.clone()))
 }
 
 /// What a DaemonSet's pods tolerate by themselves.
@@ -284,6 +322,7 @@ mod tests {
             pool: Some(None),
             schema: Some(Ok(())),
             volume_schema: Some(Ok(())),
+            diskmakers: Some(BTreeMap::new()),
         }
     }
 
@@ -334,6 +373,32 @@ mod tests {
         assert_eq!(look(&objects, "n").held_back.as_deref(), Some("old"));
         objects.schema = None;
         assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+    }
+
+    #[test]
+    fn where_the_operators_diskmaker_runs_the_sets_stand_back_and_go_on_when_it_is_gone() {
+        let pod = |phase: &str| {
+            let pod = json!({"metadata": {"name": "diskmaker-manager-x"}, "status": {"phase": phase}});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            Some(BTreeMap::from([("storage/diskmaker-manager-x".to_owned(), Arc::new(pod))]))
+        };
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        for phase in ["Running", "Pending", "Unknown"] {
+            objects.diskmakers = pod(phase);
+            assert_eq!(rule(&objects).expect("valid").node, NodeMatch::StandsBack, "{phase}");
+            let runs = Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+            assert_eq!(look(&objects, "n").diskmaker, runs, "{phase}");
+        }
+        for (pods, node) in [
+            (pod("Succeeded"), NodeMatch::Selected),
+            (pod("Failed"), NodeMatch::Selected),
+            (Some(BTreeMap::new()), NodeMatch::Selected),
+            (None, NodeMatch::StandsBack),
+        ] {
+            objects.diskmakers = pods;
+            assert_eq!(rule(&objects).expect("valid").node, node);
+            assert!(look(&objects, "n").complete, "what is here goes on in any case");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
 use crate::device::election::Outcome;
+use crate::device::elsewhere::AskPromises;
 use crate::device::label::{Label, Layout, SetRef};
 use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
@@ -54,6 +55,7 @@ pub struct Agent {
     again: Duration,
     blanks: Blanks,
     healths: Healths,
+    elsewhere: Option<AskPromises>,
 }
 
 /// What one pass saw and did.
@@ -91,7 +93,14 @@ impl Agent {
             again: AGAIN,
             blanks: Blanks::default(),
             healths: Healths::default(),
+            elsewhere: None,
         }
+    }
+
+    /// The same, and before a claim it asks what other provisioners promise.
+    pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
+        self.elsewhere = Some(ask);
+        self
     }
 
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
@@ -124,7 +133,7 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
-        let set = self.discovery.look(&*self.host, &judged_record)?;
+        let mut set = self.discovery.look(&self.host, judged_record)?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
         self.depart(&set);
@@ -141,9 +150,10 @@ impl Agent {
         self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
         let before = problems.len();
-        let Claimed { claimed, refused, mut outcomes } = self.claim(&set, &mut problems);
+        let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut problems);
         let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut problems);
-        let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
+        let again = problems.len() > before || self.must_look_again(&set);
+        let again = self.again(again);
         let gave_back = self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
@@ -155,6 +165,12 @@ impl Agent {
         let stale = (gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
         let due = self.wipe_in(&set);
         Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
+    }
+
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, or the wait
+    /// for a device that hangs.
+    pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
+        self.discovery.is_waiting() || set.devices.iter().any(is_only_busy)
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {
@@ -174,7 +190,7 @@ impl Agent {
 
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
-        self.discovery.look(&*self.host, &judged_record)
+        self.discovery.look(&self.host, judged_record)
     }
 
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
@@ -260,7 +276,7 @@ pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
-pub(super) fn is_only_busy(device: &Device) -> bool {
+fn is_only_busy(device: &Device) -> bool {
     let busy = Contents { busy: true, ..Contents::default() };
     device.probe == Probe::Looked(busy)
 }
@@ -302,6 +318,39 @@ mod tests {
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
     use crate::pool::apply::pool::Workers;
+
+    #[test]
+    fn a_device_that_hangs_is_unknown_and_the_others_are_claimed_and_it_is_claimed_when_it_answers() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        agent.discovery = agent.discovery.waiting_at_most(Duration::from_millis(500));
+        sick.set_hangs(true);
+
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            let pass = agent.pass().expect("a look");
+            let Verdict::Unknown(why) = &pass.set.devices[0].verdict else { panic!("{:?}", pass.set.devices[0]) };
+            assert_eq!(
+                why,
+                "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
+            );
+            assert!(pass.ripe_in.is_some(), "no event tells when it answers");
+            claimed.extend(pass.claimed);
+        }
+        assert_eq!((claimed, sick.write_count()), (vec!["fake1".to_owned()], 0));
+
+        sick.set_hangs(false);
+        let mut claimed = Vec::new();
+        while claimed.is_empty() {
+            claimed = agent.pass().expect("a look").claimed;
+        }
+        assert_eq!(claimed, ["fake0"]);
+        assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    }
 
     #[test]
     fn a_blank_disk_that_another_program_holds_for_a_moment_is_claimed_soon_after_without_an_event() {

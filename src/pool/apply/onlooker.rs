@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::admin::inventory;
-use super::agent::{Agent, Pass, is_only_busy};
+use super::agent::{Agent, Pass};
 use crate::device::discovery::DiscoveryError;
 use crate::device::show::Shown;
 use crate::host::uevent::{Hint, UeventSocket};
@@ -23,8 +23,8 @@ const ASK: Duration = Duration::from_secs(1);
 /// How many looks may fail one after another, and how long to wait in between.
 const FAILURES: u32 = 3;
 const AGAIN: Duration = Duration::from_secs(1);
-/// A blank disk that somebody has open is looked at again without an event, as none tells when that is over. Each look
-/// in vain doubles the time.
+/// A blank disk that somebody has open, and one that hangs, are looked at again without an event, as none tells when
+/// that is over. Each look in vain doubles the time.
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Whether to go on.
@@ -60,9 +60,9 @@ pub fn look_on(
         let due = match agent.look() {
             Ok(set) => {
                 failures = 0;
-                let busy = set.devices.iter().any(is_only_busy);
-                let due = if busy { again } else { resync };
-                again = if busy { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+                let soon = agent.must_look_again(&set);
+                let due = if soon { again } else { resync };
+                again = if soon { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
                 found(inventory(agent.pool(), &Pass::of_look(set)));
                 due.min(resync)
             }

@@ -70,6 +70,7 @@ spec:
           volumeMounts:
             - {name: dev, mountPath: /dev, readOnly: true}
             - {name: state, mountPath: {{ $node.stateDir | quote }}, readOnly: true}
+            - {name: mnt, mountPath: /mnt, readOnly: true, mountPropagation: HostToContainer}
             {{- if $node.udev }}
             - {name: udev, mountPath: /run/udev, readOnly: true}
             {{- end }}
@@ -79,6 +80,9 @@ spec:
         # The agent's socket, where an agent runs.
         - name: state
           hostPath: {path: {{ $node.stateDir | quote }}, type: DirectoryOrCreate}
+        # Other provisioners' links to disks.
+        - name: mnt
+          hostPath: {path: /mnt, type: DirectoryOrCreate}
         {{- if $node.udev }}
         - name: udev
           hostPath: {path: /run/udev, type: DirectoryOrCreate}

@@ -8,10 +8,11 @@ use super::{Agent, hardware_id, judged_record};
 use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
+use crate::device::elsewhere::{Promise, promised};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::rule::{Blankness, NodeMatch, Rule};
-use crate::device::{Device, id};
-use crate::host::{Access, Disk, Geometry, chain};
+use crate::device::{Device, Verdict, id};
+use crate::host::{Access, Disk, Geometry, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::Member;
 use crate::pool::apply::pool::Owner;
@@ -31,9 +32,19 @@ pub(super) struct Claimed {
 }
 
 impl Agent {
-    pub(super) fn claim(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
+    pub(super) fn claim(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        let (devices, election) = self.elect(set, &rules);
+        let (devices, election) = match self.elect(set, &rules) {
+            (_, election) if takes_some(&election) && self.elsewhere.is_some() => {
+                if let Err(why) = self.leave_promised(set, problems) {
+                    tracing::warn!(why, "nothing is claimed");
+                    problems.extend(election.claims.into_iter().map(|claim| (claim.name, why.clone())));
+                    return Claimed { claimed: Vec::new(), refused: 0, outcomes: election.outcomes };
+                }
+                self.elect(set, &rules)
+            }
+            elected => elected,
+        };
         let mut claimed = Vec::new();
         let (refused, unread) = self.refuse(&devices, &election.claims, problems);
         // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
@@ -49,6 +60,37 @@ impl Agent {
             }
         }
         Claimed { claimed, refused: refused.len(), outcomes: election.outcomes }
+    }
+
+    /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
+    /// machine tells of promises.
+    pub(super) fn leave_promised(
+        &mut self,
+        set: &mut DeviceSet,
+        problems: &mut BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let promises = self.promises()?;
+        let all: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
+        let all: Vec<&RawDisk> = all.iter().collect();
+        let raw_claims = self.pool.journal().raw_claims();
+        let free = |device: &&mut Device| {
+            device.verdict == Verdict::Unclaimed && raw_claims.iter().all(|(id, _)| *id != device.id.text)
+        };
+        for device in set.devices.iter_mut().filter(free) {
+            if let Some(reason) = promised(&promises, &device.raw, &all) {
+                problems.insert(device.raw.name.clone(), reason.to_string());
+                device.verdict = Verdict::Theirs(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// What others promise of this node's disks, asked for now.
+    pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
+        let Some(ask) = &mut self.elsewhere else { return Ok(Vec::new()) };
+        ask().map_err(|why| {
+            format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")
+        })
     }
 
     /// What these sets take of the devices that are no bare ones of the pool; and those devices.
@@ -145,7 +187,7 @@ impl Agent {
     fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
-        let now = self.discovery.confirm(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         if elected.layout == (Layout::RawDevice {}) {
             return self.claim_raw(&now, exclusive, elected);
@@ -200,6 +242,11 @@ impl Agent {
     }
 }
 
+/// Whether there is something that a set takes, or would take.
+fn takes_some(election: &Election) -> bool {
+    !election.claims.is_empty() || election.outcomes.iter().any(|outcome| !outcome.would_take.is_empty())
+}
+
 /// Whether a rule's layout fits on a device.
 fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
     let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
@@ -208,4 +255,102 @@ fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
         _ => places(&geometry, &rule.layout).map(drop),
     }
     .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::device::elsewhere::Promise;
+    use crate::device::sample;
+    use crate::host::fake::FakeHost;
+    use crate::host::raw::Offer;
+    use crate::pool::apply::agent::Pass;
+    use crate::pool::apply::pool::{Pool, Workers};
+
+    /// Two blank disks, and a set that takes one.
+    fn machine() -> (Arc<FakeHost>, Agent) {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        for name in ["fake0", "fake1"] {
+            host.add_disk(name, name, geometry);
+        }
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let rule = Rule { max_devices: Some(1), ..sample::rule("set") };
+        let agent = Agent::new(host.clone(), pool, Duration::ZERO, vec![rule]);
+        (host, agent)
+    }
+
+    fn passes(agent: &mut Agent, count: usize) -> (Vec<String>, Pass) {
+        let passes: Vec<Pass> = (0..count).map(|_| agent.pass().expect("a look")).collect();
+        let claimed = passes.iter().flat_map(|pass| pass.claimed.clone()).collect();
+        (claimed, passes.into_iter().next_back().expect("at least one"))
+    }
+
+    fn promise() -> Promise {
+        Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/fake0".into(), device: None }
+    }
+
+    #[test]
+    fn a_disk_that_another_persistent_volume_promises_is_left_and_the_next_one_is_taken_instead() {
+        let (host, agent) = machine();
+        let mut agent = agent.asking_elsewhere(Box::new(|| Ok(vec![promise()])));
+        let (claimed, last) = passes(&mut agent, 4);
+        assert_eq!(claimed, ["fake1"]);
+        assert_eq!(host.platter("fake0").expect("a disk").write_count(), 0);
+        assert!(last.ripe_in.is_none(), "the set is full: nothing is asked any more");
+    }
+
+    #[test]
+    fn a_promise_is_told_with_its_disk_and_asked_for_again_until_it_is_over() {
+        let (host, agent) = machine();
+        host.unplug("fake1");
+        let promises = Arc::new(Mutex::new(vec![promise()]));
+        let told = Arc::clone(&promises);
+        let mut agent = agent.asking_elsewhere(Box::new(move || Ok(told.lock().expect("no panic").clone())));
+        let (claimed, last) = passes(&mut agent, 3);
+        let words = "the PersistentVolume pv-1 promises it";
+        assert!(claimed.is_empty());
+        assert!(matches!(&last.set.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == words));
+        assert_eq!(last.problems["fake0"], words);
+        assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
+        promises.lock().expect("no panic").clear();
+        assert_eq!(passes(&mut agent, 1).0, ["fake0"]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without_a_claim() {
+        let (host, agent) = machine();
+        let asked = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&asked);
+        let mut agent = agent.asking_elsewhere(Box::new(move || {
+            *count.lock().expect("no panic") += 1;
+            Err("the API server is away".to_owned())
+        }));
+        let (claimed, last) = passes(&mut agent, 3);
+        assert!(claimed.is_empty());
+        let words =
+            "nothing is claimed while it cannot be told what other PersistentVolumes promise: the API server is away";
+        assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
+        assert!(["fake0", "fake1"].iter().all(|name| host.platter(name).expect("a disk").write_count() == 0));
+        let before = *asked.lock().expect("no panic");
+        agent.set_rules(Vec::new());
+        passes(&mut agent, 3);
+        assert_eq!((before, *asked.lock().expect("no panic")), (2, 2), "the first pass only saw the disks");
+    }
+
+    #[test]
+    fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
+        let (host, mut agent) = machine();
+        host.edit("fake0", |raw| raw.offered = Offer::By("/mnt/disks/a".into()));
+        assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
+        host.edit("fake1", |raw| raw.offered = Offer::By("/mnt/disks/b".into()));
+        let (_, last) = passes(&mut agent, 2);
+        assert_eq!(last.set.devices[1].verdict, Verdict::Ours);
+        let Verdict::Theirs(reason) = &last.set.devices[0].verdict else { panic!("{:?}", last.set.devices[0]) };
+        assert_eq!(reason.to_string(), "fake0 is offered by a link: /mnt/disks/a");
+    }
 }

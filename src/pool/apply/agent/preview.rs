@@ -1,5 +1,7 @@
 //! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
+use std::collections::BTreeMap;
+
 use super::Agent;
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
@@ -12,13 +14,17 @@ use crate::pool::apply::admin::AdminError;
 impl Agent {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::pool::apply) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
-        let set = self.look()?;
+        let mut set = self.look()?;
+        let note = self.leave_promised(&mut set, &mut BTreeMap::new()).err();
         let same = |a: &Rule, b: &Rule| (&a.set.namespace, &a.set.name) == (&b.set.namespace, &b.set.name);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
+        // Whether another operator works here is known from the sets that are there.
+        let stands_back = self.rules.iter().any(|rule| rule.node == NodeMatch::StandsBack);
+        let node = if stands_back { NodeMatch::StandsBack } else { NodeMatch::Selected };
         rules.extend(wanted.iter().map(|new| {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
-            Rule { set, dry_run: true, node: NodeMatch::Selected, ..new.clone() }
+            Rule { set, dry_run: true, node, ..new.clone() }
         }));
         let (_, election) = self.elect(&set, &rules);
         let of_wanted = |outcome: &&Outcome| {
@@ -32,7 +38,7 @@ impl Agent {
                 say_what_is_wiped(&set, outcome);
             }
         }
-        Ok(outcomes.iter().flat_map(|outcome| lines(&set, outcome)).collect())
+        Ok(note.into_iter().chain(outcomes.iter().flat_map(|outcome| lines(&set, outcome))).collect())
     }
 }
 

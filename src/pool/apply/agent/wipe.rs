@@ -12,12 +12,13 @@ use super::{Agent, hardware_id, judged_record};
 use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Left, Outcome};
+use crate::device::elsewhere::promised;
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::wipe::may_wipe;
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Contents, DevNo};
 use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Probe, chain};
+use crate::host::{Access, BlockDevice, Extent, Probe, RawDisk, chain};
 use crate::pool::apply::disk::zero;
 
 /// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
@@ -84,12 +85,22 @@ impl Agent {
             return 0;
         }
         let wanted = election.claims.iter().filter(|claim| is_candidate(&claim.name));
-        let wanted = wanted.filter(|claim| orders.iter().any(|rule| rule.set == claim.set));
+        let wanted: Vec<_> = wanted.filter(|claim| orders.iter().any(|rule| rule.set == claim.set)).collect();
+        if wanted.is_empty() {
+            return 0;
+        }
+        // What is on a disk may be the data of a volume that another provisioner gave out.
+        let promises = self.promises();
+        let all: Vec<&RawDisk> = set.devices.iter().map(|device| &device.raw).collect();
         let mut count = 0;
         for claim in wanted {
             let Some(was) = set.devices.iter().find(|device| device.raw.name == claim.name) else { continue };
             let by = format!("{}/{}", claim.set.namespace, claim.set.name);
-            match self.wipe_one(was) {
+            let kept = match &promises {
+                Ok(promises) => promised(promises, &was.raw, &all).map(|reason| reason.to_string()),
+                Err(why) => Some(why.clone()),
+            };
+            match kept.map_or_else(|| self.wipe_one(was), Err) {
                 Ok(held) => {
                     let words = format!("it was wiped, as LocalVolume {by} orders; {held}");
                     tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");

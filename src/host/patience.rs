@@ -1,0 +1,190 @@
+//! A question that a device may never answer, asked on a thread of its own.
+//!
+//! Takes in the question and whom it is about; gives out the answer, or that there was none in time. A thread that is
+//! stuck in the kernel cannot be ended: it is left behind, and until it comes back that device is asked nothing more.
+//! Only for questions: a write that nobody waits for any more must not happen later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long a device may take: a disk that was asleep needs ten seconds to spin up.
+pub const BOUND: Duration = Duration::from_secs(20);
+/// With many that hang, the last ones are waited for by this part of it: a dead controller takes all its disks along.
+const LEAST_PART: u32 = 200;
+
+/// Who is asked, and what is known of those that have not answered yet.
+#[derive(Debug)]
+pub struct Patience<Whom> {
+    bound: Duration,
+    away: BTreeMap<Whom, Away>,
+}
+
+/// A thread that was left behind.
+#[derive(Debug)]
+struct Away {
+    after: Duration,
+    back: Arc<AtomicBool>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PatienceError {
+    #[error("opening or reading it took more than {after:?}; it is looked at again when that ends")]
+    Hangs { after: Duration },
+    #[error("asking it ended in a bug")]
+    Bug,
+    #[error("no thread could be started to ask it")]
+    NoThread(#[source] std::io::Error),
+}
+
+impl<Whom: Ord + Clone> Patience<Whom> {
+    pub fn new(bound: Duration) -> Self {
+        Self { bound, away: BTreeMap::new() }
+    }
+
+    /// Asks, and waits for the answer as long as there is patience. Whoever has not answered an earlier question is not
+    /// asked and not waited for.
+    pub fn ask<T: Send + 'static>(
+        &mut self,
+        whom: &Whom,
+        question: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PatienceError> {
+        if let Some(Away { after, .. }) = self.away.get(whom).filter(|away| !away.is_back()) {
+            return Err(PatienceError::Hangs { after: *after });
+        }
+        self.away.remove(whom);
+        let after = self.patience();
+        let (reply, answer) = mpsc::channel();
+        let back = Arc::new(AtomicBool::new(false));
+        let at_end = Back(Arc::clone(&back));
+        let asking = move || {
+            let _at_end = at_end;
+            // Nobody waits for an answer that comes too late.
+            let _ = reply.send(question());
+        };
+        thread::Builder::new().name("look".to_owned()).spawn(asking).map_err(PatienceError::NoThread)?;
+        match answer.recv_timeout(after) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(PatienceError::Bug),
+            Err(RecvTimeoutError::Timeout) => {
+                self.away.insert(whom.clone(), Away { after, back });
+                Err(PatienceError::Hangs { after })
+            }
+        }
+    }
+
+    /// Forgets those that answered after all, and those that are not `here` any more.
+    pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
+        self.away.retain(|whom, away| !away.is_back() && here(whom));
+    }
+
+    /// Whether somebody still owes an answer, of whose coming nothing tells.
+    pub fn is_waiting(&self) -> bool {
+        !self.away.is_empty()
+    }
+
+    /// Each one that hangs halves the patience with the next, so that all together cost little more than two.
+    fn patience(&self) -> Duration {
+        let halved = u32::try_from(self.away.len()).ok().and_then(|hang| 1_u32.checked_shl(hang));
+        halved.map_or(Duration::ZERO, |part| self.bound / part).max(self.bound / LEAST_PART)
+    }
+}
+
+impl Away {
+    fn is_back(&self) -> bool {
+        self.back.load(Ordering::Acquire)
+    }
+}
+
+/// Tells that the thread ends, however it does.
+struct Back(Arc<AtomicBool>);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::Sender;
+
+    use super::*;
+
+    /// Long enough for an answer on a busy machine, though one that hangs has halved it.
+    const SHORT: Duration = Duration::from_millis(400);
+
+    /// Asks a question that ends when the sender that it gives is dropped.
+    fn hang(patience: &mut Patience<&'static str>, whom: &'static str) -> Sender<()> {
+        let (end, ended) = mpsc::channel::<()>();
+        let error = patience.ask(&whom, move || ended.recv().is_err()).expect_err("it hangs");
+        assert!(matches!(error, PatienceError::Hangs { .. }), "{error}");
+        end
+    }
+
+    /// Until the thread is back: it ends by itself, a moment after its question.
+    fn until_answered(patience: &mut Patience<&'static str>, whom: &'static str) {
+        while patience.ask(&whom, || ()).is_err() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_answer_comes_back_and_one_device_that_hangs_keeps_nobody_else_from_answering() {
+        let mut patience = Patience::new(SHORT);
+        let _sda = hang(&mut patience, "sda");
+        assert_eq!(patience.ask(&"sdb", || 7).expect("an answer"), 7);
+        assert!(patience.is_waiting());
+    }
+
+    #[test]
+    fn a_device_that_hangs_is_asked_nothing_more_until_its_thread_is_back() {
+        let mut patience = Patience::new(SHORT);
+        let end = hang(&mut patience, "sda");
+        let asked = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let asked = Arc::clone(&asked);
+            let again = patience.ask(&"sda", move || asked.fetch_add(1, Ordering::Relaxed));
+            assert!(matches!(again, Err(PatienceError::Hangs { after }) if after == SHORT));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "no second thread");
+        drop(end);
+        until_answered(&mut patience, "sda");
+        assert!(!patience.is_waiting());
+    }
+
+    #[test]
+    fn what_is_gone_is_waited_for_no_more_and_what_is_here_still_is() {
+        let mut patience = Patience::new(SHORT);
+        let _both = (hang(&mut patience, "sda"), hang(&mut patience, "sdb"));
+        patience.forget(|whom| *whom == "sdb");
+        assert_eq!(patience.away.keys().collect::<Vec<_>>(), [&"sdb"]);
+        patience.forget(|_| false);
+        assert!(!patience.is_waiting());
+    }
+
+    #[test]
+    fn all_that_hang_at_once_cost_little_more_than_two() {
+        let mut patience = Patience::new(BOUND);
+        let mut all = Duration::ZERO;
+        for whom in 0..100 {
+            all += patience.patience();
+            patience.away.insert(whom, Away { after: BOUND, back: Arc::default() });
+        }
+        assert!(all < BOUND * 3, "{all:?}");
+        assert_eq!(patience.patience(), Duration::from_millis(100), "and a healthy one still gets a moment");
+    }
+
+    #[test]
+    fn a_question_that_ends_in_a_bug_is_no_answer_and_blocks_nothing() {
+        let mut patience = Patience::new(BOUND);
+        let bug = patience.ask(&"sda", || assert_eq!(1, 2, "a bug, on purpose"));
+        assert!(matches!(bug, Err(PatienceError::Bug)));
+        assert_eq!(patience.ask(&"sda", || 7).expect("an answer"), 7);
+    }
+}

@@ -1,0 +1,193 @@
+//! The agent's metrics of each set: what it has on this node, what it leaves, and which of its disks want looking after.
+//! They mean what the Local Storage Operator's mean, as far as disks without links can (docs/migrating-from-lso.md).
+//!
+//! Takes in the pool's disks and what the last pass saw; `count` is pure.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use prometheus::{IntGaugeVec, Opts, Registry};
+use tokio::sync::watch::Receiver;
+
+use crate::device::label::SetRef;
+use crate::operator::node::Seen;
+use crate::pool::apply::member::{DiskView, Standing};
+
+/// Each figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
+const FIGURES: [(&str, &str, fn(&Counts) -> usize); 9] = [
+    ("disks", "Disks of this node that the set has, missing ones too.", |counts| counts.disks),
+    ("partitions", "Partitions on them: slots, taken or free, or volumes.", |counts| counts.partitions),
+    ("volumes", "Volumes on them.", |counts| counts.volumes),
+    ("unmatched_disks", "Devices of this node that the set leaves.", |counts| counts.unmatched),
+    ("orphaned_disks", "Disks whose set does not exist: they offer nothing.", |counts| counts.orphaned),
+    ("missing_disks", "Disks of the set that are not there.", |counts| counts.missing),
+    ("not_ready_disks", "Disks of the set that are there and cannot be used.", |counts| counts.not_ready),
+    ("unstable_disks", "Disks whose hardware has no name that stays: no serial and no WWN.", |counts| counts.unstable),
+    (
+        "mismatched_disks",
+        "Disks whose hardware calls itself otherwise than when they were claimed: firmware, cabling, or a copy.",
+        |counts| counts.mismatched,
+    ),
+];
+
+/// The gauges, and where their values come from.
+#[derive(Clone)]
+pub struct SetMetrics {
+    discovered: IntGaugeVec,
+    figures: Vec<IntGaugeVec>,
+    source: Arc<OnceLock<(String, Receiver<Option<Arc<Seen>>>)>>,
+}
+
+/// What there is of one set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    disks: usize,
+    partitions: usize,
+    volumes: usize,
+    unmatched: usize,
+    orphaned: usize,
+    missing: usize,
+    not_ready: usize,
+    unstable: usize,
+    mismatched: usize,
+}
+
+impl SetMetrics {
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauges = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, prometheus::Error> {
+            let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(gauges.clone()))?;
+            Ok(gauges)
+        };
+        let discovered = gauges("localpool_discovered_devices", "Devices of this node, whosever they are.", &["node"])?;
+        let mut figures = Vec::new();
+        for (name, help, _) in FIGURES {
+            figures.push(gauges(&format!("localpool_set_{name}"), help, &["node", "namespace", "set"])?);
+        }
+        Ok(Self { discovered, figures, source: Arc::default() })
+    }
+
+    /// From now on there is something to tell.
+    pub fn watch(&self, node: &str, seen: Receiver<Option<Arc<Seen>>>) {
+        let _ = self.source.set((node.to_owned(), seen));
+    }
+
+    pub fn read(&self, disks: &[DiskView]) {
+        let Some((node, seen)) = self.source.get() else { return };
+        let Some(seen) = seen.borrow().clone() else { return };
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.discovered.with_label_values(&[node]).set(number(seen.links.len()));
+        let sets = count(disks, &seen);
+        for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
+            // Sets that are gone are not told of any more.
+            gauges.reset();
+            for ((namespace, name), counts) in &sets {
+                gauges.with_label_values(&[node, namespace, name]).set(number(figure(counts)));
+            }
+        }
+    }
+}
+
+/// By namespace and name: sets that are there, and sets that only disks still name.
+fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> {
+    let key = |set: &SetRef| (set.namespace.clone(), set.name.clone());
+    let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
+    for outcome in &seen.outcomes {
+        let unmatched = outcome.leaves.iter().filter(|(name, _)| seen.links.contains_key(name)).count();
+        sets.entry(key(&outcome.set)).or_default().unmatched += unmatched;
+    }
+    for disk in disks {
+        let counts = sets.entry(key(&disk.set)).or_default();
+        counts.disks += 1;
+        counts.partitions += disk.partitions;
+        counts.volumes += disk.volumes;
+        counts.orphaned += usize::from(!disk.owned);
+        counts.missing += usize::from(disk.standing == Standing::Missing);
+        counts.not_ready += usize::from(matches!(disk.standing, Standing::NotReady(_)));
+        counts.unstable += usize::from(seen.unstable.contains(&disk.id));
+        counts.mismatched += usize::from(seen.mismatched.contains(&disk.id));
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::device::election::{Left, Outcome};
+    use crate::device::label::Layout;
+
+    fn set(name: &str) -> SetRef {
+        SetRef { namespace: "d".to_owned(), name: name.to_owned(), uid: "u".to_owned() }
+    }
+
+    fn disk(id: &str, of: &str, standing: Standing) -> DiskView {
+        DiskView {
+            id: id.to_owned(),
+            path: "/dev/sda".into(),
+            model: None,
+            layout: Layout::Carved {},
+            set: set(of),
+            size: 0,
+            free: 0,
+            erasing: 0,
+            volumes: 2,
+            partitions: 3,
+            standing,
+            owned: of != "gone",
+        }
+    }
+
+    fn seen() -> Seen {
+        let leaves = vec![("sdb".to_owned(), Left::GivenBack), ("loop0".to_owned(), Left::GivenBack)];
+        let outcome = Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves };
+        let links = ["sda", "sdb"].map(|name| (name.to_owned(), format!("/dev/{name}")));
+        Seen {
+            links: BTreeMap::from(links),
+            outcomes: vec![outcome],
+            problems: BTreeMap::new(),
+            unstable: BTreeSet::from(["a".to_owned()]),
+            mismatched: BTreeSet::from(["b".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn each_set_is_counted_with_what_it_has_what_it_leaves_and_what_is_wrong() {
+        let not_ready = Standing::NotReady("torn".to_owned());
+        let disks =
+            [disk("a", "fast", Standing::Ready), disk("b", "fast", not_ready), disk("c", "gone", Standing::Missing)];
+        let counts = count(&disks, &seen());
+        let fast = Counts {
+            disks: 2,
+            partitions: 6,
+            volumes: 4,
+            // A loop device without a file is no device that anybody left.
+            unmatched: 1,
+            orphaned: 0,
+            missing: 0,
+            not_ready: 1,
+            unstable: 1,
+            mismatched: 1,
+        };
+        let gone = Counts { disks: 1, partitions: 3, volumes: 2, orphaned: 1, missing: 1, ..Counts::default() };
+        let of = |name: &str| ("d".to_owned(), name.to_owned());
+        assert_eq!(counts, BTreeMap::from([(of("fast"), fast), (of("gone"), gone)]));
+    }
+
+    #[test]
+    fn a_set_that_is_gone_is_not_told_of_any_more() {
+        let metrics = SetMetrics::new(&Registry::new()).expect("fresh names");
+        let (see, looked) = watch::channel(Some(Arc::new(seen())));
+        metrics.watch("n", looked);
+        metrics.read(&[disk("a", "fast", Standing::Ready)]);
+        let families = || metrics.figures.iter().map(|gauges| prometheus::core::Collector::collect(gauges)[0].clone());
+        let told = || families().map(|family| family.get_metric().len()).sum::<usize>();
+        assert_eq!(told(), FIGURES.len());
+        see.send_replace(Some(Arc::new(Seen::default())));
+        metrics.read(&[]);
+        assert_eq!(told(), 0);
+    }
+}

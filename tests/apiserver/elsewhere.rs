@@ -1,0 +1,83 @@
+//! Others who have disks of the same node: PersistentVolumes that promise them, and the Local Storage Operator's
+//! diskmaker. Real agents on fake machines, against the real API server.
+
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod, ServiceAccount};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use localpool::api::crd::DevicePool;
+use serde_json::json;
+
+use crate::agent::{Stage, unique};
+use crate::cluster;
+use crate::nodes::{offers, set};
+use crate::sim::SimNode;
+
+/// Waits until the node's DevicePool says these words anywhere.
+async fn says(stage: &Stage, node: &str, words: &str) {
+    let said = |pool: &DevicePool| serde_json::to_string(&pool.status).expect("JSON").contains(words);
+    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| said(&pool))).await;
+}
+
+/// A PersistentVolume of another provisioner, on nodes with that label.
+async fn promise(client: &Client, name: &str, label: &str, path: &str) -> Api<PersistentVolume> {
+    let term = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "local-volume-provisioner"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": label,
+            "local": {"path": path}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    });
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    volumes.create(&PostParams::default(), &serde_json::from_value(volume).expect("a volume")).await.expect("new");
+    volumes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_another_persistent_volume_promises_is_claimed_only_when_that_is_gone() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, name, volume) = (unique("sim"), unique("sim"), unique("local-pv"));
+    let volumes = promise(&cluster.client, &volume, &label, "/dev/fake0").await;
+    set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    says(&stage, &name, &format!("the PersistentVolume {volume} of provisioner local-volume-provisioner promises it"))
+        .await;
+    assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
+    volumes.delete(&volume, &DeleteParams::default()).await.expect("it is there");
+    offers(&stage, &name, 1000).await;
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_operators_diskmaker_runs_nothing_is_claimed_until_it_is_gone() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, name, pod) = (unique("sim"), unique("sim"), unique("diskmaker-manager"));
+    let diskmaker = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": pod, "labels": {"app": "diskmaker-manager"}},
+        "spec": {"nodeName": name, "containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false},
+    });
+    let namespace = unique("storage");
+    let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    namespaces.create(&PostParams::default(), &serde_json::from_value(made).expect("ours")).await.expect("new");
+    // Nobody makes it here, and no pod is taken without.
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &namespace);
+    accounts.create(&PostParams::default(), &serde_json::from_value(account).expect("ours")).await.expect("new");
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &namespace);
+    pods.create(&PostParams::default(), &serde_json::from_value(diskmaker).expect("a pod")).await.expect("new");
+    set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    says(&stage, &name, "DiskmakerRuns").await;
+    says(&stage, &name, "nothing new is claimed on this node").await;
+    assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
+    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    pods.delete(&pod, &at_once).await.expect("it is there");
+    offers(&stage, &name, 1000).await;
+    says(&stage, &name, "the sets claim disks here").await;
+    node.kill().await;
+}
