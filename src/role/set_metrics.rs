@@ -143,7 +143,8 @@ mod tests {
 
     fn seen() -> Seen {
         let leaves = vec![("sdb".to_owned(), Left::GivenBack), ("loop0".to_owned(), Left::GivenBack)];
-        let outcome = Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves };
+        let outcome =
+            Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves, missing: Vec::new() };
         let links = ["sda", "sdb"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),

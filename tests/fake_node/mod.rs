@@ -51,6 +51,7 @@ pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
         class: "fast".to_owned(),
         layout: layout.clone(),
         filter: Filter::any_of(vec![DeviceType::Disk]),
+        named: None,
         blankness: Blankness::Signatures,
         min_devices: 0,
         max_devices: None,

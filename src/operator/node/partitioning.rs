@@ -81,6 +81,7 @@ mod tests {
             links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
             outcomes: Vec::new(),
             problems: problems.iter().map(|name| ((*name).to_owned(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
+            ..Seen::default()
         }
     }
 

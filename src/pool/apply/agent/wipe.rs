@@ -146,7 +146,7 @@ impl Agent {
 
     /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
     fn wipe_one(&mut self, was: &Device) -> Result<String, String> {
-        let now = self.discovery.confirm_unchanged(&*self.host, &judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
         let disk = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         let mapped = disk.mapped().map_err(|e| chain(&e))?;
@@ -164,7 +164,7 @@ impl Agent {
         self.discovery.changed(&now.raw.name);
         self.watch.event(&now.raw.name);
         self.wipes.event(&now.raw.name);
-        let blank = self.discovery.confirm(&*self.host, &judged_record, &now);
+        let blank = self.discovery.confirm(&self.host, judged_record, &now);
         blank.map_err(|error| format!("it was wiped, and yet {}", chain(&error)))?;
         Ok(description(contents))
     }

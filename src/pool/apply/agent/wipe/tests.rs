@@ -4,6 +4,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
+use crate::device::elsewhere::Promise;
 use crate::device::named::Named;
 use crate::device::sample;
 use crate::host::fake::{FakeHost, Platter};
@@ -235,6 +236,31 @@ fn a_name_that_another_disk_has_by_now_wipes_nothing() {
     assert!(said.contains("may have been another disk's"), "{said}");
     let missing = case.pass().outcomes[0].missing.clone();
     assert_eq!(missing, ["/dev/disk/by-id/on-another-node"]);
+}
+
+/// What is on it may be the data of a volume that another provisioner gave out and that no pod uses just now.
+#[test]
+fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot_be_told() {
+    let promise = |path: &str| Promise {
+        volume: "local-pv-1".to_owned(),
+        provisioner: Some("local-volume-provisioner".to_owned()),
+        path: path.into(),
+        device: None,
+    };
+    for (answer, expected) in [
+        (Ok(vec![promise("/dev/fake0")]), "the PersistentVolume local-pv-1 of provisioner local-volume-provisioner"),
+        (Err("no answer".to_owned()), "it cannot be told what other PersistentVolumes promise: no answer"),
+    ] {
+        let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+        case.agent.elsewhere = Some(Box::new(move || answer.clone()));
+        case.mkfs("fake0");
+        let said = case.stays("fake0");
+        assert!(said.contains(expected), "{said}");
+    }
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.agent.elsewhere = Some(Box::new(move || Ok(vec![promise("/dev/fake9")])));
+    case.mkfs("fake0");
+    assert!(case.passes(2).problems["fake0"].contains("it was wiped"));
 }
 
 #[test]
