@@ -13,8 +13,13 @@ use crate::device::label::SetRef;
 use crate::operator::node::Seen;
 use crate::pool::apply::member::{DiskView, Standing};
 
-/// Each figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
-const FIGURES: [(&str, &str, fn(&Counts) -> usize); 9] = [
+/// A figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
+type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
+
+/// What is told, under the node's name, once there is something to tell.
+type Source = (String, Receiver<Option<Arc<Seen>>>);
+
+const FIGURES: [Figure; 9] = [
     ("disks", "Disks of this node that the set has, missing ones too.", |counts| counts.disks),
     ("partitions", "Partitions on them: slots, taken or free, or volumes.", |counts| counts.partitions),
     ("volumes", "Volumes on them.", |counts| counts.volumes),
@@ -35,7 +40,7 @@ const FIGURES: [(&str, &str, fn(&Counts) -> usize); 9] = [
 pub struct SetMetrics {
     discovered: IntGaugeVec,
     figures: Vec<IntGaugeVec>,
-    source: Arc<OnceLock<(String, Receiver<Option<Arc<Seen>>>)>>,
+    source: Arc<OnceLock<Source>>,
 }
 
 /// What there is of one set.
