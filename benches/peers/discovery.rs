@@ -82,7 +82,7 @@ fn resync(lab: &Lab, report: &mut Report) -> Result<()> {
     let (mut looked, mut listed) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
         discovery.all_changed();
-        looked.push(timed(|| Ok(discovery.look(&host, &judged_record)?))?);
+        looked.push(timed(|| Ok(discovery.look(&host, judged_record)?))?);
         listed.push(timed(|| lsblk(lab, None))?);
     }
     let what = format!("Resync of {MANY} blank loop disks: all of them scanned, read and probed anew");
@@ -147,9 +147,9 @@ fn look(lab: &Lab) -> Result<usize> {
     Ok(set.devices.len())
 }
 
-fn host(lab: &Lab) -> RealHost {
+fn host(lab: &Lab) -> Arc<dyn Host> {
     let state = StateDir::at(&lab.path("no-state"));
-    RealHost::new(Roots::default(), RealFilesystems::default(), state)
+    Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state))
 }
 
 fn home() -> Home {
