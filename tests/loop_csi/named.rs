@@ -21,8 +21,6 @@ const WIPE: &str = "forceWipeDevicesAndDestroyAllData: true";
 async fn loop_a_disk_that_a_local_volume_names_is_taken_and_no_other_and_a_name_that_leads_nowhere_is_waited_for() {
     let lab = crate::lab!();
     let (named, beside) = (lab.disk("named", 64 * MIB), lab.disk("beside", 64 * MIB));
-    let mut away = named.clone();
-    away.node = lab.path("away");
     let sets = local_volume("fast", &[&named], "").replace("devicePaths: [", "devicePaths: [/dev/disk/by-id/none, ");
     let (driver, mut client) = Start::new(&lab, &sets).ready().await;
     driver.await_verdict(&named.node, "Ours", "in pool");
@@ -32,10 +30,9 @@ async fn loop_a_disk_that_a_local_volume_names_is_taken_and_no_other_and_a_name_
     assert_eq!((driver.verdict(&beside.node).0.as_str(), beside.writes()), ("Unclaimed", 0));
     driver.stop();
     // The label says whose it is; the path says nothing any more.
-    let other = local_volume("fast", &[&away], "").replace(text(&away.node), "/dev/disk/by-id/another");
-    let mut start = Start::new(&lab, &sets);
-    start.sets = lab.path("other.yaml");
-    std::fs::write(&start.sets, other).unwrap();
+    let other = local_volume("fast", &[&named], "").replace(named.path(), "/dev/disk/by-id/another");
+    // The same state and node, with another file.
+    let start = Start::new(&lab, &other);
     let (driver, mut client) = start.ready().await;
     driver.await_verdict(&named.node, "Ours", "1 volume");
     client.delete(&made.id).await.unwrap();
