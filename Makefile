@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench bench-build clean
+.PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench clean
 .PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster test-vm
 .NOTPARALLEL:
 
@@ -76,10 +76,6 @@ bench:
 	@scripts/deps build run bench image cluster
 	$(CARGO) bench --locked --bench peers
 	@scripts/test-cluster bench
-
-bench-build:
-	@scripts/deps build
-	$(CARGO) bench --locked --no-run --bench peers --bench kubernetes
 
 cluster-build:
 	@scripts/deps cluster
