@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::arrive::Problem;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
 use super::member::Member;
@@ -30,7 +31,7 @@ use crate::pool::plan::relabel;
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
-/// How soon to look again at a blank disk that somebody had open, or that could not be claimed: no event tells
+/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
@@ -106,21 +107,24 @@ impl Agent {
         let set = self.discovery.look(&*self.host, &judged_record)?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
+        let mut passes = false;
         self.depart(&set);
         let raw_claims = self.pool.journal().raw_claims();
         // On a bare device a label is a tenant's bytes.
         let bare = |device: &Device| raw_claims.iter().any(|(id, _)| *id == hardware_id(&set, device));
         for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some() && !bare(d)) {
             if let Err(problem) = self.arrive(device) {
-                tracing::warn!(disk = %device.raw.path.display(), problem, "a disk of the pool cannot be used");
-                problems.insert(device.raw.name.clone(), problem);
+                let words = problem.words();
+                tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+                problems.insert(device.raw.name.clone(), words.to_owned());
+                passes |= matches!(problem, Problem::Passes(_));
             }
         }
         self.arrive_raw(&set, &mut problems);
         self.attach_rules(&mut problems);
         let before = problems.len();
         let (claimed, outcomes) = self.claim(&set, &mut problems);
-        let again = self.again(problems.len() > before || set.devices.iter().any(is_only_busy));
+        let again = self.again(passes || problems.len() > before || set.devices.iter().any(is_only_busy));
         let gave_back = self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
