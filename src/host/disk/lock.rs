@@ -131,7 +131,13 @@ fn held(file: &File, path: &Path) -> String {
     let path = path.display();
     let Ok(node) = file.metadata() else { return path.to_string() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders: Vec<String> = holders(&locks, DevNo::of(node.dev()), node.ino())
+    let mut pids = holders(&locks, DevNo::of(node.dev()), node.ino());
+    // Ours is in nobody's way where another process has one.
+    let is_other = |pid: &i32| u32::try_from(*pid) != Ok(std::process::id());
+    if pids.iter().any(is_other) {
+        pids.retain(is_other);
+    }
+    let holders: Vec<String> = pids
         .into_iter()
         .map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
             Ok(name) => format!("{} (pid {pid})", name.trim_end()),
