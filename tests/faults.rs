@@ -63,6 +63,44 @@ fn a_table_copy_that_cannot_be_written_makes_the_disk_not_ready_until_it_can_and
 }
 
 #[test]
+fn who_cannot_get_the_lock_of_a_disk_has_changed_nothing_and_may_come_back() {
+    let (_host, disk, mut node) = carved();
+    node.pool.create(&request("kept", BLOCK, MIB)).expect("a healthy disk");
+    let (before, mapping) = (disk.content(), disk.mapping(2));
+    disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
+    let is_locked = |error| matches!(error, PoolError::Apply(error) if error.is_locked());
+    assert!(is_locked(node.pool.create(&request("new", BLOCK, MIB)).expect_err("no lock")));
+    assert!(is_locked(node.pool.expand(id("kept"), 2 * MIB, None).expect_err("no lock")));
+    assert!(is_locked(node.pool.delete(id("kept")).expect_err("no lock")));
+    assert!(disk.content() == before, "something was written");
+    assert_eq!(disk.mapping(2), mapping, "the volume is mapped as before");
+    assert_eq!(standing(&node), Standing::Ready);
+
+    disk.clear_faults();
+    node.pool.create(&request("new", BLOCK, MIB)).expect("a retry");
+    node.pool.delete(id("kept")).expect("a retry");
+    assert_eq!(node.pool.volumes().len(), 1);
+    node.passes().expect("looks");
+    node.pool.work_until_idle().expect("erases");
+}
+
+#[test]
+fn a_disk_whose_lock_others_keep_when_it_comes_is_looked_at_again_soon_without_an_event() {
+    let (host, disk, node) = carved();
+    drop(node);
+    // A table that must be mended, which takes the lock.
+    disk.poke(64 * MIB - 512, &[0; 512]);
+    disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
+    let mut node = start(&host);
+    let pass = node.agent.pass().expect("looks");
+    assert!(pass.problems["fake0"].contains("others keep its lock"), "{:?}", pass.problems);
+    assert!(pass.ripe_in.is_some_and(|wait| wait <= Duration::from_secs(1)), "{:?}", pass.ripe_in);
+    disk.clear_faults();
+    assert_eq!(node.agent.pass().expect("looks").problems.len(), 0);
+    assert_eq!(standing(&node), Standing::Ready);
+}
+
+#[test]
 fn a_disk_that_fails_to_sync_acknowledges_nothing() {
     let (_host, disk, node) = carved();
     disk.inject(Fault { what: "sync", range: Extent { start: 0, end: u64::MAX }, times: 1 });

@@ -59,7 +59,8 @@ pub trait PartitionMap: Send + Sync {
 
 /// An open whole disk. It stays open from claim to release; dropping it gives up the flock.
 pub trait Disk: BlockDevice + PartitionMap {
-    /// flock LOCK_EX for the life of the guard, LOCK_SH again after; waits for udev to let go.
+    /// flock LOCK_EX for the life of the guard, LOCK_SH again after; waits for udev to let go. Held by others for too
+    /// long: [`HostError::Busy`], and the lock is shared as before.
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError>;
 
     /// The whole-disk device node.

@@ -27,7 +27,7 @@ use self::lock::NodeLock;
 use super::command::close_for_good;
 use super::mount::bound_at;
 use super::raw::{DevNo, Kind};
-use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, RawDisk, ioctl};
+use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, PartitionMap, RawDisk, ioctl};
 
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -106,6 +106,13 @@ impl RealDisk {
     pub fn waiting_at_most(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
         self
+    }
+
+    /// Any partition, open for reading. As long as one is open, the kernel refuses to read the table again (BLKRRPART),
+    /// which would drop all the others; whoever raises a lock has none for a moment (see [`lock`]).
+    fn open_partition(&self) -> Option<File> {
+        let number = self.any_mapped()?;
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.node(number)).ok()
     }
 
     fn end_claim(&self) {
@@ -218,6 +225,7 @@ impl BlockDevice for RealDisk {
 
 impl Disk for RealDisk {
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
+        let _open = self.open_partition();
         Ok(Box::new(self.lock.exclusive(&self.file, &self.path, self.lock_wait)?))
     }
 

@@ -6,6 +6,7 @@ use super::{
     Capacity, Condition, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage,
 };
 use crate::host::chain;
+use crate::pool::apply::disk::ApplyError;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::apply::pool::{CreateRequest, Pool, PoolError};
 use crate::pool::choose::NoPlace;
@@ -33,8 +34,11 @@ impl LocalVolumes {
         blocking(move || {
             let result = work(&pool);
             drop(guard);
-            if let Err(PoolError::Apply(_) | PoolError::Raw(_)) = &result {
-                pool.nudge();
+            match &result {
+                // Nothing has changed that a look would find.
+                Err(PoolError::Apply(error)) if error.is_locked() => {}
+                Err(PoolError::Apply(_) | PoolError::Raw(_)) => pool.nudge(),
+                _ => {}
             }
             result.map_err(Error::from)
         })
@@ -130,6 +134,7 @@ impl From<PoolError> for Error {
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
+            PoolError::Apply(ApplyError::Locked { .. }) => Error::Aborted(words),
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) => Error::Internal(words),
         }
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use localpool::host::disk::RealDisk;
-use localpool::host::{Access, BlockDevice, Disk, Extent, HostError, PartitionMap, RawDisk};
+use localpool::host::{Access, BlockDevice, Disk, Extent, HostError, Mapping, PartitionMap, RawDisk};
 
 use crate::fixture::{Loop, MIB, SECTORS, extent};
 use crate::needs_root;
@@ -197,6 +197,38 @@ fn loop_a_claim_needs_a_disk_that_nobody_holds_and_lets_nobody_hold_it() {
     claim.prove_unused(1).unwrap();
     drop(claim);
     drop(exclusive().unwrap());
+}
+
+/// udev does that for each disk that somebody has written to, if nobody locks it at that moment.
+#[test]
+fn loop_nobody_can_drop_the_partitions_of_a_disk_that_waits_for_its_lock() {
+    needs_root!();
+    let disk = Loop::with_table(16 * MIB);
+    let ours = disk.own();
+    ours.map(3, extent(2, 4)).unwrap();
+    let reader = File::open(&disk.path).unwrap();
+    reader.lock_shared().unwrap();
+    let node = ours.node(3);
+    let is_open = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).any(|path| path == node)
+    };
+    assert!(!is_open());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ours.exclusive().map(drop));
+        while !is_open() && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        for _ in 0..20 {
+            // The kernel itself asks for no lock.
+            let reread = Command::new("blockdev").args(["--rereadpt", disk.text()]).output().unwrap();
+            assert!(!reread.status.success(), "the table was read again");
+            assert_eq!(ours.mapped().unwrap(), [Mapping { number: 3, extent: extent(2, 4) }]);
+        }
+        reader.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert!(!is_open(), "it would keep the partition from being unmapped");
 }
 
 #[test]

@@ -56,20 +56,26 @@ pub struct Loop {
 
 impl Loop {
     pub fn new(size: u64, sector: u32) -> Self {
-        Self::bind(size, sector, "--find")
+        Self::bind(size, sector, &["--find"])
+    }
+
+    /// One whose table the kernel reads when it is asked to.
+    pub fn with_table(size: u64) -> Self {
+        Self::bind(size, 512, &["--partscan", "--find"])
     }
 
     /// On a device so high that no `losetup --find` takes it while it is unbound.
     pub fn aside(size: u64, sector: u32, number: u32) -> Self {
-        Self::bind(size, sector, &format!("/dev/loop{number}"))
+        Self::bind(size, sector, &[&format!("/dev/loop{number}")])
     }
 
-    fn bind(size: u64, sector: u32, device: &str) -> Self {
+    fn bind(size: u64, sector: u32, device: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("localpool-loop-").tempdir().unwrap();
         let image = dir.path().join("disk.img");
         File::create(&image).unwrap().set_len(size).unwrap();
         let sector_size = sector.to_string();
-        let shown = run("losetup", &["--show", "--sector-size", &sector_size, device, image.to_str().unwrap()]);
+        let ways = [&["--show", "--sector-size", &sector_size], device, &[image.to_str().unwrap()]].concat();
+        let shown = run("losetup", &ways);
         let disk = Self { path: PathBuf::from(shown.trim()), dir, sector };
         // Partitions from BLKPG outlive the binding of a loop device without partscan.
         disk.forget_partitions();

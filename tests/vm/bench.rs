@@ -5,16 +5,21 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::cases::{Case, cases};
+use crate::csi::Csi;
 use crate::disks::Disk;
 use crate::guest::Guest;
 use crate::report::Report;
+use crate::{hotplug, storm};
 
 pub struct Bench {
     pub folder: PathBuf,
     pub guest: Guest,
     pub cases: Vec<Case>,
+    /// To the driver in the guest.
+    pub connection: Option<(Runtime, Csi)>,
 }
 
 impl Bench {
@@ -26,13 +31,13 @@ impl Bench {
         let begun = Instant::now();
         let guest = Guest::start(&folder, &logs, &disks, 1);
         println!("up after {:.0} s", begun.elapsed().as_secs_f64());
-        Self { folder, guest, cases }
+        Self { folder, guest, cases, connection: None }
     }
 
     pub fn attach() -> Self {
         let (folder, logs) = folders();
         let guest = Guest::attach(&folder, &logs);
-        Self { folder, guest, cases: cases() }
+        Self { folder, guest, cases: cases(), connection: None }
     }
 
     /// Makes the disks look as their cases say, once in the life of a guest.
@@ -59,6 +64,12 @@ impl Bench {
         list["devices"].as_array().unwrap().clone()
     }
 
+    /// A power cut; then the same disks, as `recabled` attaches them.
+    pub fn boot_again(&mut self, recabled: impl FnOnce(&[Disk]) -> Vec<Disk>) {
+        self.connection = None;
+        self.guest.boot_again(&self.folder, &recabled(&all_disks(&self.cases)));
+    }
+
     /// For a person who works on a check.
     pub fn stay(self) -> ExitCode {
         println!("the guest is up; `scripts/test-vm run COMMAND` runs in it, Ctrl-C ends it");
@@ -68,7 +79,8 @@ impl Bench {
 }
 
 fn all_disks(cases: &[Case]) -> Vec<Disk> {
-    cases.iter().flat_map(|case| case.disks.clone()).collect()
+    let of_cases = cases.iter().flat_map(|case| case.disks.clone());
+    [storm::disk()].into_iter().chain(of_cases).chain(hotplug::disks()).collect()
 }
 
 fn folders() -> (PathBuf, PathBuf) {

@@ -43,6 +43,8 @@ pub struct Disk {
 }
 
 pub const MIB: u64 = 1 << 20;
+/// Where the one device of a PCI port is. If nothing is said, QEMU puts a second one beside it, which no guest sees.
+const FIRST: &str = "0x0";
 
 impl Disk {
     pub fn new(name: &str, bus: Bus) -> Self {
@@ -125,11 +127,11 @@ impl Disk {
             device
         };
         match bus {
-            Bus::Nvme => vec![sized(json!({"driver": "nvme", "serial": serial, "bus": port}))],
+            Bus::Nvme => vec![sized(json!({"driver": "nvme", "serial": serial, "bus": port, "addr": FIRST}))],
             Bus::Zoned => {
                 let controller = format!("{name}-ctl");
                 vec![
-                    json!({"driver": "nvme", "id": controller, "serial": serial, "bus": port}),
+                    json!({"driver": "nvme", "id": controller, "serial": serial, "bus": port, "addr": FIRST}),
                     sized(json!({"driver": "nvme-ns", "bus": controller, "zoned": true, "zoned.zone_size": 16 * MIB})),
                 ]
             }
@@ -144,7 +146,9 @@ impl Disk {
                 vec![device]
             }
             Bus::Cdrom => vec![with(json!({"driver": "scsi-cd", "bus": "scsi.0", "serial": serial}))],
-            Bus::Virtio => vec![sized(json!({"driver": "virtio-blk-pci", "bus": port, "serial": serial}))],
+            Bus::Virtio => {
+                vec![sized(json!({"driver": "virtio-blk-pci", "bus": port, "addr": FIRST, "serial": serial}))]
+            }
             Bus::Sata => {
                 vec![sized(json!({"driver": "ide-hd", "bus": port, "serial": serial, "rotation_rate": rotation}))]
             }

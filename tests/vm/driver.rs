@@ -1,23 +1,30 @@
-//! The driver in the guest: `localpool standalone` with sets for the disks of all cases.
+//! The driver in the guest: `localpool standalone` with sets for the disks of all cases, and this program's way to it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::bench::Bench;
+use crate::csi::Csi;
 
 /// How long a disk must stay blank and unchanged here.
 pub const MIN_AGE: Duration = Duration::from_secs(5);
 /// For what happens by itself, in a guest that is emulated.
-pub const SOON: Duration = Duration::from_secs(180);
+pub const SOON: Duration = Duration::from_secs(300);
 
-/// Sets that share the disks of the cases among them by what they are.
+/// Sets that share the disks of the cases among them by what they are, and one for each disk of a check of its own.
 const SETS: &str = "
 nvme|models: [NVMe]\\n    maxSize: 900Mi|layout: Whole
 flash|vendors: [QEMU, ATA]\\n    deviceMechanicalProperties: [NonRotational]\\n    maxSize: 900Mi|partitioningSpec: {count: 2}
 turning|deviceMechanicalProperties: [Rotational]\\n    maxSize: 900Mi|partitioningSpec: {mode: Dynamic}
 shared|deviceTypes: [mpath]|layout: RawDevice
+hot-nvme|paths: ['/dev/disk/by-id/*hot-nvme*']|partitioningSpec: {mode: Dynamic}
+hot-scsi|paths: ['/dev/disk/by-id/*hot-scsi*']|partitioningSpec: {mode: Dynamic}
+hot-virtio|paths: ['/dev/disk/by-id/*hot-virtio*']|partitioningSpec: {mode: Dynamic}
+hot-usb|paths: ['/dev/disk/by-id/*hot-usb*']|partitioningSpec: {mode: Dynamic}
+storm|paths: ['/dev/disk/by-id/*storm*']|partitioningSpec: {mode: Dynamic}
 ";
 
 impl Bench {
@@ -37,6 +44,27 @@ impl Bench {
         });
     }
 
+    /// Asks the driver in CSI's words, over one connection as long as the guest is up.
+    pub fn csi<T>(&mut self, ask: impl AsyncFnOnce(&mut Csi) -> T) -> T {
+        let (runtime, mut csi) = self.connection.take().unwrap_or_else(|| self.connect());
+        let answer = runtime.block_on(ask(&mut csi));
+        self.connection = Some((runtime, csi));
+        answer
+    }
+
+    fn connect(&mut self) -> (Runtime, Csi) {
+        self.driver();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let csi = runtime.block_on(Csi::over(&self.folder.join("csi")));
+        // The guest's end is opened after ours, as a virtio port without another end reads as if that had left.
+        self.guest.run(
+            "systemctl stop csi-port 2>/dev/null || true
+             systemd-run --quiet --collect --unit=csi-port \
+                 socat -b 65536 GOPEN:/dev/virtio-ports/csi UNIX-CONNECT:/run/localpool/csi.sock",
+        );
+        (runtime, csi)
+    }
+
     /// Waits until `look` has nothing to say against it.
     #[track_caller]
     pub fn eventually<T>(&mut self, what: &str, look: impl Fn(&mut Self) -> Result<T, String>) -> T {
@@ -45,7 +73,7 @@ impl Bench {
             match look(self) {
                 Ok(found) => return found,
                 Err(why) if Instant::now() > until => {
-                    let log = self.guest.run("tail -n 30 /var/log/localpool || true");
+                    let log = self.guest.run("grep -v 'has the same identity' /var/log/localpool | tail -n 40 || true");
                     panic!("{what}: not within {SOON:?}: {why}\n--- the driver's log\n{log}");
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(500)),

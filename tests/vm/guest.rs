@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, AgentError};
 use crate::disks::{Bus, Disk};
+use crate::qmp::{Qmp, QmpError};
 
 /// PCI ports for disks, also for those that are plugged in later.
 const PORTS: usize = 32;
 const SATA_PORTS: usize = 6;
 /// From power on to the first answer, on a busy machine.
-const BOOT: Duration = Duration::from_secs(300);
+const BOOT: Duration = Duration::from_secs(600);
 /// What a script may take where nothing else is said.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigations=off panic=-1 \
     systemd.show_status=0 systemd.log_target=kmsg systemd.mask=systemd-binfmt.service";
@@ -29,6 +30,9 @@ pub struct Guest {
     logs: PathBuf,
     machine: Option<Machine>,
     agent: Agent,
+    qmp: Qmp,
+    images: PathBuf,
+    boots: u32,
 }
 
 /// QEMU itself; it ends with this value.
@@ -63,16 +67,16 @@ impl Guest {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
         let mut machine = Machine(command.spawn().unwrap());
         let until = Instant::now() + BOOT;
-        let agent = loop {
-            if let Ok(agent) = Agent::connect(&folder.join("agent")) {
-                break agent;
+        let (agent, qmp) = loop {
+            if let (Ok(agent), Ok(qmp)) = (Agent::connect(&folder.join("agent")), Qmp::connect(&folder.join("qmp"))) {
+                break (agent, qmp);
             }
             let ended = machine.0.try_wait().unwrap();
             let said = || std::fs::read_to_string(&errors).unwrap_or_default();
             assert!(ended.is_none() && Instant::now() < until, "QEMU does not start: {}", said());
             std::thread::sleep(Duration::from_millis(100));
         };
-        let mut guest = Self { logs: logs.to_owned(), machine: Some(machine), agent };
+        let mut guest = Self { logs: logs.to_owned(), machine: Some(machine), agent, qmp, images, boots };
         guest.agent.run("mount -r /dev/disk/by-id/virtio-binary /opt", BOOT).unwrap_or_else(|error| {
             panic!("the guest does not come up: {error}; its console is in {}", guest.logs.display());
         });
@@ -82,7 +86,49 @@ impl Guest {
     /// A guest that another process of this program keeps up.
     pub fn attach(folder: &Path, logs: &Path) -> Self {
         let agent = Agent::connect(&folder.join("agent")).expect("a guest is up (scripts/test-vm up)");
-        Self { logs: logs.into(), machine: None, agent }
+        let qmp = Qmp::connect(&folder.join("qmp")).expect("a guest is up (scripts/test-vm up)");
+        Self { logs: logs.into(), machine: None, agent, qmp, images: folder.join("images"), boots: 1 }
+    }
+
+    /// Kills QEMU, as a power cut would end the guest, and boots again with these disks.
+    pub fn boot_again(&mut self, folder: &Path, disks: &[Disk]) {
+        let machine = self.machine.take().expect("only who started a guest may end it");
+        drop(machine);
+        let (logs, boots) = (self.logs.clone(), self.boots + 1);
+        *self = Self::start(folder, &logs, disks, boots);
+    }
+
+    pub fn is_own(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// Gives QEMU the image of a disk that is not plugged in yet.
+    pub fn add_drive(&mut self, disk: &Disk) {
+        disk.make_image(&self.images);
+        self.qmp.execute("blockdev-add", &disk.blockdev(&self.images).unwrap()).unwrap();
+    }
+
+    /// Plugs a disk in; PCI disks into a port that was free all the time, so that they come back under another name.
+    pub fn plug(&mut self, disk: &Disk) {
+        let ports = if disk.bus.has_port() { 0..PORTS } else { 0..1 };
+        for port in ports.rev() {
+            let added = disk
+                .devices(&format!("port{port}"))
+                .iter()
+                .try_for_each(|device| self.qmp.execute("device_add", device).map(drop));
+            match added {
+                Ok(()) => return,
+                Err(QmpError::Refused { why, .. }) if disk.bus.has_port() && why.contains("in use") => {}
+                Err(error) => panic!("{} cannot be plugged in: {error}", disk.name),
+            }
+        }
+        panic!("no port is free for {}", disk.name);
+    }
+
+    /// Pulls a disk out, and waits until it has left.
+    pub fn unplug(&mut self, disk: &Disk) {
+        self.qmp.execute("device_del", &json!({"id": disk.name})).unwrap();
+        self.qmp.await_deleted(&disk.name, LIMIT).unwrap();
     }
 
     pub fn try_run(&mut self, script: &str, limit: Duration) -> Result<String, AgentError> {
@@ -100,8 +146,8 @@ impl Guest {
 
     /// Leaves the ways in to others, and waits until QEMU ends: whoever started this program ends it.
     pub fn stay(self) {
-        let Self { machine, agent, .. } = self;
-        drop(agent);
+        let Self { machine, agent, qmp, .. } = self;
+        drop((agent, qmp));
         if let Some(mut machine) = machine {
             machine.0.wait().unwrap();
         }

@@ -10,13 +10,19 @@ mod agent;
 mod bench;
 mod cases;
 mod compare;
+mod csi;
 mod disks;
 mod driver;
 mod guest;
+mod hotplug;
 mod images;
 mod members;
+mod qmp;
 mod report;
+mod restart;
+mod storm;
 mod verdicts;
+mod volumes;
 
 use std::process::ExitCode;
 
@@ -54,4 +60,10 @@ fn all(bench: &mut Bench, report: &mut Report) {
     verdicts::check(bench, report);
     compare::check(bench, report);
     members::check(bench, report);
+    hotplug::check(bench, report);
+    restart::check(bench, report);
+    // By its name only, until it was seen to end in good time on a busy machine.
+    if report.is_partial() {
+        storm::check(bench, report);
+    }
 }

@@ -4,22 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::Bench;
 use crate::report::Report;
-use crate::verdicts::nodes;
-use crate::{driver, images};
+use crate::verdicts::{nodes, printed};
+use crate::{driver, hotplug, images, storm};
 
 /// A device without a label does not say whose it is; only one set asks for such ones.
 const BARE: &str = "a bare device";
+
+/// The disks of other checks, each with a set of its own name.
+fn others() -> impl Iterator<Item = String> {
+    hotplug::disks().into_iter().chain([storm::disk()]).map(|disk| disk.name)
+}
 
 /// Disks that the sets take, by what leads to them, with the set.
 fn wanted(bench: &Bench) -> BTreeMap<String, String> {
     let all = bench.cases.iter().flat_map(|case| &case.judged);
     let set = |set: &str| if set == "shared" { BARE.to_owned() } else { format!("vm/{set}") };
-    all.filter_map(|judged| Some((judged.node.clone(), set(judged.set?)))).collect()
+    let own = others().map(|serial| (format!("disk {serial}"), set(&serial)));
+    all.filter_map(|judged| Some((judged.node.clone(), set(judged.set?)))).chain(own).collect()
 }
 
 /// What the pool has, by what leads to it where a case has it; else by its node.
 fn found(bench: &mut Bench) -> BTreeMap<String, String> {
-    let names: BTreeMap<String, String> = nodes(bench).into_iter().map(|(node, path)| (path, node)).collect();
+    let mut names: BTreeMap<String, String> = nodes(bench).into_iter().map(|(node, path)| (path, node)).collect();
+    let others: Vec<String> = others().map(|serial| format!("disk {serial}")).collect();
+    names.extend(printed(bench, &others).into_iter().zip(others));
     let devices = bench.by_path().into_values();
     let ours = devices.filter(|device| device["verdict"] == "Ours" && device["type"] != "part");
     let row = |device: serde_json::Value| {
@@ -30,13 +38,20 @@ fn found(bench: &mut Bench) -> BTreeMap<String, String> {
 }
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
+    let names = [
+        "each set takes the disks that are free and its own, and nothing else",
+        "a disk that no set may have keeps each byte",
+    ];
+    if !names.iter().any(|name| report.wants(name)) {
+        return;
+    }
     let not_taken: BTreeSet<String> = {
         let all = bench.cases.iter().filter(|case| case.judged.iter().all(|judged| judged.set.is_none()));
         all.map(|case| case.name.to_owned()).collect()
     };
     let before = images::checksums(bench, |case| not_taken.contains(case.name));
     bench.driver();
-    report.check("each set takes the disks that are free and its own, and nothing else", || {
+    report.check(names[0], || {
         bench.eventually("the sets take their disks", |bench| {
             let (wanted, found) = (wanted(bench), found(bench));
             let missing: Vec<_> = wanted.iter().filter(|(node, set)| found.get(*node) != Some(set)).collect();
@@ -48,7 +63,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         let more: Vec<_> = found.iter().filter(|(node, _)| !wanted.contains_key(*node)).collect();
         assert!(more.is_empty(), "taken, and not to be taken: {more:?}");
     });
-    report.check("a disk that no set may have keeps each byte", || {
+    report.check(names[1], || {
         let changed = images::changed(&before, &images::checksums(bench, |case| not_taken.contains(case.name)));
         assert!(changed.is_empty(), "{changed:?}");
     });

@@ -13,17 +13,23 @@ pub struct Report {
     results: Option<File>,
     passed: usize,
     failed: usize,
+    skipped: usize,
 }
 
 impl Report {
     pub fn new(word: &str) -> Self {
         let results = std::env::var_os("LOCALPOOL_VM_RESULTS")
             .map(|path| OpenOptions::new().create(true).append(true).open(path).unwrap());
-        Self { word: word.to_owned(), results, passed: 0, failed: 0 }
+        Self { word: word.to_owned(), results, passed: 0, failed: 0, skipped: 0 }
     }
 
     pub fn wants(&self, name: &str) -> bool {
         name.contains(&self.word)
+    }
+
+    /// Only some checks are asked for, by a word of their names.
+    pub fn is_partial(&self) -> bool {
+        !self.word.is_empty()
     }
 
     /// Runs a check, which fails by a panic. Its name is the promise that it holds.
@@ -55,6 +61,13 @@ impl Report {
         self.line(word, begun, name, why);
     }
 
+    pub fn skipped(&mut self, name: &str, why: &str) {
+        if self.wants(name) {
+            self.skipped += 1;
+            self.line("skipped", Instant::now(), name, why);
+        }
+    }
+
     fn line(&mut self, outcome: &str, begun: Instant, name: &str, why: &str) {
         let seconds = begun.elapsed().as_secs_f64();
         println!("{outcome:<8} {seconds:8.1}  {name}");
@@ -68,7 +81,7 @@ impl Report {
     }
 
     pub fn end(self) -> ExitCode {
-        println!("{} passed, {} failed, 0 skipped", self.passed, self.failed);
+        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
         if self.failed == 0 && self.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -48,9 +48,8 @@ impl NodeLock {
     ) -> Result<Exclusive<'a>, HostError> {
         let until = Instant::now() + wait;
         let turn = self.turn(path, wait)?;
-        // A failed attempt has already given up the shared lock (flock converts in two steps), and it is not
-        // taken back in between: two processes that both hold LOCK_SH while they wait would wait for ever.
-        if let Err(error) = poll(file, path, until, File::try_lock) {
+        // Two processes that both hold LOCK_SH while they wait here keep each other out, as long as `wait`.
+        if let Err(error) = poll(file, path, until, raise) {
             relock_shared(file, path);
             return Err(error);
         }
@@ -79,6 +78,21 @@ impl Drop for Turn<'_> {
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         relock_shared(self.file, self.path);
+    }
+}
+
+/// One attempt at LOCK_EX in place of LOCK_SH. One that fails has given up the shared lock (flock converts in two
+/// steps); it is taken back before anything is waited for, as udev has the kernel read the table again, and drop the
+/// partitions that nobody has open, where it finds a disk that nobody locks.
+fn raise(file: &File) -> Result<(), TryLockError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {}
+        done => return done,
+    }
+    match file.try_lock_shared() {
+        // Another process has LOCK_EX, and looks after the disk meanwhile.
+        Ok(()) | Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        failed => failed,
     }
 }
 
@@ -117,7 +131,13 @@ fn held(file: &File, path: &Path) -> String {
     let path = path.display();
     let Ok(node) = file.metadata() else { return path.to_string() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders: Vec<String> = holders(&locks, DevNo::of(node.dev()), node.ino())
+    let mut pids = holders(&locks, DevNo::of(node.dev()), node.ino());
+    // Ours is in nobody's way where another process has one.
+    let is_other = |pid: &i32| u32::try_from(*pid) != Ok(std::process::id());
+    if pids.iter().any(is_other) {
+        pids.retain(is_other);
+    }
+    let holders: Vec<String> = pids
         .into_iter()
         .map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
             Ok(name) => format!("{} (pid {pid})", name.trim_end()),
@@ -182,6 +202,36 @@ mod tests {
         // After the guard the lock is shared: another may share it, and may not have it alone.
         assert!(theirs.try_lock_shared().is_ok());
         assert!(matches!(theirs.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+
+    #[test]
+    fn who_waits_for_the_lock_keeps_a_shared_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node");
+        let reader = File::create(&path).unwrap();
+        let ours = File::open(&path).unwrap();
+        shared(&ours, &path, Duration::ZERO).unwrap();
+        reader.lock_shared().unwrap();
+        let lock = NodeLock::default();
+        let node = ours.metadata().unwrap();
+        let object = format!(":{}", node.ino());
+        let locks = || {
+            let all = std::fs::read_to_string("/proc/locks").unwrap();
+            all.lines().filter(|line| line.split_whitespace().any(|word| word.ends_with(&object))).count()
+        };
+        assert_eq!(locks(), 2);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock.exclusive(&ours, &path, Duration::from_secs(60)).map(drop));
+            // Between the two steps of an attempt it has none, which a look may hit now and then.
+            let held = (0..200).filter(|_| {
+                sleep(Duration::from_millis(1));
+                locks() == 2
+            });
+            assert!(held.count() > 150, "the shared lock was given up for the wait");
+            assert!(!waiting.is_finished());
+            reader.unlock().unwrap();
+            waiting.join().unwrap().unwrap();
+        });
     }
 
     #[test]

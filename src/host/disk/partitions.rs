@@ -122,6 +122,13 @@ impl RealDisk {
         PathBuf::from(format!("/sys/dev/block/{}", self.devno))
     }
 
+    /// The number of one that is mapped, if there are any.
+    pub(super) fn any_mapped(&self) -> Option<u32> {
+        let entries = fs::read_dir(self.sysfs()).ok()?;
+        let mut numbers = entries.filter_map(|entry| read_number(&entry.ok()?.path().join("partition")).ok()?);
+        numbers.find_map(|number| u32::try_from(number).ok())
+    }
+
     fn path_text(&self) -> String {
         self.path.display().to_string()
     }

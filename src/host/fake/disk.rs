@@ -45,7 +45,7 @@ enum Effect {
 /// An operation that is to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// `read`, `write`, `zero` or `sync`.
+    /// `read`, `write`, `zero` or `sync`; `lock`: others keep the lock of the node.
     pub what: &'static str,
     /// Fails where it touches this range.
     pub range: Extent,
@@ -316,6 +316,8 @@ impl PartitionMap for FakeDisk {
 impl Disk for FakeDisk {
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
         self.platter.power.check().map_err(|e| self.host_error("lock", e))?;
+        let locked = self.platter.begin("lock", Extent { start: 0, end: 0 });
+        drop(locked.map_err(|_| HostError::Busy { object: format!("{}, locked by others,", self.name) })?);
         Ok(Box::new(()))
     }
 

@@ -8,6 +8,7 @@ use crate::api::quantity;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
+use crate::pool::apply::disk::ApplyError;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::apply::pool::PoolError;
 use crate::pool::choose::NoPlace;
@@ -37,6 +38,7 @@ impl Refusal {
             PoolError::NotDescribed { .. } => "NotDescribed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",
+            PoolError::Apply(ApplyError::Locked { .. }) => "Locked",
             PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) => "Internal",
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::arrive::Problem;
 use self::blank::Blanks;
 use self::claim::Claimed;
 use self::health::Healths;
@@ -37,7 +38,7 @@ use crate::pool::plan::relabel;
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
-/// How soon to look again at a blank disk that somebody had open, or that could not be claimed: no event tells
+/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
@@ -136,14 +137,17 @@ impl Agent {
         let mut set = self.discovery.look(&self.host, judged_record)?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
+        let mut passes = false;
         self.depart(&set);
         let raw_claims = self.pool.journal().raw_claims();
         // On a bare device a label is a tenant's bytes.
         let bare = |device: &Device| raw_claims.iter().any(|(id, _)| *id == hardware_id(&set, device));
         for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some() && !bare(d)) {
             if let Err(problem) = self.arrive(device) {
-                tracing::warn!(disk = %device.raw.path.display(), problem, "a disk of the pool cannot be used");
-                problems.insert(device.raw.name.clone(), problem);
+                let words = problem.words();
+                tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+                problems.insert(device.raw.name.clone(), words.to_owned());
+                passes |= matches!(problem, Problem::Passes(_));
             }
         }
         self.arrive_raw(&set, &mut problems);
@@ -152,7 +156,7 @@ impl Agent {
         let before = problems.len();
         let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut problems);
         let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut problems);
-        let again = problems.len() > before || self.must_look_again(&set);
+        let again = passes || problems.len() > before || self.must_look_again(&set);
         let again = self.again(again);
         let gave_back = self.give_back();
         self.pool.kick();

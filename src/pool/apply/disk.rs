@@ -34,6 +34,13 @@ pub enum ApplyError {
         #[source]
         source: Box<StepError>,
     },
+    /// Nothing has changed, and the caller may come back.
+    #[error("{disk} was not changed, as others keep its lock")]
+    Locked {
+        disk: String,
+        #[source]
+        source: HostError,
+    },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
     #[error("could not plan a change of {disk}")]
@@ -63,6 +70,10 @@ impl ApplyError {
         let Self::Step { source, .. } = self else { return false };
         matches!(**source, StepError::Host(HostError::Busy { .. }))
     }
+
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Locked { .. })
+    }
 }
 
 /// What an opening found.
@@ -81,11 +92,13 @@ impl PoolDisk {
         let own = match record::read_record(&*disk) {
             Record::Ours(own) | Record::UnfinishedClaim(own) => own,
             Record::TornClaim { table, label: _ } => {
-                let wiped = locked(&*disk, |disk| Ok(table::wipe_backup(disk, &MARK, &table)?));
-                wiped.map_err(|source| step_error(&*disk, "undo a torn claim".to_owned(), source))?;
+                let _guard = lock(&*disk)?;
+                let wiped = table::wipe_backup(&*disk, &MARK, &table);
+                wiped.map_err(|e| step_error(&*disk, "undo a torn claim".to_owned(), e.into()))?;
                 return Ok(Opened::Blank);
             }
             Record::UnfinishedRelease { table, label: _ } => {
+                let _guard = lock(&*disk)?;
                 wipe(&*disk, &table).map_err(|source| step_error(&*disk, "end the release".to_owned(), source))?;
                 return Ok(Opened::Blank);
             }
@@ -94,8 +107,9 @@ impl PoolDisk {
         let Own { choice, label, place, copies: _ } = *own;
         if !choice.stale.is_empty() {
             tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
-            let mended = locked(&*disk, |disk| Ok(table::repair(disk, &MARK, &choice)?));
-            mended.map_err(|source| step_error(&*disk, "mend the partition table".to_owned(), source))?;
+            let _guard = lock(&*disk)?;
+            let mended = table::repair(&*disk, &MARK, &choice);
+            mended.map_err(|e| step_error(&*disk, "mend the partition table".to_owned(), e.into()))?;
         }
         let content = Content { geometry: disk.geometry(), table: choice.table, label };
         let mut this = Self { disk, content, place: Some(place), lost: None };
@@ -163,8 +177,20 @@ impl PoolDisk {
         self.change(release)
     }
 
+    /// A plan that writes a table waits for the lock before its first change, so that who waited in vain has changed
+    /// nothing.
     fn perform(&mut self, plan: &Plan) -> Result<(), ApplyError> {
-        for step in &plan.0 {
+        let disk = Arc::clone(&self.disk);
+        let last = plan.0.iter().rposition(writes_table);
+        let mut guard = None;
+        for (index, step) in plan.0.iter().enumerate() {
+            let is_under_lock = last.is_some_and(|last| index <= last) && changes_disk(step);
+            match (is_under_lock, &guard) {
+                (true, None) => guard = Some(lock(&*disk)?),
+                // udev shall see a partition that is mapped now.
+                (false, Some(_)) => guard = None,
+                (true, Some(_)) | (false, None) => {}
+            }
             if let Err(source) = self.step(step) {
                 let error = step_error(&*self.disk, step.to_string(), source);
                 if changes_record(step) {
@@ -188,12 +214,12 @@ impl PoolDisk {
                 Ok(())
             }
             Step::Table(new) => {
-                locked(&*self.disk, |disk| Ok(table::write_table(disk, &MARK, &self.content.table, new)?))?;
+                table::write_table(self.device(), &MARK, &self.content.table, new)?;
                 self.content.table = (**new).clone();
                 Ok(())
             }
-            Step::FirstTable(new) => locked(&*self.disk, |disk| Ok(table::write_first(disk, &MARK, new)?)),
-            Step::WipeAll => wipe(&*self.disk, &self.content.table),
+            Step::FirstTable(new) => Ok(table::write_first(self.device(), &MARK, new)?),
+            Step::WipeAll => wipe(self.device(), &self.content.table),
         }
     }
 
@@ -225,23 +251,41 @@ impl PoolDisk {
     }
 }
 
-/// Under flock LOCK_EX, so that udev neither reads nor probes a table in between.
-fn locked<T>(disk: &dyn Disk, act: impl FnOnce(&dyn BlockDevice) -> Result<T, StepError>) -> Result<T, StepError> {
-    let _guard = disk.exclusive()?;
-    act(disk)
+/// flock LOCK_EX, so that udev neither reads nor probes a table in between.
+fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + '_>, ApplyError> {
+    disk.exclusive().map_err(|source| match source {
+        HostError::Busy { .. } => ApplyError::Locked { disk: disk.path().display().to_string(), source },
+        failed => step_error(disk, "lock the node".to_owned(), failed.into()),
+    })
 }
 
 /// Primary table, backup table, label: whichever are still there.
-fn wipe(disk: &dyn Disk, table: &Table) -> Result<(), StepError> {
-    locked(disk, |device| {
-        table::wipe_primary(device, &MARK, table)?;
-        table::wipe_backup(device, &MARK, table)?;
-        Ok(record::wipe_labels(device, table.disk())?)
-    })
+fn wipe(device: &dyn BlockDevice, table: &Table) -> Result<(), StepError> {
+    table::wipe_primary(device, &MARK, table)?;
+    table::wipe_backup(device, &MARK, table)?;
+    Ok(record::wipe_labels(device, table.disk())?)
 }
 
 fn step_error(disk: &dyn Disk, step: String, source: StepError) -> ApplyError {
     ApplyError::Step { step, disk: disk.path().display().to_string(), source: Box::new(source) }
+}
+
+fn writes_table(step: &Step) -> bool {
+    match step {
+        Step::Table(_) | Step::FirstTable(_) | Step::WipeAll => true,
+        Step::ProveUnused(_) | Step::Unmap(_) | Step::Map(..) | Step::Resize(..) | Step::Zero(_) | Step::Label(_) => {
+            false
+        }
+    }
+}
+
+/// What others would see; zeros go only where nothing is, and may take long.
+fn changes_disk(step: &Step) -> bool {
+    match step {
+        Step::Unmap(_) | Step::Label(_) | Step::Table(_) | Step::FirstTable(_) | Step::WipeAll => true,
+        Step::Map(..) | Step::Resize(..) => true,
+        Step::ProveUnused(_) | Step::Zero(_) => false,
+    }
 }
 
 fn changes_record(step: &Step) -> bool {

@@ -415,6 +415,9 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
         match seat.work() {
             Ok(Progress::Worked) => progress = Progress::Worked,
             Ok(Progress::Idle) => return progress,
+            Err(PoolError::Apply(error)) if error.is_locked() => {
+                tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
+            }
             Err(error) => {
                 tracing::error!(disk = seat.id(), error = %chain(&error), "background work stopped");
                 break;

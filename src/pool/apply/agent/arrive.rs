@@ -6,11 +6,32 @@ use std::sync::Arc;
 use super::{Agent, hardware_id, is_same_device};
 use crate::device::discovery::DeviceSet;
 use crate::device::{self, Device};
-use crate::host::{Access, chain};
+use crate::host::{Access, HostError, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::{Member, Standing};
 use crate::pool::apply::raw::RawMember;
 use crate::pool::apply::seat::Seat;
+
+/// Why a disk with our label cannot be used now.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// Until an event of a disk says that something has changed.
+    Stays(String),
+    /// Somebody holds it, and no event tells when that is over.
+    Passes(String),
+}
+
+impl Problem {
+    fn of(error: &(dyn std::error::Error + 'static), passes: bool) -> Self {
+        let why = chain(error);
+        if passes { Self::Passes(why) } else { Self::Stays(why) }
+    }
+
+    pub(super) fn words(&self) -> &str {
+        let (Self::Stays(why) | Self::Passes(why)) = self;
+        why
+    }
+}
 
 impl Agent {
     /// Members whose disk is not there any more let go of it; what they held is remembered.
@@ -26,7 +47,7 @@ impl Agent {
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
-    pub(super) fn arrive(&self, device: &Device) -> Result<(), String> {
+    pub(super) fn arrive(&self, device: &Device) -> Result<(), Problem> {
         let known = self.pool.member(&device.id.text);
         if let device::Standing::NotReady(why) = &device.standing {
             if let Some(member) = known {
@@ -35,7 +56,7 @@ impl Agent {
                     state.leave(Standing::NotReady(why.clone()));
                 }
             }
-            return Err(why.clone());
+            return Err(Problem::Stays(why.clone()));
         }
         if let Some(member) = &known {
             let mut state = member.lock();
@@ -46,9 +67,10 @@ impl Agent {
             // The old handle's flock would keep the new one from mending the tables.
             state.leave(Standing::NotReady("it is being opened again".to_owned()));
         }
-        let opened = self.host.open(&device.raw, Access::Own).map_err(|e| chain(&e));
-        let opened = opened.and_then(|disk| PoolDisk::open(disk).map_err(|e| chain(&e)));
-        let opened = match opened.inspect_err(|why| not_ready(known.as_deref(), why))? {
+        let opened = self.host.open(&device.raw, Access::Own);
+        let opened = opened.map_err(|e| Problem::of(&e, matches!(e, HostError::Busy { .. })));
+        let opened = opened.and_then(|disk| PoolDisk::open(disk).map_err(|e| Problem::of(&e, e.is_locked())));
+        let opened = match opened.inspect_err(|problem| not_ready(known.as_deref(), problem.words()))? {
             Opened::Ours(opened) => opened,
             Opened::Blank => {
                 tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");

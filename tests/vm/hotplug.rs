@@ -1,0 +1,91 @@
+//! Disks that leave and come back while their volumes are in use, on each bus that can; and new ones.
+
+use crate::bench::Bench;
+use crate::csi::Use;
+use crate::disks::{Bus, Disk};
+use crate::report::Report;
+
+pub const BUSES: [(&str, Bus); 4] =
+    [("hot-nvme", Bus::Nvme), ("hot-scsi", Bus::Scsi), ("hot-virtio", Bus::Virtio), ("hot-usb", Bus::Usb)];
+
+/// One disk of 1 GiB for each bus.
+pub fn disks() -> Vec<Disk> {
+    BUSES.iter().map(|(name, bus)| Disk::new(name, *bus).mib(1024)).collect()
+}
+
+pub fn check(bench: &mut Bench, report: &mut Report) {
+    for disk in disks() {
+        let name = format!("{:?}: volumes in use outlive that their disk is pulled and plugged in elsewhere", disk.bus);
+        report.check(&name, || pull_and_plug(bench, &disk));
+    }
+    report.check(
+        "a disk that is plugged in is taken after its minimum age if it is blank, and never if it is not",
+        || plug_new(bench),
+    );
+}
+
+fn pull_and_plug(bench: &mut Bench, disk: &Disk) {
+    let name = disk.name.as_str();
+    await_ours(bench, name);
+    let block = bench.volume(&format!("{name}-block"), name, 32, Use::Block);
+    let files = bench.volume(&format!("{name}-files"), name, 64, Use::Ext4);
+    // Those who write all the time, as nobody stops for a disk that dies; beside the data that is looked at later.
+    let targets = (crate::csi::target(&files.id), crate::csi::target(&block.id));
+    bench.guest.run(&format!(
+        "writer() {{ systemd-run --quiet --collect --unit=$1 bash -c \"while dd if=/dev/zero of=$2 bs=64k count=16 conv=fsync,notrunc ${{3:-}}; do :; done\"; }}
+         writer writer-files {}/other; writer writer-block {} seek=128",
+        targets.0, targets.1
+    ));
+    bench.guest.unplug(disk);
+    bench.eventually("the driver sees that the disk is away", |bench| {
+        let listed = bench.csi(async |csi| csi.list().await);
+        let abnormal = |id: &str| listed.get(id).is_some_and(|condition| condition.abnormal);
+        if abnormal(&block.id) && abnormal(&files.id) { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+    bench.guest.run("systemctl stop writer-files writer-block 2>/dev/null || true");
+    bench.put_away(&block);
+    bench.put_away(&files);
+    bench.guest.plug(disk);
+    await_ours(bench, name);
+    for volume in [&block, &files] {
+        bench.eventually("the volume is well again", |bench| {
+            let listed = bench.csi(async |csi| csi.list().await);
+            match listed.get(&volume.id) {
+                Some(condition) if !condition.abnormal => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        bench.use_again(volume);
+        bench.has_its_data(volume);
+        bench.put_away(volume);
+    }
+}
+
+/// Waits until a disk is in the pool.
+pub fn await_ours(bench: &mut Bench, serial: &str) {
+    bench.driver();
+    bench.eventually(&format!("{serial} is in the pool"), |bench| {
+        let devices = bench.devices();
+        let device = devices.iter().find(|device| device["serial"] == serial).ok_or("it is not there")?;
+        match (device["verdict"].as_str(), device["reason"].as_str()) {
+            (Some("Ours"), Some(reason)) if reason.starts_with("in pool,") && !reason.contains("missing") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+}
+
+fn plug_new(bench: &mut Bench) {
+    let blank = Disk::new("new-blank", Bus::Nvme);
+    let used = Disk::new("new-used", Bus::Scsi);
+    bench.guest.add_drive(&blank);
+    bench.guest.add_drive(&used);
+    let image = bench.folder.join("images").join(&used.image);
+    let made = std::process::Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status().unwrap();
+    assert!(made.success());
+    bench.guest.plug(&used);
+    bench.guest.plug(&blank);
+    await_ours(bench, "new-blank");
+    let devices = bench.devices();
+    let device = devices.iter().find(|device| device["serial"] == "new-used").unwrap();
+    assert_eq!(device["verdict"], "Theirs", "{device}");
+}
