@@ -2,7 +2,7 @@
 //! diskmaker. Real agents on fake machines, against the real API server.
 
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod, ServiceAccount};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use localpool::api::crd::DevicePool;
 use serde_json::json;
@@ -45,6 +45,9 @@ async fn a_disk_that_another_persistent_volume_promises_is_claimed_only_when_tha
     says(&stage, &name, &format!("the PersistentVolume {volume} of provisioner local-volume-provisioner promises it"))
         .await;
     assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
+    // Nobody takes it off here once the volume is unused.
+    let unprotected = json!({"metadata": {"finalizers": null}});
+    volumes.patch(&volume, &PatchParams::default(), &Patch::Merge(unprotected)).await.expect("it is there");
     volumes.delete(&volume, &DeleteParams::default()).await.expect("it is there");
     offers(&stage, &name, 1000).await;
     node.kill().await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, LocalVolumeSet, set_crd};
@@ -69,8 +69,9 @@ async fn apply(client: &Client, name: &str, more: Value) -> LocalVolumeSet {
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
         "metadata": {"name": name}, "spec": spec,
     });
-    let params = PatchParams::apply("a-person").force();
-    sets.patch(name, &params, &Patch::Apply(set)).await.expect("it is taken")
+    let set = serde_json::from_value(set).expect("a set");
+    // A client that validates strictly would be told; this one is not.
+    sets.create(&PostParams::default(), &set).await.expect("it is taken")
 }
 
 async fn ready_says(client: &Client, node: &str, reason: &str) -> String {
@@ -109,10 +110,25 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     for name in ["dry", "filtered", "plain"] {
         sets.delete(name, &DeleteParams::default()).await.expect("it is there");
     }
+    let pools: Api<DevicePool> = Api::all(client.clone());
+    let forgotten = async || pools.get("foreign-1").await.ok()?.status?.sets.is_empty().then_some(());
+    until("the agent has seen that they are gone", forgotten).await;
     crds::apply(client.clone(), Ownership::Take).await.expect("it is ours now");
+    // For a moment after it took the definition the API server still prunes by the old one.
+    let nowhere = json!({"dryRun": true, "nodeSelector": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "sim", "operator": "In", "values": ["nowhere"]}]},
+    ]}});
+    until("the API server keeps what it is given", async || {
+        let kept = apply(client, "probe", nowhere.clone()).await.spec["dryRun"] == true;
+        sets.delete("probe", &DeleteParams::default()).await.ok()?;
+        kept.then_some(())
+    })
+    .await;
     apply(client, "dry", json!({"dryRun": true})).await;
     ready_says(client, "foreign-1", "AgentReady").await;
-    assert_eq!(platter.write_count(), 0, "a dry run wrote");
+    let told = pools.get("foreign-1").await.expect("it is there").status;
+    let seen = sets.get("dry").await.expect("it is there").spec;
+    assert_eq!(platter.write_count(), 0, "a dry run wrote: {seen}, {told:?}");
     apply(client, "real", json!({})).await;
     let claimed = async || (!node.pool().members().is_empty()).then_some(());
     tokio::time::timeout(PATIENCE, until("the disk is claimed", claimed)).await.expect("soon");
