@@ -7,6 +7,7 @@
 mod act;
 mod claimed;
 mod decide;
+mod definition;
 mod elsewhere;
 mod partitioning;
 mod report;

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
@@ -16,12 +16,12 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch as channel};
 
 use super::NodeOperator;
+use super::definition::{Definition, Definitions};
 use super::watch::mirror;
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, has_our_schema, set_crd, volume_crd};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::api::strict::Problem;
 use crate::api::{Node, parse_set, parse_volume};
 use crate::device::rule::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::host::chain;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +53,10 @@ pub enum Diskmaker {
     Runs(String),
 }
 
+/// After a CRD was replaced, until the API server certainly serves by the new one.
+const SETTLED: Duration = Duration::from_secs(5);
+/// A CRD that could not be read is asked for again after this.
+const UNREAD: Duration = Duration::from_secs(30);
 /// The pods of the operator's DaemonSet.
 const DISKMAKER: &str = "app=diskmaker-manager";
 
@@ -72,6 +76,8 @@ struct Objects {
     schema: Option<Result<(), String>>,
     volume_schema: Option<Result<(), String>>,
     diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
+    /// How often sets or LocalVolumes were told of.
+    told: u64,
 }
 
 /// Which specs there are, by UID and generation: under which definition one was written is asked when it is new, as
@@ -94,7 +100,23 @@ impl Objects {
 
 /// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
 pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
-    let objects = Arc::new(Mutex::new(Objects::default()));
+    loop {
+        // Before anything is listed: what is seen from now on was decoded by these or by later ones.
+        let definitions = Definitions::read(&operator.client).await;
+        follow(&operator, &world, &definitions).await;
+        tokio::time::sleep(SETTLED).await;
+    }
+}
+
+/// Returns when the definitions are others than at the beginning; by then nothing new is claimed.
+async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, definitions: &Definitions) {
+    let objects = Arc::new(Mutex::new(Objects {
+        schema: definitions.of_sets.schema("nothing new is claimed"),
+        volume_schema: definitions.of_volumes.schema("LocalVolumes claim nothing new"),
+        // Without their CRD there are none; the watch tells when it comes.
+        volumes: (definitions.of_volumes == Definition::Absent).then(BTreeMap::new),
+        ..Objects::default()
+    }));
     let (notify, mut changed) = mpsc::channel::<()>(1);
     let update = |change: Box<dyn FnOnce(&mut Objects) + Send>| {
         change(&mut objects.lock().unwrap_or_else(PoisonError::into_inner));
@@ -104,11 +126,11 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
     let named = watcher::Config::default().fields(&format!("metadata.name={}", operator.node));
     let sets = mirror(Api::<LocalVolumeSet>::all(operator.client.clone()), watcher::Config::default(), |sets| {
         let sets = sets.clone();
-        update(Box::new(move |objects| objects.sets = Some(sets)));
+        update(Box::new(move |objects| (objects.sets, objects.told) = (Some(sets), objects.told + 1)));
     });
     let volumes = mirror(Api::<LocalVolume>::all(operator.client.clone()), watcher::Config::default(), |volumes| {
         let volumes = volumes.clone();
-        update(Box::new(move |objects| objects.volumes = Some(volumes)));
+        update(Box::new(move |objects| (objects.volumes, objects.told) = (Some(volumes), objects.told + 1)));
     });
     let node = mirror(Api::<KubeNode>::all(operator.client.clone()), named.clone(), |nodes| {
         let node = nodes.values().next().cloned();
@@ -124,81 +146,45 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
         update(Box::new(move |objects| objects.diskmakers = Some(pods)));
     });
     let decide = async {
-        let mut handed_over = Vec::new();
-        let mut judged = Written::default();
+        let ours = definitions.of_sets.is_ours() && definitions.of_volumes.is_ours();
+        let mut handed_over = None;
+        let (mut judged, mut told) = (Written::default(), 0);
         while changed.recv().await.is_some() {
             let mut now = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let written = now.written();
-            if now.sets.is_some() && (now.schema != Some(Ok(())) || written.sets != judged.sets) {
-                now.schema = definition(&operator, &set_crd().name_any()).await.schema("nothing new is claimed");
-                objects.lock().unwrap_or_else(PoisonError::into_inner).schema = now.schema.clone();
+            // While it is another owner's, each list that begins anew may be the first of ours.
+            let asks = written != judged || (!ours && now.told != told);
+            let replaced = asks && Definitions::read(&operator.client).await != *definitions;
+            if replaced {
+                let why = || Some(Err("a CRD of the sets has just changed: they are read anew".to_owned()));
+                (now.schema, now.volume_schema) = (why(), why());
             }
-            if now.sets.is_some() && (now.volume_schema != Some(Ok(())) || written.volumes != judged.volumes) {
-                let definition = definition(&operator, &volume_crd().name_any()).await;
-                if let Definition::Absent = definition {
-                    // Without their CRD there are none; the watch tells when it comes.
-                    now.volumes.get_or_insert_default();
-                }
-                now.volume_schema = definition.schema("LocalVolumes claim nothing new");
-                objects.lock().unwrap_or_else(PoisonError::into_inner).volume_schema = now.volume_schema.clone();
-            }
-            judged = written;
+            (judged, told) = (written, now.told);
             let next = Arc::new(look(&now, &operator.node));
-            if **world.borrow() == *next {
-                continue;
-            }
             let rules = next.rules();
-            if next.complete && rules != handed_over {
+            if next.complete && handed_over.as_ref() != Some(&rules) {
                 operator.keeper.set_rules(rules.clone());
-                handed_over = rules;
+                handed_over = Some(rules);
             }
-            world.send_replace(next);
+            if **world.borrow() != *next {
+                world.send_replace(next);
+            }
+            if replaced {
+                return;
+            }
         }
     };
-    tokio::join!(sets, volumes, node, pool, diskmakers, decide);
-}
-
-/// What the cluster has as a CRD of that name. Under one that this code does not know, fields may be pruned that
-/// would have kept a disk out.
-enum Definition {
-    Ours,
-    /// The Local Storage Operator's, or one of another version.
-    Other(String),
-    Absent,
-    /// It could not be read, and will be asked again.
-    Unread,
-}
-
-async fn definition(operator: &NodeOperator, name: &str) -> Definition {
-    let crds: Api<CustomResourceDefinition> = Api::all(operator.client.clone());
-    match crds.get_opt(name).await {
-        Ok(Some(crd)) if has_our_schema(&crd) => Definition::Ours,
-        Ok(Some(_)) => Definition::Other(name.to_owned()),
-        Ok(None) => Definition::Absent,
-        Err(error) => {
-            let error = chain(&error);
-            tracing::warn!(crd = name, error, "the CRD could not be read; nothing is claimed by it until it is");
-            Definition::Unread
-        }
-    }
-}
-
-impl Definition {
-    /// `None`: to be asked again.
-    fn schema(self, so: &str) -> Option<Result<(), String>> {
-        match self {
-            Self::Ours => Some(Ok(())),
-            Self::Other(name) => Some(Err(format!(
-                "the CRD {name} is not of this version of localpool, so {so}: `localpool crds --apply` brings it up to date"
-            ))),
-            Self::Absent | Self::Unread => None,
-        }
+    let watches = async { tokio::join!(sets, volumes, node, pool, diskmakers) };
+    tokio::select! {
+        _ = watches => {}
+        () = decide => {}
+        () = tokio::time::sleep(UNREAD), if definitions.are_unread() => {}
     }
 }
 
 /// The world that these objects make. Pure.
 fn look(objects: &Objects, name: &str) -> World {
-    let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers } = objects;
+    let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
         Some(Ok(())) => None,

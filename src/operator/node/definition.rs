@@ -1,0 +1,76 @@
+//! The CRDs under which sets and LocalVolumes are written: what they are, and whether they are still the same.
+//!
+//! Takes in a client; gives out [`Definitions`]. Another owner's CRD prunes what it does not know, and what is pruned may
+//! have kept a disk out (`dryRun`). The API server decodes what a watch gives by the CRD of the watch's beginning, for a
+//! minute after it was replaced: so what was seen is believed only if the CRD is ours and has been so since before.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, ResourceExt as _};
+
+use crate::api::crd::{has_our_schema, set_crd, volume_crd};
+use crate::host::chain;
+
+/// What the cluster has as CRDs of both kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definitions {
+    pub of_sets: Definition,
+    pub of_volumes: Definition,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Definition {
+    Ours(Edition),
+    /// The Local Storage Operator's, or one of another version.
+    Other(String, Edition),
+    Absent,
+    /// It could not be read.
+    Unread,
+}
+
+/// UID and generation: another one is another definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edition(Option<String>, Option<i64>);
+
+impl Definitions {
+    pub async fn read(client: &Client) -> Self {
+        let (sets, volumes) = (set_crd().name_any(), volume_crd().name_any());
+        Self { of_sets: Definition::read(client, &sets).await, of_volumes: Definition::read(client, &volumes).await }
+    }
+
+    pub fn are_unread(&self) -> bool {
+        [&self.of_sets, &self.of_volumes].contains(&&Definition::Unread)
+    }
+}
+
+impl Definition {
+    async fn read(client: &Client, name: &str) -> Self {
+        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+        match crds.get_opt(name).await {
+            Ok(Some(crd)) => {
+                let edition = Edition(crd.uid(), crd.metadata.generation);
+                if has_our_schema(&crd) { Self::Ours(edition) } else { Self::Other(name.to_owned(), edition) }
+            }
+            Ok(None) => Self::Absent,
+            Err(error) => {
+                let error = chain(&error);
+                tracing::warn!(crd = name, error, "the CRD could not be read; nothing is claimed by it until it is");
+                Self::Unread
+            }
+        }
+    }
+
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Ours(_))
+    }
+
+    /// Whether it can be believed, or why not. `None`: not known yet.
+    pub fn schema(&self, so: &str) -> Option<Result<(), String>> {
+        match self {
+            Self::Ours(_) => Some(Ok(())),
+            Self::Other(name, _) => Some(Err(format!(
+                "the CRD {name} is not of this version of localpool, so {so}: `localpool crds --apply` brings it up to date"
+            ))),
+            Self::Absent | Self::Unread => None,
+        }
+    }
+}
