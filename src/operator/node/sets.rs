@@ -309,6 +309,7 @@ mod tests {
             schema: Some(Ok(())),
             volume_schema: Some(Ok(())),
             diskmakers: Some(BTreeMap::new()),
+            told: 1,
         }
     }
 
