@@ -30,8 +30,8 @@ pub async fn disturbing<T>(work: impl Future<Output = T>) -> T {
     work.await
 }
 
-/// While the agents are away, for all checks that ask for it by then; they are back when it returns. A check that fails
-/// in it ends like the others: the guard of its part goes with it.
+/// While the agents are away, for all checks that ask for it by then; they are back when it returns, also for a check
+/// that fails in it.
 pub async fn without_agents<T>(space: &Space, work: impl AsyncFnOnce() -> T) -> T {
     {
         let mut absence = ABSENCE.lock().await;
