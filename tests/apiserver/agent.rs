@@ -8,11 +8,16 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, FINALIZER, PoolVolume};
+use localpool::host::Geometry;
+use localpool::host::fake::FakeHost;
 use localpool::operator::controller::{Caches, ClusterVolumes};
 use localpool::volume::{NewVolume, Nodes, Selector, VolumeId, WantedUsage};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::sim::SimNode;
+
+pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 /// How long anything may take that a test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -156,6 +161,22 @@ impl Stage {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         let volume = serde_json::from_value(volume).expect("a PersistentVolume");
         api.create(&PostParams::default(), &volume).await.expect("a new one");
+    }
+}
+
+impl SimNode {
+    /// A machine with one blank disk, when the controller knows of the node.
+    pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
+        let node = Self::start_unseen(&stage.client, name, label, mib).await;
+        stage.known(|caches| caches.nodes.get(name).is_some()).await;
+        node
+    }
+
+    pub async fn start_unseen(client: &Client, name: &str, label: &str, mib: u64) -> Self {
+        let host = FakeHost::default();
+        let geometry = Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true };
+        host.add_disk("fake0", &format!("SERIAL-{name}"), geometry);
+        Self::of(client, name, json!({"sim": label}), host).await
     }
 }
 

@@ -10,9 +10,9 @@ use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolu
 use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
 use serde_json::json;
 
-use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
-use crate::sim::{MIB, SimNode};
+use crate::sim::SimNode;
 
 /// A set for the nodes of one test, of a class of its own.
 pub async fn set(client: &Client, label: &str) {

@@ -1,5 +1,5 @@
 //! A whole node of a cluster in this process: the real agent with its pool on a fake machine. Its disk is memory;
-//! everything else is what runs on a node.
+//! everything else is what runs on a node. The cluster tier uses it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,15 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use localpool::host::fake::FakeHost;
-use localpool::host::{Geometry, Host};
+use localpool::host::Host;
 use localpool::operator::node::{NodeOperator, Seen, Writes, ask_promises};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::keeper::{Keeper, KeeperThread};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
 use localpool::volume::VolumeLocks;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-use crate::agent::Stage;
-
-pub const MIB: u64 = 1 << 20;
 
 /// A node of the cluster: its machine outlives its agent.
 pub struct SimNode {
@@ -38,26 +34,13 @@ struct Running {
 }
 
 impl SimNode {
-    /// The same, when the controller knows of the node.
-    pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
-        let node = Self::start_unseen(&stage.client, name, label, mib).await;
-        stage.known(|caches| caches.nodes.get(name).is_some()).await;
-        node
-    }
-
-    /// A machine with one blank disk, its Node object, and an agent at work.
-    pub async fn start_unseen(client: &Client, name: &str, label: &str, mib: u64) -> Self {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"sim": label}}});
+    /// A Node object with these labels, and an agent at work on its machine.
+    pub async fn of(client: &Client, name: &str, labels: Value, host: FakeHost) -> Self {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
         let nodes: Api<Node> = Api::all(client.clone());
         let node = serde_json::from_value(node).expect("a node");
         nodes.create(&PostParams::default(), &node).await.expect("a new node");
-        let host = Arc::new(FakeHost::default());
-        host.add_disk(
-            "fake0",
-            &format!("SERIAL-{name}"),
-            Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true },
-        );
-        let mut node = Self { name: name.to_owned(), host, running: None };
+        let mut node = Self { name: name.to_owned(), host: Arc::new(host), running: None };
         node.run(client);
         node
     }

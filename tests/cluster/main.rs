@@ -15,5 +15,7 @@ mod machine;
 mod peace;
 mod pods;
 mod sets;
+#[path = "../apiserver/sim.rs"]
+mod sim;
 mod together;
 mod turns;

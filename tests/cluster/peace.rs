@@ -2,6 +2,7 @@
 //! only where they disturb. What is the same for some of them (the agents are away) is done once for all of these.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::json;
 use tokio::sync::{Mutex, OwnedRwLockWriteGuard, RwLock};
@@ -11,11 +12,12 @@ use crate::cluster::{HOME, SOON, eventually, kubectl};
 
 /// Many look and prepare, or one disturbs; who waits to disturb goes before those who come later.
 static PEACE: std::sync::LazyLock<Arc<RwLock<()>>> = std::sync::LazyLock::new(Arc::default);
-static ABSENCE: Mutex<Absence> = Mutex::const_new(Absence { checks: 0, turn: None });
+static ABSENCE: Mutex<Absence> = Mutex::const_new(Absence { checks: 0, turn: None, begun: None });
 
 struct Absence {
     checks: usize,
     turn: Option<OwnedRwLockWriteGuard<()>>,
+    begun: Option<Instant>,
 }
 
 /// While nobody disturbs.
@@ -27,7 +29,11 @@ pub async fn quietly<T>(work: impl Future<Output = T>) -> T {
 /// While nobody else is in the middle of anything.
 pub async fn disturbing<T>(work: impl Future<Output = T>) -> T {
     let _turn = PEACE.write().await;
-    work.await
+    let begun = Instant::now();
+    let done = work.await;
+    // All of these add up to what the tier takes.
+    eprintln!("its turn took {:.1} s", begun.elapsed().as_secs_f64());
+    done
 }
 
 /// While the agents are away, for all checks that ask for it by then; they are back when it returns, also for a check
@@ -37,6 +43,7 @@ pub async fn without_agents<T>(space: &Space, work: impl AsyncFnOnce() -> T) -> 
         let mut absence = ABSENCE.lock().await;
         if absence.turn.is_none() {
             absence.turn = Some(Arc::clone(&PEACE).write_owned().await);
+            absence.begun = Some(Instant::now());
             away(space).await;
         }
         absence.checks += 1;
@@ -49,6 +56,7 @@ pub async fn without_agents<T>(space: &Space, work: impl AsyncFnOnce() -> T) -> 
     if last {
         back(space).await;
         absence.turn = None;
+        eprintln!("the agents were away for {:.1} s", absence.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()));
     }
     drop(absence);
     if !last {

@@ -125,6 +125,12 @@ impl Guest {
         panic!("no port is free for {}", disk.name);
     }
 
+    /// Changes a property of a disk that is plugged in.
+    pub fn set(&mut self, disk: &str, property: &str, value: impl Into<Value>) {
+        let (path, value) = (format!("/machine/peripheral/{disk}"), value.into());
+        self.qmp.execute("qom-set", &json!({"path": path, "property": property, "value": value})).unwrap();
+    }
+
     /// Pulls a disk out, and waits until it has left.
     pub fn unplug(&mut self, disk: &Disk) {
         self.qmp.execute("device_del", &json!({"id": disk.name})).unwrap();

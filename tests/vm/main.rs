@@ -14,6 +14,8 @@ mod csi;
 mod disks;
 mod driver;
 mod guest;
+mod hang;
+mod health;
 mod hotplug;
 mod images;
 mod members;
@@ -59,7 +61,9 @@ fn all(bench: &mut Bench, report: &mut Report) {
     bench.fill(report);
     verdicts::check(bench, report);
     compare::check(bench, report);
+    health::check(bench, report);
     members::check(bench, report);
+    hang::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
     // By its name only, until it was seen to end in good time on a busy machine.

@@ -10,4 +10,5 @@ mod growth;
 mod kept;
 mod rights;
 mod room;
+mod samples;
 mod show;

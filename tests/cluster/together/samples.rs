@@ -1,0 +1,222 @@
+//! What the seeds and the Local Storage Operator show as examples, as it stands there (samples/): on nodes of the names
+//! and with disks of the kind that they tell of. These machines are simulated; the cluster and its controllers are not.
+
+use std::collections::BTreeMap;
+
+use localpool::host::Geometry;
+use localpool::host::fake::FakeHost;
+use serde_json::{Value, json};
+
+use crate::check::{Needs, Space, check};
+use crate::cluster::{SOON, eventually};
+use crate::sim::SimNode;
+
+const GB: u64 = 1_000_000_000;
+/// The names that every example selects.
+const NODES: [&str; 2] = ["worker-0", "worker-1"];
+/// That they give their volumes to.
+const CLASSES: [&str; 2] = ["example-storageclass", "foobar"];
+
+/// What an example tells a disk by.
+#[derive(Clone, Copy)]
+struct Disk {
+    gb: u64,
+    vendor: &'static str,
+    model: &'static str,
+    rotational: bool,
+}
+
+const SAMSUNG: Disk = Disk { gb: 100, vendor: "ATA", model: "SAMSUNG MZ7LN512", rotational: false };
+
+fn file(sample: &str) -> String {
+    format!("{}/tests/cluster/together/samples/{sample}.yaml", env!("CARGO_MANIFEST_DIR"))
+}
+
+async fn apply(space: &Space, sample: &str) {
+    space.kubectl(&["apply", "-f", &file(sample)]).await;
+}
+
+/// What the API server or kubectl says against it.
+async fn refused(space: &Space, sample: &str) -> String {
+    let said = crate::cluster::attempt("kubectl", &["-n", &space.namespace, "apply", "-f", &file(sample)]).await;
+    said.expect_err("it is refused")
+}
+
+/// The two nodes, with these disks each.
+async fn workers(space: &Space, disks: [&[Disk]; 2]) -> Vec<SimNode> {
+    let mut workers = Vec::new();
+    for (node, disks) in NODES.into_iter().zip(disks) {
+        let host = FakeHost::default();
+        for (n, disk) in disks.iter().enumerate() {
+            let name = format!("sd{}", char::from(b'a' + u8::try_from(n).unwrap()));
+            let geometry = Geometry { size: disk.gb * GB, sector: 512, offloads_zeroes: true };
+            host.add_disk(&name, &format!("SERIAL-{node}-{name}"), geometry);
+            host.edit(&name, |raw| {
+                raw.vendor = Some(disk.vendor.to_owned());
+                raw.model = Some(disk.model.to_owned());
+                raw.rotational = disk.rotational;
+            });
+        }
+        let labels = json!({"kubernetes.io/hostname": node});
+        workers.push(SimNode::of(&space.client, node, labels, host).await);
+    }
+    workers
+}
+
+/// What the sets and LocalVolumes of this check and its nodes left, also of a run that was killed.
+async fn clear(space: &Space, workers: Vec<SimNode>) {
+    for mut worker in workers {
+        worker.kill().await;
+    }
+    for kind in ["LocalVolumeSet", "LocalVolume"] {
+        for object in space.list(kind, space.here()).await {
+            let name = crate::cluster::name(&object);
+            space.delete(kind, space.here(), name).await;
+            space.until_gone(kind, space.here(), name).await;
+        }
+    }
+    for node in NODES {
+        for kind in ["Node", "DevicePool"] {
+            space.delete(kind, None, node).await;
+            space.until_gone(kind, None, node).await;
+        }
+    }
+    for class in CLASSES {
+        space.delete("StorageClass", None, class).await;
+    }
+}
+
+/// Waits until the set has so many devices and partitions; gives it.
+async fn has(space: &Space, set: &str, devices: u64, partitions: u64) -> Value {
+    let counted = |set: &Value| {
+        set["status"]["totalProvisionedDeviceCount"] == devices
+            && set["status"]["totalProvisionedPartitionCount"] == partitions
+    };
+    let what = format!("has {devices} devices and {partitions} partitions");
+    space.until("LocalVolumeSet", space.here(), set, &what, counted).await
+}
+
+/// How many disks of the set a node tells of, by how far they are.
+async fn partitioning(space: &Space, node: &str) -> BTreeMap<String, usize> {
+    let pool = space.get("DevicePool", None, node).await.unwrap_or_default();
+    let sets = pool["status"]["sets"].as_array().cloned().unwrap_or_default();
+    let set = sets.iter().find(|set| set["name"] == "example-autodetect").cloned().unwrap_or_default();
+    let mut states = BTreeMap::new();
+    for disk in set["partitioning"].as_array().into_iter().flatten() {
+        *states.entry(disk["state"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    states
+}
+
+/// Five disks of 100 GB, three partitions each, before there is any claim.
+async fn seed_partitioned(space: &Space) {
+    let workers = workers(space, [&[SAMSUNG; 3], &[SAMSUNG; 2]]).await;
+    apply(space, "seed-set-partitioned").await;
+    let set = has(space, "example-autodetect", 5, 15).await;
+    let available = set["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Available");
+    assert_eq!(available.unwrap()["status"], "True");
+    for (node, disks) in NODES.into_iter().zip([3, 2]) {
+        let done = BTreeMap::from([("Done".to_owned(), disks)]);
+        let look = async || {
+            let now = partitioning(space, node).await;
+            if now == done { Ok(()) } else { Err(now) }
+        };
+        eventually("every disk is partitioned", SOON, look).await;
+        let pool = space.get("DevicePool", None, node).await.unwrap();
+        for disk in pool["status"]["disks"].as_array().unwrap() {
+            assert_eq!(disk["free"].as_u64().unwrap() / GB, 90, "three of 30 GB: {disk}");
+        }
+    }
+    clear(space, workers).await;
+}
+
+/// Five disks are taken where there are five; where there are four the minimum is missed, and told.
+async fn seed_block(space: &Space) {
+    let workers = workers(space, [&[SAMSUNG; 5], &[SAMSUNG; 4]]).await;
+    apply(space, "seed-set-block").await;
+    has(space, "example-autodetect", 5, 0).await;
+    let told = space.set_says("example-autodetect", "Available", "True", "DevicesClaimed").await;
+    assert!(told.contains("worker-1: 4 matching, below the set's minDeviceCount of 5"), "{told}");
+    clear(space, workers).await;
+}
+
+/// By model and vendor, solid state only, up to 100 GB.
+async fn seed_filesystem(space: &Space) {
+    let others = [
+        Disk { model: "WDC WD40EFRX", ..SAMSUNG },
+        Disk { vendor: "HGST", ..SAMSUNG },
+        Disk { rotational: true, ..SAMSUNG },
+        Disk { gb: 101, ..SAMSUNG },
+        Disk { gb: 9, ..SAMSUNG },
+    ];
+    let crucial = Disk { model: "Crucial_CT525MX300", ..SAMSUNG };
+    let matching = [&[SAMSUNG; 4][..], &[crucial]].concat();
+    let workers = workers(space, [&[&matching[..], &others].concat(), &others]).await;
+    apply(space, "seed-set-filesystem").await;
+    let set = has(space, "example-autodetect", 5, 0).await;
+    let claimed: Vec<_> = workers[0].pool().members();
+    assert_eq!(claimed.len(), 5);
+    for taken in ["sda", "sdb", "sdc", "sdd", "sde"] {
+        assert!(workers[0].host.platter(taken).unwrap().write_count() > 0, "{taken} is not taken");
+    }
+    for (node, left) in [(0, &["sdf", "sdg", "sdh", "sdi", "sdj"]), (1, &["sda", "sdb", "sdc", "sdd", "sde"])] {
+        for disk in left {
+            assert_eq!(workers[node].host.platter(disk).unwrap().write_count(), 0, "{disk} of {node}");
+        }
+    }
+    let unmatched = set["status"]["unmatchedDevices"].to_string();
+    assert!(unmatched.contains("WD40EFRX") || unmatched.contains("/dev/sdf"), "{unmatched}");
+    clear(space, workers).await;
+}
+
+async fn operators_set(space: &Space) {
+    let spinning = Disk { rotational: true, ..SAMSUNG };
+    let workers = workers(space, [&[SAMSUNG, spinning], &[Disk { gb: 500, ..SAMSUNG }]]).await;
+    apply(space, "operator-localvolumeset").await;
+    has(space, "example-localvolumeset", 2, 0).await;
+    assert_eq!(workers[1].host.platter("sda").unwrap().write_count(), 0, "it is above maxSize");
+    clear(space, workers).await;
+}
+
+async fn operators_volume(space: &Space) {
+    let workers = workers(space, [&[SAMSUNG; 2], &[SAMSUNG]]).await;
+    workers[0].host.edit("sdb", |raw| raw.links.push("/dev/disk/by-id/ata-crucial".into()));
+    apply(space, "operator-localvolume").await;
+    let taken = |volume: &Value| volume["status"]["totalProvisionedDeviceCount"] == 1;
+    space.until("LocalVolume", space.here(), "example", "its device is taken", taken).await;
+    let writes = |node: usize, disk: &str| workers[node].host.platter(disk).unwrap().write_count();
+    assert!(writes(0, "sdb") > 0);
+    assert_eq!((writes(0, "sda"), writes(1, "sda")), (0, 0), "a disk that nobody named was written to");
+    clear(space, workers).await;
+}
+
+#[test]
+fn the_examples_of_the_seeds_and_of_the_operator_do_what_they_say() {
+    check(Needs::Machine, async |space| {
+        clear(space, Vec::new()).await;
+        seed_partitioned(space).await;
+        seed_block(space).await;
+        seed_filesystem(space).await;
+        operators_set(space).await;
+        operators_volume(space).await;
+    });
+}
+
+#[test]
+fn examples_that_break_a_rule_are_refused_with_what_to_change() {
+    check(Needs::Cluster, async |space| {
+        // A namespace is in lower case, so there is none of this name.
+        let said = refused(space, "seed-discovery").await;
+        assert!(said.contains("localStorage"), "{said}");
+        // In a namespace that there can be, its own name is the next thing.
+        let text = std::fs::read_to_string(file("seed-discovery")).unwrap();
+        let mut object: Value = serde_saphyr::from_str(&text).unwrap();
+        object["metadata"]["namespace"] = json!(space.namespace);
+        let said = space.try_create(&object).await.expect_err("it is refused").to_string();
+        assert!(said.contains("it is called auto-discover-devices: use this name"), "{said}");
+        let said = refused(space, "seed-result").await;
+        assert!(said.contains("labels"), "labels are no list: {said}");
+        let said = refused(space, "operator-scaffold").await;
+        assert!(said.contains("spec.storageClassName: Required value"), "{said}");
+    });
+}
