@@ -78,7 +78,7 @@ fn spec() -> Value {
         "required": ["storageClassName"],
         "properties": {
             "storageClassName": {"type": "string", "minLength": 1, "maxLength": 253, "description": "The StorageClass that offers the disks; made where there is none."},
-            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", ""], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem", ""], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
             "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
             "devicePaths": {"type": "array", "maxItems": 256, "nullable": true, "items": path, "description": "Device nodes, or better links below /dev/disk/by-id, of the disks to be used; each names one disk of each selected node."},
             "forceWipeDevicesAndDestroyAllData": {"type": "boolean", "description": "Destroy what is on the named disks, where nobody uses it. Default: false."},

@@ -122,7 +122,7 @@ fn spec() -> Value {
             "tolerations": tolerations(),
             "minDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "Below this many matching devices on a node, none is claimed there."},
             "maxDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "The most devices of a node that it claims."},
-            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem"], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem"], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
             "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
             "fstype": text("An older spelling of fsType."),
             "filesystem": text("An older spelling of fsType."),

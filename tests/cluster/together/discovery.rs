@@ -51,7 +51,8 @@ fn discovery_tells_of_a_disk_that_is_added_and_its_results_stay_when_it_goes() {
         assert!(refused.unwrap_err().contains("it is called auto-discover-devices: use this name"));
 
         // The operator's own sample is for nodes that are not there; people make it fit as below.
-        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/together/samples/operator-localvolumediscovery.yaml");
+        let sample =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/together/samples/operator-localvolumediscovery.yaml");
         crate::cluster::kubectl(&["-n", SPACE, "apply", "-f", sample]).await;
         let waits = |object: &Value| object["status"]["conditions"].to_string().contains("NoNode");
         space.until("LocalVolumeDiscovery", Some(SPACE), NAME, "it says that it selects no node", waits).await;
