@@ -1,18 +1,36 @@
 //! Whose turn it is among the checks that restart things: they run at once, prepare and look together, and take turns
 //! only where they disturb. What is the same for some of them (the agents are away) is done once for all of these.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use serde_json::json;
-use tokio::sync::{Mutex, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{Mutex, OwnedRwLockWriteGuard, RwLock, watch};
 
 use crate::check::Space;
 use crate::cluster::{HOME, SOON, eventually, kubectl};
 
 /// Many look and prepare, or one disturbs; who waits to disturb goes before those who come later.
-static PEACE: std::sync::LazyLock<Arc<RwLock<()>>> = std::sync::LazyLock::new(Arc::default);
+static PEACE: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 static ABSENCE: Mutex<Absence> = Mutex::const_new(Absence { checks: 0, turn: None, begun: None });
+/// Checks that will ask for the absence of the agents, and have not yet: it begins when the last of them is there.
+static EXPECTED: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// A check that will need the agents to be away. It ends with the check, or when the check has come to that.
+pub struct Expected(());
+
+impl Expected {
+    pub fn new() -> Self {
+        EXPECTED.send_modify(|checks| *checks += 1);
+        Self(())
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        EXPECTED.send_modify(|checks| *checks -= 1);
+    }
+}
 
 struct Absence {
     checks: usize,
@@ -36,9 +54,11 @@ pub async fn disturbing<T>(work: impl Future<Output = T>) -> T {
     done
 }
 
-/// While the agents are away, for all checks that ask for it by then; they are back when it returns, also for a check
-/// that fails in it.
-pub async fn without_agents<T>(space: &Space, work: impl AsyncFnOnce() -> T) -> T {
+/// While the agents are away, for all checks that expect it; they are back when it returns, also for a check that fails
+/// in it.
+pub async fn without_agents<T>(space: &Space, expected: Expected, work: impl AsyncFnOnce() -> T) -> T {
+    drop(expected);
+    EXPECTED.subscribe().wait_for(|checks| *checks == 0).await.expect("it is never dropped");
     {
         let mut absence = ABSENCE.lock().await;
         if absence.turn.is_none() {

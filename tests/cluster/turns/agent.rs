@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{SOON, eventually, name};
-use crate::peace::{quietly, without_agents};
+use crate::peace::{Expected, quietly, without_agents};
 use crate::pods::As;
 
 async fn volumes_of(space: &Space, uid: &Value) -> Vec<Value> {
@@ -16,9 +16,10 @@ async fn volumes_of(space: &Space, uid: &Value) -> Vec<Value> {
 #[test]
 fn while_the_agent_is_silent_the_pod_waits_with_the_nodes_name_and_is_served_when_it_is_back() {
     check(Needs::Machine, async |space| {
+        let absence = Expected::new();
         quietly(space.running("old", "local-carved", "64Mi", As::Folder)).await;
         let node = quietly(space.nodes()).await.remove(0);
-        let claim = without_agents(space, async || {
+        let claim = without_agents(space, absence, async || {
             let claim = space.create(&space.claim("new", "local-carved", "64Mi")).await;
             space.create(&space.pod("new", "new", As::Folder)).await;
             let told = space.event("new", &["ProvisioningFailed", &node, "did not answer"]).await;
@@ -39,7 +40,8 @@ fn while_the_agent_is_silent_the_pod_waits_with_the_nodes_name_and_is_served_whe
 #[test]
 fn an_agent_that_comes_back_makes_nothing_of_what_was_withdrawn_meanwhile() {
     check(Needs::Machine, async |space| {
-        let object = without_agents(space, async || {
+        let absence = Expected::new();
+        let object = without_agents(space, absence, async || {
             let claim = space.create(&space.claim("new", "local-carved", "64Mi")).await;
             let uid = &claim["metadata"]["uid"];
             space.create(&space.pod("new", "new", As::Folder)).await;
@@ -72,13 +74,14 @@ fn an_agent_that_comes_back_makes_nothing_of_what_was_withdrawn_meanwhile() {
 #[test]
 fn a_volume_whose_object_vanished_while_the_agent_was_away_is_there_when_it_is_back() {
     check(Needs::Machine, async |space| {
+        let absence = Expected::new();
         let volume = quietly(async {
             space.running("data", "local-carved", "64Mi", As::Folder).await;
             space.shell("data", "echo kept >/data/file && sync").await;
             space.volume_of(&space.namespace, "data").await
         })
         .await;
-        without_agents(space, async || {
+        without_agents(space, absence, async || {
             space.patch("PoolVolume", None, name(&volume), &json!({"metadata": {"finalizers": []}})).await;
             space.delete("PoolVolume", None, name(&volume)).await;
             space.until_gone("PoolVolume", None, name(&volume)).await;

@@ -1,5 +1,9 @@
 //! All objects of localpool deleted under running pods, then what defines them.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use kube::api::ListParams;
 use serde_json::Value;
 
 use crate::check::{Needs, Space, check};
@@ -67,32 +71,34 @@ fn all_pool_volumes_and_device_pools_deleted_under_running_pods_come_back() {
     });
 }
 
+/// The API server answers for every kind from its own memory: one that has just started may not be able to delete them.
+async fn until_known(space: &Space) {
+    for kind in ["PoolVolume", "DevicePool", "LocalVolumeSet"] {
+        let listed = async || space.api(kind, None).list(&ListParams::default().match_any()).await.map(drop);
+        eventually("the API server knows the kind", SOON, listed).await;
+    }
+}
+
+/// Makes them again, and what people had put there.
+async fn define(space: &Space) {
+    run(env!("CARGO_BIN_EXE_localpool"), &["crds", "--apply"]).await;
+    let folder = space.machine().work.join("sets");
+    // For a moment after it took the definitions the API server may not serve them.
+    let applied = async || crate::cluster::attempt("kubectl", &["apply", "-f", folder.to_str().unwrap()]).await;
+    eventually("the sets are there again", SOON, applied).await;
+}
+
 #[test]
 fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
     check(Needs::Machine, async |space| {
         let volumes = quietly(pods(space)).await;
         disturbing(async {
-            kubectl(&[&["delete", "crd", "--timeout=90s"], &DEFINITIONS[..]].concat()).await;
-            run_on(space).await;
-            are_made_anew(space).await;
-
-            // Nor are they missed at a start.
-            let agents = space.machine().processes(&["localpool", "node"]);
-            for pid in &agents {
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();
-            }
-            let another = async || {
-                let now = space.machine().processes(&["localpool", "node"]);
-                if now.len() == agents.len() && now != agents { Ok(()) } else { Err(now) }
-            };
-            eventually("the agent is started again", SOON, another).await;
-            kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
-            are_made_anew(space).await;
-
-            run(env!("CARGO_BIN_EXE_localpool"), &["crds", "--apply"]).await;
+            until_known(space).await;
+            let ended = AssertUnwindSafe(without_definitions(space)).catch_unwind().await;
+            // Also for those who come after a failure.
+            define(space).await;
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             until_ready(space, &volumes).await;
-            let folder = space.machine().work.join("sets");
-            kubectl(&["apply", "-f", folder.to_str().unwrap()]).await;
             for set in ["whole", "slots", "carved"] {
                 let claimed = |set: &Value| set["status"]["totalProvisionedDeviceCount"].as_u64() > Some(0);
                 space.until("LocalVolumeSet", Some(HOME), set, "has its disks again", claimed).await;
@@ -102,4 +108,23 @@ fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
         })
         .await;
     });
+}
+
+async fn without_definitions(space: &Space) {
+    kubectl(&[&["delete", "crd", "--timeout=90s"], &DEFINITIONS[..]].concat()).await;
+    run_on(space).await;
+    are_made_anew(space).await;
+
+    // Nor are they missed at a start.
+    let agents = space.machine().processes(&["localpool", "node"]);
+    for pid in &agents {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+    let another = async || {
+        let now = space.machine().processes(&["localpool", "node"]);
+        if now.len() == agents.len() && now != agents { Ok(()) } else { Err(now) }
+    };
+    eventually("the agent is started again", SOON, another).await;
+    kubectl(&["-n", HOME, "rollout", "status", "daemonset/localpool-node", "--timeout=60s"]).await;
+    are_made_anew(space).await;
 }

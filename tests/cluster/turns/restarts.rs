@@ -61,6 +61,13 @@ async fn have_their_data(space: &Space) {
     }
 }
 
+/// Waits until the machine can start pods again, as a kubelet that has just begun knows nothing yet.
+async fn until_pods_start(space: &Space) {
+    let pod = space.pod("after", "-", crate::pods::As::Folder);
+    space.create(&pod.with("/spec/volumes", json!([])).with("/spec/containers/0/volumeMounts", json!([]))).await;
+    space.until_running("after").await;
+}
+
 /// Waits for an agent that is ready and not the one of before.
 async fn until_agent_is_back(space: &Space, before: &Value) {
     let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
@@ -108,6 +115,7 @@ fn replicas_run_on_when_the_kubelet_is_killed_and_started() {
         let before = quietly(replicas(space)).await;
         disturbing(async {
             space.machine().cluster(&["restart", "--kill", "kubelet"]).await;
+            until_pods_start(space).await;
             assert_eq!(containers(space).await, before, "the replicas have run on");
         })
         .await;
@@ -131,6 +139,7 @@ fn replicas_run_on_when_containerd_is_killed_and_started() {
         let before = quietly(replicas(space)).await;
         disturbing(async {
             space.machine().cluster(&["restart", "--kill", "containerd"]).await;
+            until_pods_start(space).await;
             assert_eq!(containers(space).await, before, "the replicas have run on");
         })
         .await;
