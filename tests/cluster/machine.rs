@@ -188,13 +188,13 @@ fn next_data(file: &File, from: u64) -> Option<u64> {
 }
 
 impl Cluster {
-    /// The pod of the agent on the first node that has one.
+    /// The pod of the agent on the first node that has one, when it is ready.
     pub async fn agent_pod(&self) -> Value {
-        let pods = self.list("Pod", Some(HOME)).await;
         let agent = |pod: &Value| {
             pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node" && crate::pods::is_ready(pod)
         };
-        pods.into_iter().find(agent).expect("an agent that is ready")
+        let look = async || self.list("Pod", Some(HOME)).await.into_iter().find(agent).ok_or("none");
+        eventually("an agent is ready", SOON, look).await
     }
 
     /// Runs a command in the container of the agent.
