@@ -20,6 +20,8 @@ const PORTS: usize = 32;
 const SATA_PORTS: usize = 6;
 /// From power on to the first answer, on a busy machine.
 const BOOT: Duration = Duration::from_secs(600);
+/// How often a disk may be plugged in.
+const PLUGS: usize = 3;
 /// What a script may take where nothing else is said.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
@@ -108,8 +110,23 @@ impl Guest {
         self.qmp.execute("blockdev-add", &disk.blockdev(&self.images).unwrap()).unwrap();
     }
 
-    /// Plugs a disk in; PCI disks into a port that was free all the time, so that they come back under another name.
+    /// Plugs a disk in until the guest's kernel sees it: an emulated USB hub may miss that something is plugged in right
+    /// after it was pulled out.
     pub fn plug(&mut self, disk: &Disk) {
+        let look = format!("for try in {{1..40}}; do disk {} && exit; sleep 0.5; done; exit 1", disk.serial);
+        for _ in 0..PLUGS {
+            self.plug_once(disk);
+            match self.try_run(&look, LIMIT) {
+                Ok(_) => return,
+                Err(AgentError::Failed { status: 1, .. }) => self.unplug(disk),
+                Err(error) => panic!("{}: {error}", disk.name),
+            }
+        }
+        panic!("the guest's kernel does not see {}, which was plugged in {PLUGS} times", disk.name);
+    }
+
+    /// PCI disks go into a port that was free all the time, so that they come back under another name.
+    fn plug_once(&mut self, disk: &Disk) {
         let ports = if disk.bus.has_port() { 0..PORTS } else { 0..1 };
         for port in ports.rev() {
             let added = disk

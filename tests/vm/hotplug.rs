@@ -88,4 +88,7 @@ fn plug_new(bench: &mut Bench) {
     let devices = bench.devices();
     let device = devices.iter().find(|device| device["serial"] == "new-used").unwrap();
     assert_eq!(device["verdict"], "Theirs", "{device}");
+    // They are not among the disks that the guest boots with again, so no volume may come to be on them.
+    bench.guest.unplug(&blank);
+    bench.guest.unplug(&used);
 }

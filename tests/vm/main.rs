@@ -66,8 +66,5 @@ fn all(bench: &mut Bench, report: &mut Report) {
     hang::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
-    // By its name only, until it was seen to end in good time on a busy machine.
-    if report.is_partial() {
-        storm::check(bench, report);
-    }
+    storm::check(bench, report);
 }
