@@ -27,11 +27,6 @@ impl Report {
         name.contains(&self.word)
     }
 
-    /// Only some checks are asked for, by a word of their names.
-    pub fn is_partial(&self) -> bool {
-        !self.word.is_empty()
-    }
-
     /// Runs a check, which fails by a panic. Its name is the promise that it holds.
     pub fn check(&mut self, name: &str, body: impl FnOnce()) {
         if !self.wants(name) {

@@ -101,7 +101,7 @@ async fn agree(space: &Space) {
         }
         let (told, offered) = (told_to_scheduler(space).await, offered(space).await);
         for class in ["local-whole", "local-slots", "local-carved"] {
-            if told.get(class).is_none() || told.get(class) != offered.get(class) {
+            if !told.contains_key(class) || told.get(class) != offered.get(class) {
                 return Err(format!("CSIStorageCapacity {told:?}, DevicePool {offered:?}"));
             }
         }

@@ -16,8 +16,7 @@ async fn killed(space: &Space) {
     let lease = space.get("Lease", Some(HOME), "csi-localpool-dev").await.expect("the provisioner's lease");
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap().to_owned();
     let pods = space.list("Pod", Some(HOME)).await;
-    let leader =
-        pods.iter().map(|pod| name(pod)).find(|pod| holder.contains(pod)).expect("the pod that leads").to_owned();
+    let leader = pods.iter().map(name).find(|pod| holder.contains(pod)).expect("the pod that leads").to_owned();
     for number in 0..10 {
         let name = format!("app-{number}");
         space.create(&space.claim(&name, "local-carved", "64Mi")).await;

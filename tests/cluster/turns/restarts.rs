@@ -48,8 +48,8 @@ async fn containers(space: &Space) -> Vec<String> {
 /// Each replica has its own line and can write; then each is made anew, and has it still.
 async fn have_their_data(space: &Space) {
     for replica in names() {
-        let line = format!("cat /data/name && echo more >>/data/more && sync && wc -l </data/more");
-        let said = space.shell_soon(&replica, &line).await;
+        let line = "cat /data/name && echo more >>/data/more && sync && wc -l </data/more";
+        let said = space.shell_soon(&replica, line).await;
         assert!(said.starts_with(&replica), "{said}");
     }
     for replica in names() {
