@@ -53,6 +53,11 @@ pub trait PartitionMap: Send + Sync {
     /// Proves that nobody has the partition open exclusively (mount, dm, md): O_EXCL open and close.
     fn prove_unused(&self, number: u32) -> Result<(), HostError>;
 
+    /// Keeps a mapped partition open exclusively until it is unmapped or the disk is dropped. Meanwhile the kernel refuses
+    /// the whole disk to whoever asks for it alone, and does not read its table anew. Held by another:
+    /// [`HostError::Busy`].
+    fn hold(&self, number: u32) -> Result<(), HostError>;
+
     /// The device node of a partition, such as `/dev/nvme0n1p2`.
     fn node(&self, number: u32) -> PathBuf;
 }

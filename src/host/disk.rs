@@ -50,6 +50,14 @@ pub struct RealDisk {
     /// The exclusive hold of [`Access::Claim`]. It ends with the first partition that is mapped, as the
     /// kernel mounts no partition of a disk that is held exclusively.
     claim: Mutex<Option<File>>,
+    /// The exclusive hold of a partition, see [`PartitionMap::hold`].
+    held: Mutex<Option<Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    number: u32,
+    hold: File,
 }
 
 /// Whether the kernel keeps partitions on this sort of device.
@@ -99,6 +107,7 @@ impl RealDisk {
             lock: NodeLock::default(),
             lock_wait: LOCK_WAIT,
             claim: Mutex::new(claim),
+            held: Mutex::default(),
         })
     }
 
@@ -118,6 +127,13 @@ impl RealDisk {
     fn end_claim(&self) {
         if let Some(hold) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
             close_for_good(hold);
+        }
+    }
+
+    /// Lets go of the partition that is held, if it is this one.
+    fn let_go(&self, which: impl FnOnce(&mut Held) -> bool) {
+        if let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(which) {
+            close_for_good(held.hold);
         }
     }
 
@@ -165,6 +181,7 @@ impl RealDisk {
 impl Drop for RealDisk {
     fn drop(&mut self) {
         self.end_claim();
+        self.let_go(|_| true);
     }
 }
 

@@ -46,6 +46,11 @@ impl Content {
         self.table.entries().iter().filter(move |(_, entry)| entry.kind == kind).map(|(number, entry)| (*number, entry))
     }
 
+    /// The partition that the label is in.
+    pub fn label_entry(&self) -> Option<(u32, &Entry)> {
+        self.entries(LABEL_TYPE).next()
+    }
+
     pub fn volumes(&self) -> impl Iterator<Item = OnDisk<'_>> {
         self.entries(VOLUME_TYPE).map(|(number, entry)| OnDisk {
             number,

@@ -15,7 +15,6 @@ fn take_away(lab: &Lab, disk: &Disk) -> std::path::PathBuf {
     let kept = lab.path("away.kept");
     run("cp", &["--sparse=always", text(&disk.image), text(&kept)]);
     fs::File::options().write(true).open(&disk.image).unwrap().set_len(4096).unwrap();
-    disk.unmap();
     run("losetup", &["--set-capacity", disk.path()]);
     disk.announce();
     kept

@@ -16,6 +16,7 @@ mod coming;
 mod content;
 mod driver;
 mod dry_run;
+mod held;
 mod lab;
 mod life;
 mod making;

@@ -155,6 +155,10 @@ impl PartitionMap for Open {
         unreachable!("a look maps nothing")
     }
 
+    fn hold(&self, _: u32) -> Result<(), HostError> {
+        unreachable!("a look maps nothing")
+    }
+
     fn node(&self, _: u32) -> PathBuf {
         unreachable!("a look maps nothing")
     }

@@ -7,13 +7,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
-use super::{Partitions, RealDisk, prove_unbound};
+use super::{Held, Partitions, RealDisk, prove_unbound};
 use crate::host::command::close_for_good;
 use crate::host::raw::DevNo;
 use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, ioctl};
@@ -54,6 +55,7 @@ impl PartitionMap for RealDisk {
 
     fn unmap(&self, number: u32) -> Result<(), HostError> {
         self.may_change()?;
+        self.let_go(|held| held.number == number);
         let until = Instant::now() + READERS_MAY_TAKE;
         loop {
             match ioctl::delete_partition(&self.file, number) {
@@ -83,32 +85,23 @@ impl PartitionMap for RealDisk {
     }
 
     fn prove_unused(&self, number: u32) -> Result<(), HostError> {
-        let node = self.node(number);
-        let Some(expected) = self.partition_device(number)? else {
+        let Some((opened, device)) = self.open_exclusively(number)? else {
             // Nobody can have open what the kernel does not have.
             return Ok(());
         };
-        let failed = |source: io::Error| match source.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EBUSY) => self.in_use(number),
-            Some(Errno::ENOENT) => HostError::Unsupported {
-                what: format!(
-                    "the kernel has {}, but {} does not exist: /dev is not the host's devtmpfs",
-                    self.partition_text(number),
-                    node.display()
-                ),
-            },
-            _ => HostError::Io { what: "open exclusively", object: node.display().to_string(), source },
-        };
-        let opened: File =
-            OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(&node).map_err(failed)?;
-        let found = opened.metadata().map(|node| DevNo::of(node.rdev()));
         close_for_good(opened);
-        let found = found.map_err(failed)?;
-        if found != expected {
-            let why = format!("it is device {found}, the partition is {expected}");
-            return Err(HostError::Changed { path: node, why });
-        }
-        prove_unbound(found, &self.partition_text(number))
+        prove_unbound(device, &self.partition_text(number))
+    }
+
+    fn hold(&self, number: u32) -> Result<(), HostError> {
+        self.may_change()?;
+        self.let_go(|_| true);
+        let Some((hold, _)) = self.open_exclusively(number)? else {
+            let what = format!("{} is not mapped, so it cannot be held", self.partition_text(number));
+            return Err(HostError::Unsupported { what });
+        };
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { number, hold });
+        Ok(())
     }
 
     fn node(&self, number: u32) -> PathBuf {
@@ -171,6 +164,33 @@ impl RealDisk {
         };
         let source = io::Error::new(io::ErrorKind::AlreadyExists, why);
         Err(self.partition_error("map", number, extent, source))
+    }
+
+    /// A mapped partition, open for nobody else who asks for it alone, and its device number.
+    fn open_exclusively(&self, number: u32) -> Result<Option<(File, DevNo)>, HostError> {
+        let node = self.node(number);
+        let Some(expected) = self.partition_device(number)? else { return Ok(None) };
+        let failed = |source: io::Error| match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EBUSY) => self.in_use(number),
+            Some(Errno::ENOENT) => HostError::Unsupported {
+                what: format!(
+                    "the kernel has {}, but {} does not exist: /dev is not the host's devtmpfs",
+                    self.partition_text(number),
+                    node.display()
+                ),
+            },
+            _ => HostError::Io { what: "open exclusively", object: node.display().to_string(), source },
+        };
+        let opened: File =
+            OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(&node).map_err(failed)?;
+        match opened.metadata().map(|node| DevNo::of(node.rdev())) {
+            Ok(found) if found == expected => Ok(Some((opened, found))),
+            other => {
+                close_for_good(opened);
+                let why = format!("it is device {}, the partition is {expected}", other.map_err(failed)?);
+                Err(HostError::Changed { path: node, why })
+            }
+        }
     }
 
     /// Where sysfs keeps a partition, if the kernel names it after its disk, as it does.

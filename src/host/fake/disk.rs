@@ -308,6 +308,11 @@ impl PartitionMap for FakeDisk {
         }
     }
 
+    /// There are no others here whom a hold could keep out.
+    fn hold(&self, number: u32) -> Result<(), HostError> {
+        self.prove_unused(number)
+    }
+
     fn node(&self, number: u32) -> PathBuf {
         PathBuf::from(format!("/dev/{}p{number}", self.name))
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::device::label::{Label, MARK};
 use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
-use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
+use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::Content;
 use crate::pool::plan::{Claim, ERASE_CHUNK, Plan, PlanError, Step, claim, recover_mappings, release};
 
@@ -87,7 +87,7 @@ pub enum Opened {
 
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
-    /// and has the kernel map just the volumes.
+    /// has the kernel map just the label and the volumes, and holds the disk.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Opened, ApplyError> {
         let own = match record::read_record(&*disk) {
             Record::Ours(own) | Record::UnfinishedClaim(own) => own,
@@ -115,6 +115,7 @@ impl PoolDisk {
         let mut this = Self { disk, content, place: Some(place), lost: None };
         this.follow_growth()?;
         this.recover_mappings()?;
+        this.hold();
         Ok(Opened::Ours(this))
     }
 
@@ -135,7 +136,18 @@ impl PoolDisk {
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
         let mut this = Self { disk, content, place: None, lost: None };
         this.perform(&plan)?;
+        this.hold();
         Ok(this)
+    }
+
+    /// Keeps the label's partition open exclusively. The kernel then refuses the whole disk to everybody who asks for it
+    /// alone, as mkfs, wipefs, pvcreate, mdadm and other operators do, whether volumes are mounted or not.
+    fn hold(&self) {
+        let Some((number, _)) = self.content.label_entry() else { return };
+        if let Err(error) = self.disk.hold(number) {
+            // The pool works without it, as it does where no agent runs.
+            tracing::warn!(disk = %self.disk.path().display(), error = %chain(&error), "the disk is not held against others");
+        }
     }
 
     pub fn content(&self) -> &Content {
@@ -174,7 +186,11 @@ impl PoolDisk {
 
     /// Gives the disk back, blank. It must hold no volume.
     pub fn release(&mut self) -> Result<(), ApplyError> {
-        self.change(release)
+        let released = self.change(release);
+        if released.is_err() {
+            self.hold();
+        }
+        released
     }
 
     /// A plan that writes a table waits for the lock before its first change, so that who waited in vain has changed

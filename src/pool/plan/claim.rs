@@ -1,4 +1,5 @@
-//! Claiming a blank disk: label, then backup table, then primary, the protective MBR last.
+//! Claiming a blank disk: label, then backup table, then primary, the protective MBR last; then the label's partition
+//! is mapped, so that the disk has one before it has volumes.
 //!
 //! Stopped before the backup is whole, the disk is still blank to everybody (the label alone means
 //! nothing) and is claimed anew. Stopped later, the backup with our label is our own unfinished claim.
@@ -13,6 +14,8 @@ use crate::host::Geometry;
 use crate::host::table::{Entry, Name, Table};
 use crate::pool::content::Content;
 use crate::pool::layout::{data_area, places};
+
+const LABEL_NUMBER: u32 = 1;
 
 /// What a claim writes on a disk.
 #[derive(Clone, Debug)]
@@ -36,8 +39,8 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         attributes: 0,
         name: Name::tail("localpool label"),
     };
-    let mut table = Table::new(random(), geometry)?.with(1, Some(label_entry))?;
-    for (number, extent) in (2..).zip(places(&geometry, &layout)?) {
+    let mut table = Table::new(random(), geometry)?.with(LABEL_NUMBER, Some(label_entry))?;
+    for (number, extent) in (LABEL_NUMBER + 1..).zip(places(&geometry, &layout)?) {
         let name = Name::tail("localpool free");
         let slot = Entry { kind: FREE_SLOT_TYPE, guid: random(), extent, attributes: 0, name };
         table = table.with(number, Some(slot))?;
@@ -55,6 +58,10 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),
     };
-    let steps = vec![Step::Label(Box::new(label.clone())), Step::FirstTable(Box::new(table.clone()))];
+    let steps = vec![
+        Step::Label(Box::new(label.clone())),
+        Step::FirstTable(Box::new(table.clone())),
+        Step::Map(LABEL_NUMBER, LABEL_EXTENT),
+    ];
     Ok((Plan(steps), Content { geometry, table, label }))
 }

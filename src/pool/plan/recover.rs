@@ -1,15 +1,18 @@
-//! After a start: what the kernel has mapped must be what the table says volumes are.
+//! After a start: what the kernel has mapped must be the label and what the table says volumes are.
 
 use super::{Plan, Step};
 use crate::host::Mapping;
 use crate::pool::content::Content;
 
-/// The partitions that should be mapped: volumes, and what is not ours as the kernel found it.
+/// The partitions that should be mapped: the label, by which the disk is held, and volumes. What is not ours stays as
+/// the kernel found it.
 pub fn expected_mappings(content: &Content) -> Vec<Mapping> {
-    content.volumes().map(|v| Mapping { number: v.number, extent: v.entry.extent }).collect()
+    let label = content.label_entry().map(|(number, entry)| Mapping { number, extent: entry.extent });
+    let volumes = content.volumes().map(|v| Mapping { number: v.number, extent: v.entry.extent });
+    label.into_iter().chain(volumes).collect()
 }
 
-/// Unmaps what no volume has (label, free slots, erasing) and maps what is missing. A volume that is mapped
+/// Unmaps what should not be (free slots, erasing) and maps what is missing. A volume that is mapped
 /// shorter than its entry was growing when it stopped; it may be in use, so it is resized, not remapped.
 pub fn recover_mappings(content: &Content, mapped: &[Mapping]) -> Plan {
     let expected = expected_mappings(content);

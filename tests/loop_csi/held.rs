@@ -1,0 +1,61 @@
+//! A disk of the pool is held: tools and operators that ask for a whole disk are refused by the kernel.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+
+use crate::client::{Client, block, create, mount};
+use crate::driver::{CARVED, Driver, SOON, Start, set};
+use crate::lab::{Disk, MIB, eventually, run, text};
+
+/// Each would destroy the disk, and none asks before it does.
+const DESTROYERS: [&[&str]; 5] = [
+    &["mkfs.ext4", "-q", "-F"],
+    &["mkfs.xfs", "-q", "-f"],
+    &["mkfs.btrfs", "-q", "-f"],
+    &["wipefs", "--all"],
+    &["blockdev", "--rereadpt"],
+];
+
+fn assert_held(disk: &Disk) {
+    let before = disk.fingerprint();
+    assert!(disk.mapped().contains(&format!("{}p1", disk.name())));
+    let asked = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&disk.node);
+    assert_eq!(asked.map(drop).map_err(|error| error.kind()), Err(ErrorKind::ResourceBusy));
+    for words in DESTROYERS {
+        let refused = Command::new(words[0]).args(&words[1..]).arg(&disk.node).output().unwrap();
+        assert!(!refused.status.success(), "{words:?} worked");
+    }
+    assert_eq!(disk.fingerprint(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_nobody_who_asks_for_a_whole_disk_gets_one_of_the_pool() {
+    let lab = crate::lab!();
+    let disk = lab.disk("held", 256 * MIB);
+    let start = Start::new(&lab, &set(&lab, "held", "held.img", CARVED));
+    let (driver, _client): (Driver, Client) = start.ready().await;
+    driver.await_verdict(&disk.node, "Ours", "0 volumes");
+    assert_held(&disk);
+    // Also after a restart, in whichever way, and with volumes mounted or not.
+    driver.kill();
+    let (driver, _client) = start.ready().await;
+    assert_held(&disk);
+    driver.stop();
+    let (driver, mut client) = start.ready().await;
+    let made = client.create(create(&lab.named("fs"), "held", 32 * MIB, &mount("ext4"))).await;
+    client.create(create(&lab.named("raw"), "held", 8 * MIB, &block())).await;
+    assert_held(&disk);
+    let staging = lab.path("staging");
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    assert_held(&disk);
+    client.unstage(&made.id, &staging).await.unwrap();
+    for id in client.ids().await {
+        client.delete(&id).await.unwrap();
+    }
+    // What is given back is anybody's.
+    let released = || driver.cli(&["disk", "release", disk.path()]).status.success();
+    assert!(eventually(SOON, released));
+    run("mkfs.ext4", &["-q", "-F", text(&disk.node)]);
+}
