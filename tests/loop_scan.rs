@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use localpool::host::RawDisk;
+use localpool::host::events::{DeviceEvents, Hint};
 use localpool::host::raw::{Kind, MountHow};
 use localpool::host::sysfs::{Roots, scan};
-use localpool::host::uevent::{Hint, UeventSocket};
 
 /// Runs a command that must succeed, and gives its output.
 fn run(program: &str, args: &[&str]) -> String {
@@ -231,7 +231,7 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     if !root() {
         return;
     }
-    let events = UeventSocket::subscribe().unwrap();
+    let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
     let wanted = Hint::Changed { name: disk.name().to_owned() };
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -250,7 +250,7 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     if !root() {
         return;
     }
-    let events = UeventSocket::subscribe().unwrap();
+    let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
     let trigger = format!("/sys/block/{}/uevent", disk.name());
     // More than any buffer holds, as nobody reads meanwhile.

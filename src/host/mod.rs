@@ -10,7 +10,9 @@
 pub mod arrival;
 pub mod block;
 pub mod command;
+pub mod described;
 pub mod disk;
+pub mod events;
 pub mod extent;
 pub mod fake;
 pub mod filesystem;

@@ -1,27 +1,16 @@
 //! The kernel's own block events: hints that a device came, went or changed.
 //!
-//! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`Hint`]s. A
-//! hint may be lost or late, and whoever gets one looks at the whole.
+//! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`Hint`]s.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, setsockopt, socket, sockopt,
 };
 
 use super::HostError;
-
-/// What an event says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// The kernel name of a disk or partition that came, went or changed.
-    Changed { name: String },
-    /// Events were lost: anything may have changed.
-    Overflow,
-}
+use super::events::Hint;
 
 /// A subscription to block events, from its making on.
 #[derive(Debug)]
@@ -47,9 +36,8 @@ impl UeventSocket {
         Ok(Self { socket })
     }
 
-    /// The next block event, or `None` where none came in time.
-    pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
-        let deadline = Instant::now() + timeout;
+    /// The next block event that has come, if one has.
+    pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
         let mut message = vec![0; LONGEST];
         loop {
             match recvfrom::<NetlinkAddr>(self.socket.as_raw_fd(), &mut message) {
@@ -61,26 +49,16 @@ impl UeventSocket {
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => return Ok(Some(Hint::Overflow)),
-                Err(Errno::EAGAIN) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Ok(None);
-                    }
-                    self.wait(left)?;
-                }
+                Err(Errno::EAGAIN) => return Ok(None),
                 Err(why) => return Err(failed("cannot read")(why)),
             }
         }
     }
+}
 
-    fn wait(&self, left: Duration) -> Result<(), HostError> {
-        // poll counts in milliseconds: round up, or the last one becomes a busy loop.
-        let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
-        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(why) => Err(failed("cannot wait for")(why)),
-        }
+impl AsFd for UeventSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -158,14 +136,6 @@ mod tests {
             Some(Hint::Changed { name: "sda".into() }),
             "no final NUL"
         );
-    }
-
-    #[test]
-    fn an_event_that_does_not_come_is_waited_for_only_so_long() {
-        let socket = UeventSocket::subscribe().unwrap();
-        let start = Instant::now();
-        while socket.next(Duration::from_millis(30)).unwrap().is_some() {}
-        assert!(start.elapsed() >= Duration::from_millis(30));
     }
 
     proptest! {

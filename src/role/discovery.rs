@@ -18,8 +18,9 @@ use crate::csi::proto::agent::WatchRequest;
 use crate::device::row::{List, Row};
 use crate::device::show::list;
 use crate::host::arrival::Arrival;
+use crate::host::events::DeviceEvents;
 use crate::host::state::StateDir;
-use crate::host::uevent::UeventSocket;
+use crate::host::sysfs::Roots;
 use crate::host::{HostError, chain};
 use crate::operator;
 use crate::operator::discovery::Reporter;
@@ -156,7 +157,7 @@ async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival
         let ended = Arc::clone(&ended);
         tokio::task::spawn_blocking(move || -> Result<()> {
             // Before the first look, so that nothing that comes after it is missed.
-            let events = UeventSocket::subscribe().context("subscribing to device events")?;
+            let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
             let (mut agent, _pool) = looking::agent(state, owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
                 true => Wanted::NoMore,

@@ -20,10 +20,10 @@ use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{AgentService, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server};
 use crate::host::Host;
+use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
-use crate::host::uevent::UeventSocket;
 use crate::operator;
 use crate::operator::node::{NodeOperator, Seen, ask_promises, cluster_uid};
 use crate::pool::apply::agent::Agent;
@@ -111,7 +111,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
     metrics.watch(&pool);
 
-    let events = UeventSocket::subscribe().context("subscribing to device events")?;
+    let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
     let runtime = tokio::runtime::Handle::current();

@@ -17,10 +17,10 @@ use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
 use crate::device::rule::Rule;
 use crate::host::Host;
+use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
-use crate::host::uevent::UeventSocket;
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
@@ -80,7 +80,7 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let csi_socket = server::bind(&settings.socket)?;
     let agent_socket = server::bind(&settings.state_dir.join(AGENT_SOCKET))?;
 
-    let events = UeventSocket::subscribe().context("subscribing to device events")?;
+    let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let ready = readiness.clone();

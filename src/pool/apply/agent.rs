@@ -20,7 +20,6 @@ use self::claim::Claimed;
 use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
-use super::member::Member;
 use super::pool::{Owner, Pool, PoolError};
 use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
@@ -107,11 +106,7 @@ impl Agent {
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
     /// partitions of a pool disk come and go by our own hand.
     pub fn event(&mut self, name: &str) -> bool {
-        let own = |member: &Arc<Member>| {
-            let state = member.lock();
-            state.is_usable() && name != state.raw.name && is_or_is_on(name, &state.raw.name)
-        };
-        if self.pool.members().iter().any(own) {
+        if self.is_ours(name) {
             return false;
         }
         self.discovery.changed(name);
@@ -120,6 +115,20 @@ impl Agent {
         self.healths.changed(name);
         self.wipes.event(name);
         true
+    }
+
+    /// udev has written down what it knows of a device, by kernel name. What is on the device, and since when, stands;
+    /// its names and links may be others.
+    pub fn described(&self, name: &str) -> bool {
+        !self.is_ours(name)
+    }
+
+    /// Whether it is a partition of a pool disk.
+    fn is_ours(&self, name: &str) -> bool {
+        self.pool.members().iter().any(|member| {
+            let state = member.lock();
+            state.is_usable() && name != state.raw.name && is_or_is_on(name, &state.raw.name)
+        })
     }
 
     /// Events were lost: a pass is due.

@@ -14,7 +14,7 @@ use super::agent::{Agent, Pass};
 use super::pool::Pool;
 use crate::device::rule::Rule;
 use crate::device::show::Shown;
-use crate::host::uevent::{Hint, UeventSocket};
+use crate::host::events::{DeviceEvents, Hint};
 use crate::host::{HostError, chain};
 
 /// A pass at least this often, in case the kernel told us nothing.
@@ -77,7 +77,7 @@ impl Keeper {
     pub fn start(
         agent: Agent,
         pool: Arc<Pool>,
-        events: Option<UeventSocket>,
+        events: Option<DeviceEvents>,
         seen: impl FnMut(&Pass) + Send + 'static,
     ) -> (Self, KeeperThread) {
         let (requests, inbox) = mpsc::channel();
@@ -128,7 +128,7 @@ impl KeeperThread {
 }
 
 /// Hands events on until nobody takes them.
-fn listen(socket: &UeventSocket, outbox: &Sender<Request>) {
+fn listen(socket: &DeviceEvents, outbox: &Sender<Request>) {
     loop {
         match socket.next(LISTEN) {
             Ok(Some(hint)) => {
@@ -209,6 +209,7 @@ fn serve(
             Request::Event(hint) => {
                 look |= match hint {
                     Hint::Changed { name } => agent.event(&name),
+                    Hint::Described { name } => agent.described(&name),
                     Hint::Overflow => agent.events_lost(),
                 };
             }

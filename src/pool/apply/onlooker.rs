@@ -11,7 +11,7 @@ use super::admin::inventory;
 use super::agent::{Agent, Pass};
 use crate::device::discovery::DiscoveryError;
 use crate::device::show::Shown;
-use crate::host::uevent::{Hint, UeventSocket};
+use crate::host::events::{DeviceEvents, Hint};
 use crate::host::{HostError, chain};
 
 /// Events come in bursts; one look serves those of this time.
@@ -39,7 +39,7 @@ pub trait Hints {
     fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError>;
 }
 
-impl Hints for UeventSocket {
+impl Hints for DeviceEvents {
     fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
         Self::next(self, timeout)
     }
@@ -106,6 +106,7 @@ fn wait(agent: &mut Agent, events: &impl Hints, due: Duration, wanted: &impl Fn(
         });
         let look = match hint {
             Some(Hint::Changed { name }) => agent.event(&name),
+            Some(Hint::Described { name }) => agent.described(&name),
             Some(Hint::Overflow) => agent.events_lost(),
             None if until.is_some() => return true,
             None if now >= due || wanted() == Wanted::NoMore => return false,

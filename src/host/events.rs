@@ -1,0 +1,102 @@
+//! What tells that a look at the machine's devices is due: the kernel's events, and udev's records of them.
+//!
+//! Takes in both, gives out [`Hint`]s, one by one as they come. A hint may be lost or late, and whoever gets one looks at
+//! the whole.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::HostError;
+use super::described::Descriptions;
+use super::sysfs::Roots;
+use super::uevent::UeventSocket;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// A disk or partition, by its kernel name, came, went or changed.
+    Changed { name: String },
+    /// udev has written down what it knows of the device; the device itself may be as it was.
+    Described { name: String },
+    /// Something was lost: anything may have changed.
+    Overflow,
+}
+
+/// A subscription to all of it, from its making on.
+#[derive(Debug)]
+pub struct DeviceEvents {
+    kernel: UeventSocket,
+    udev: Option<Descriptions>,
+}
+
+impl DeviceEvents {
+    pub fn subscribe(roots: &Roots) -> Result<Self, HostError> {
+        Ok(Self { kernel: UeventSocket::subscribe()?, udev: Descriptions::watch(roots)? })
+    }
+
+    /// The next hint, or `None` where none came in time.
+    pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            // The kernel first: what udev says of a device comes after it.
+            if let Some(hint) = self.kernel.try_next()? {
+                return Ok(Some(hint));
+            }
+            if let Some(hint) = self.udev.as_ref().map(Descriptions::try_next).transpose()?.flatten() {
+                return Ok(Some(hint));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.wait(left)?;
+        }
+    }
+
+    fn wait(&self, left: Duration) -> Result<(), HostError> {
+        let both = [Some(self.kernel.as_fd()), self.udev.as_ref().map(AsFd::as_fd)];
+        let mut both: Vec<_> = both.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // poll counts in milliseconds: round up, or the last one becomes a busy loop.
+        let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        match poll(&mut both, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(why) => {
+                let (what, object) = ("cannot wait for", "device events".to_owned());
+                Err(HostError::Io { what, object, source: why.into() })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_does_not_come_is_waited_for_only_so_long_and_udevs_word_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots::under(folder.path());
+        let data = roots.run.join("udev/data");
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::create_dir_all(roots.sys.join("dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../devices/x/block/sdz", roots.sys.join("dev/block/1000:1")).unwrap();
+        let events = DeviceEvents::subscribe(&roots).unwrap();
+        let start = Instant::now();
+        while events.next(Duration::from_millis(30)).unwrap().is_some() {}
+        assert!(start.elapsed() >= Duration::from_millis(30));
+
+        let write = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            std::fs::write(data.join(".new"), "whole").unwrap();
+            std::fs::rename(data.join(".new"), data.join("b1000:1")).unwrap();
+        });
+        let wanted = Hint::Described { name: "sdz".to_owned() };
+        // The machine has events of its own meanwhile.
+        while events.next(Duration::from_secs(60)).unwrap().expect("it comes") != wanted {}
+        write.join().unwrap();
+    }
+}
