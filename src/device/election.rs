@@ -31,6 +31,8 @@ pub struct Ballot<'a> {
     pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
     /// Whether nothing is remembered of a device's bytes that keeps it from a use which wants zeros.
     pub zeros: &'a dyn Fn(&Device) -> Result<(), String>,
+    /// Whether it may be a bare device of the pool that has another identity now: whoever takes it wants zeros.
+    pub doubted: &'a dyn Fn(&Device) -> bool,
     /// What a device says of its health: asked of those that nothing else keeps from a set that wants to know.
     pub health: &'a dyn Fn(&Device) -> Health,
 }
@@ -44,6 +46,8 @@ pub struct Claim {
     pub name: String,
     /// The set's layout; `RawDevice` for a partition or a mapped device, which hold no table.
     pub layout: Layout,
+    /// It must read as zeros.
+    pub zeros: bool,
 }
 
 /// What an election means for one set.
@@ -56,7 +60,8 @@ pub struct Outcome {
     pub takes: Vec<String>,
     /// What a dry run would take if it were a real one, once it was seen for long enough.
     pub would_take: Vec<String>,
-    /// Kernel name and reason of each other device but our own disks, in the same order.
+    /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would have
+    /// and another one has.
     pub leaves: Vec<(String, Left)>,
 }
 
@@ -78,6 +83,8 @@ pub enum Left {
     /// A partition or a mapped device, and the set cuts its disks into partitions.
     HoldsNoTable,
     OlderSet(SetRef),
+    /// The set would have the disk, and another one has it.
+    InSet(SetRef),
     Full {
         most: u32,
     },
@@ -113,7 +120,8 @@ pub struct Election {
 pub fn elect(ballot: &Ballot<'_>) -> Election {
     let mut rules: Vec<&Rule> = ballot.rules.iter().collect();
     rules.sort_by_key(|rule| (rule.created, rule.position, &rule.set));
-    let mut devices: Vec<&Device> = ballot.devices.iter().filter(|device| !is_pool(device)).collect();
+    let candidate = |device: &&Device| !is_pool(device) || device.label.is_some();
+    let mut devices: Vec<&Device> = ballot.devices.iter().filter(candidate).collect();
     devices.sort_by_key(|device| (&device.id, &device.raw.name));
     let disks = ballot.devices.iter().map(|device| (device.raw.name.as_str(), &device.raw)).collect();
     let attachments = Attachments::new(ballot.devices.iter().map(|device| &device.raw));
@@ -132,6 +140,7 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
             device: device.id.clone(),
             name: device.raw.name.clone(),
             layout: if holds_table(&device.raw) { rule.layout.clone() } else { Layout::RawDevice {} },
+            zeros: turn.wants_zeros(device),
         });
         election.claims.extend(claims);
         election.outcomes.push(outcome);
@@ -172,6 +181,7 @@ impl<'a> Turn<'a> {
         for (index, device) in self.devices.iter().copied().enumerate() {
             match self.suits(device, taken) {
                 Ok(()) => contenders.push((index, device, self.ripeness(device))),
+                Err(left) if is_pool(device) && !self.is_contested(&left) => {}
                 Err(left) => drop(leaves.insert(index, left)),
             }
         }
@@ -222,6 +232,20 @@ impl<'a> Turn<'a> {
         if self.rule.dry_run { Ripeness::Ripe } else { (self.ballot.ripeness)(device) }
     }
 
+    /// A disk of the pool is worth a word only to another set that would have it too.
+    fn is_contested(&self, left: &Left) -> bool {
+        let name = |set: &SetRef| (set.namespace.clone(), set.name.clone());
+        matches!(left, Left::InSet(owner) if name(owner) != name(&self.rule.set))
+    }
+
+    fn is_raw_use(&self, device: &Device) -> bool {
+        !holds_table(&device.raw) || self.rule.layout == Layout::RawDevice {}
+    }
+
+    fn wants_zeros(&self, device: &Device) -> bool {
+        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || (self.ballot.doubted)(device)
+    }
+
     fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
         match self.rule.node {
             NodeMatch::Selected => {}
@@ -245,6 +269,9 @@ impl<'a> Turn<'a> {
         if let Some(expression) = &self.rule.filter.expression {
             expression.selects(device, self.attachments.of(&device.raw)).map_err(Left::Filter)?;
         }
+        if let (Verdict::Ours, Some(label)) = (&device.verdict, &device.label) {
+            return Err(Left::InSet(label.set.clone()));
+        }
         let refused = match (&device.verdict, &device.standing) {
             (Verdict::Unclaimed, Standing::Ready) => None,
             (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),
@@ -263,16 +290,14 @@ impl<'a> Turn<'a> {
         if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
             return Err(Left::Renumbered { astray });
         }
-        let holds_table = holds_table(&device.raw);
-        if !holds_table && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
+        if !holds_table(&device.raw) && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
             return Err(Left::HoldsNoTable);
         }
-        let raw_use = !holds_table || self.rule.layout == Layout::RawDevice {};
-        if raw_use && !device.id.stable {
+        if self.is_raw_use(device) && !device.id.stable {
             return Err(Left::UnstableIdentity);
         }
         (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
-        if raw_use || self.rule.blankness == Blankness::Zeros {
+        if self.wants_zeros(device) {
             (self.ballot.zeros)(device).map_err(Left::NotZeros)?;
         }
         if let Some(least) = self.rule.filter.min_health {
@@ -302,6 +327,7 @@ impl fmt::Display for Left {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
             }
             Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
+            Self::InSet(set) => write!(f, "the set {}/{} has it", set.namespace, set.name),
             Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
             Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
             Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),

@@ -1,13 +1,15 @@
-//! What a node must remember that no disk can say: raw claims, and disks that a person gave back. Pure.
+//! What a node must remember that no disk can say: raw claims, disks that a person gave back, and which disks there are
+//! even while they are away. Pure.
 //!
 //! Everything else is on the disks, and survives the loss of this document.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::device::label::{EraseRecord, SetRef, VolumeRecord};
+use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord};
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
@@ -25,6 +27,22 @@ pub struct Journal {
     /// Claims of bare devices, by disk id.
     #[serde(default)]
     pub raw: BTreeMap<String, RawClaim>,
+    /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
+    #[serde(default)]
+    pub disks: BTreeMap<String, KnownDisk>,
+}
+
+/// A disk with our label as it was when it was last here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KnownDisk {
+    pub set: SetRef,
+    pub layout: Layout,
+    /// Its node then; another disk may have that name now.
+    pub path: PathBuf,
+    pub model: Option<String>,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// A bare device of the pool. It carries no label, so this is all that says whose it is.
@@ -54,7 +72,7 @@ pub struct RawVolume {
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { format: FORMAT, released: BTreeSet::new(), raw: BTreeMap::new() }
+        Self { format: FORMAT, released: BTreeSet::new(), raw: BTreeMap::new(), disks: BTreeMap::new() }
     }
 }
 

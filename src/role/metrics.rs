@@ -10,7 +10,6 @@ use super::set_metrics::SetMetrics;
 use crate::operator::node::Writes;
 use crate::pool::apply::member::Standing;
 use crate::pool::apply::pool::Pool;
-use crate::pool::apply::seat::Seat;
 
 /// The gauges, and where their values come from.
 #[derive(Clone)]
@@ -69,7 +68,7 @@ impl NodeMetrics {
         self.api_writes.with_label_values(&["poolvolume"]).set(count(&self.writes.volume));
         self.api_writes.with_label_values(&["devicepool"]).set(count(&self.writes.pool));
         let Some(pool) = self.pool.get() else { return };
-        let disks: Vec<_> = pool.seats().iter().filter_map(Seat::disk_view).collect();
+        let disks = pool.disk_views();
         let in_state = |state: fn(&Standing) -> bool| {
             i64::try_from(disks.iter().filter(|disk| state(&disk.standing)).count()).unwrap_or(i64::MAX)
         };

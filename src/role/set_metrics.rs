@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
+use crate::device::election::Left;
 use crate::device::label::SetRef;
 use crate::operator::node::Seen;
 use crate::pool::apply::member::{DiskView, Standing};
@@ -19,13 +20,14 @@ type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 /// What is told, under the node's name, once there is something to tell.
 type Source = (String, Receiver<Option<Arc<Seen>>>);
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 10] = [
     ("disks", "Disks of this node that the set has, missing ones too.", |counts| counts.disks),
     ("partitions", "Partitions on them: slots, taken or free, or volumes.", |counts| counts.partitions),
     ("volumes", "Volumes on them.", |counts| counts.volumes),
     ("unmatched_disks", "Devices of this node that the set leaves.", |counts| counts.unmatched),
     ("orphaned_disks", "Disks whose set does not exist: they offer nothing.", |counts| counts.orphaned),
     ("missing_disks", "Disks of the set that are not there.", |counts| counts.missing),
+    ("missing_paths", "Paths of a LocalVolume that lead to no device of this node.", |counts| counts.missing_paths),
     ("not_ready_disks", "Disks of the set that are there and cannot be used.", |counts| counts.not_ready),
     ("unstable_disks", "Disks whose hardware has no name that stays: no serial and no WWN.", |counts| counts.unstable),
     (
@@ -52,6 +54,7 @@ struct Counts {
     unmatched: usize,
     orphaned: usize,
     missing: usize,
+    missing_paths: usize,
     not_ready: usize,
     unstable: usize,
     mismatched: usize,
@@ -98,8 +101,13 @@ fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> 
     let key = |set: &SetRef| (set.namespace.clone(), set.name.clone());
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
     for outcome in &seen.outcomes {
-        let unmatched = outcome.leaves.iter().filter(|(name, _)| seen.links.contains_key(name)).count();
-        sets.entry(key(&outcome.set)).or_default().unmatched += unmatched;
+        // A LocalVolume has nothing to do with what it does not name, and a disk that another set has is matched.
+        let is_unmatched = |left: &Left| !matches!(left, Left::NotNamed | Left::InSet(_));
+        let unmatched = |(name, left): &&(String, Left)| seen.links.contains_key(name) && is_unmatched(left);
+        let unmatched = outcome.leaves.iter().filter(unmatched).count();
+        let counts = sets.entry(key(&outcome.set)).or_default();
+        counts.unmatched += unmatched;
+        counts.missing_paths += outcome.missing.len();
     }
     for disk in disks {
         let counts = sets.entry(key(&disk.set)).or_default();
@@ -122,7 +130,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::device::election::{Left, Outcome};
+    use crate::device::election::Outcome;
     use crate::device::label::Layout;
 
     fn set(name: &str) -> SetRef {
@@ -147,10 +155,16 @@ mod tests {
     }
 
     fn seen() -> Seen {
-        let leaves = vec![("sdb".to_owned(), Left::GivenBack), ("loop0".to_owned(), Left::GivenBack)];
-        let outcome =
-            Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves, missing: Vec::new() };
-        let links = ["sda", "sdb"].map(|name| (name.to_owned(), format!("/dev/{name}")));
+        let leaves = [
+            ("sdb", Left::GivenBack),
+            ("sdc", Left::NotNamed),
+            ("sdd", Left::InSet(set("other"))),
+            ("loop0", Left::GivenBack),
+        ];
+        let leaves = leaves.map(|(name, left)| (name.to_owned(), left)).to_vec();
+        let missing = vec!["/dev/sdx".to_owned()];
+        let outcome = Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves, missing };
+        let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),
             outcomes: vec![outcome],
@@ -170,10 +184,11 @@ mod tests {
             disks: 2,
             partitions: 6,
             volumes: 4,
-            // A loop device without a file is no device that anybody left.
+            // Not what no path names, what another set has, nor a loop device without a file.
             unmatched: 1,
             orphaned: 0,
             missing: 0,
+            missing_paths: 1,
             not_ready: 1,
             unstable: 1,
             mismatched: 1,

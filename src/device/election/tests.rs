@@ -28,6 +28,7 @@ fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn F
         ripeness,
         fits: &anything_fits,
         zeros: &|_| Ok(()),
+        doubted: &|_| false,
         health: &says,
     };
     elect(&ballot)
@@ -115,6 +116,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
         ripeness: &ripe,
         fits: &anything_fits,
         zeros: &|_| Ok(()),
+        doubted: &|_| false,
         health: &never,
     });
     assert_eq!(left(&election, "a", "never"), Left::Verdict("busy".to_owned()));
@@ -168,6 +170,7 @@ fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
         ripeness: &ripe,
         fits: &anything_fits,
         zeros: &|_| Ok(()),
+        doubted: &|_| false,
         health: &says,
     };
     let election = elect(&ballot);
@@ -236,6 +239,25 @@ fn only_unclaimed_and_unmistakable_devices_are_taken() {
     assert_eq!(election.outcomes[0].leaves.len(), 4, "a pool disk needs no explanation");
     assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
     assert_eq!(left(&election, "a", "sdd"), Left::Verdict("copy".into()));
+}
+
+#[test]
+fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_pool_disk() {
+    let mut devices = disks(&["sda", "sdb"]);
+    for device in &mut devices {
+        device.verdict = Verdict::Ours;
+        device.label = Some(crate::device::sample::label("c", "n"));
+    }
+    let owner = devices[0].label.as_ref().unwrap().set.clone();
+    devices[1].raw.size = 1 << 20;
+    let large = Filter { min_size: 1 << 30, ..super::super::sample::filter() };
+    let own = Rule { set: SetRef { uid: "made again".into(), ..owner.clone() }, ..rule("own") };
+    let election = run(&[own, Rule { filter: large, ..rule("late") }], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    assert_eq!(election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap().leaves, []);
+    let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
+    assert_eq!(late.leaves, [("sda".to_owned(), Left::InSet(owner.clone()))]);
+    assert_eq!(late.leaves[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
 }
 
 #[test]
@@ -309,6 +331,7 @@ fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
         ripeness: &ripe,
         fits: &anything_fits,
         zeros: &|_| Ok(()),
+        doubted: &|_| false,
         health: &says,
     });
     assert_eq!(left(&election, "lv/fast", "sdb"), Left::Renumbered { astray: 1 });
@@ -346,6 +369,7 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
         ripeness: &ripe,
         fits: &fits,
         zeros: &|_| Ok(()),
+        doubted: &|_| false,
         health: &says,
     });
     assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
@@ -375,7 +399,7 @@ proptest! {
         let vote = |rules: &[Rule], devices: &[Device]| {
             let (none, given_back) = (BTreeMap::new(), BTreeSet::new());
             let fits = &anything_fits;
-            elect(&Ballot { rules, devices, claimed: &claimed, astray: &none, given_back: &given_back, ripeness: &young, fits, zeros: &|_| Ok(()), health: &says })
+            elect(&Ballot { rules, devices, claimed: &claimed, astray: &none, given_back: &given_back, ripeness: &young, fits, zeros: &|_| Ok(()), doubted: &|_| false, health: &says })
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

@@ -78,10 +78,15 @@ fn backing(node: &Node, device: &Path, notes: &mut Notes) -> Option<LoopBacking>
     let file = PathBuf::from(&name);
     // In a container the path leads nowhere, or to another file. The kernel knows better, where it may be asked.
     let inode = std::fs::File::open(device).ok().and_then(|device| ioctl::loop_file(device).ok());
+    let Some(gone) = name.strip_suffix(DELETED) else {
+        // A file on a server that does not answer would keep us for ever: it is looked for only where it must be.
+        let inode = inode.or_else(|| found(&file));
+        return Some(LoopBacking { file, inode, deleted: false });
+    };
     // A file may really be called `x (deleted)`: it then is still to be found.
-    match (found(&file), name.strip_suffix(DELETED)) {
-        (None, Some(gone)) => Some(LoopBacking { file: gone.into(), inode, deleted: true }),
-        (seen, _) => Some(LoopBacking { file, inode: inode.or(seen), deleted: false }),
+    match found(&file) {
+        None => Some(LoopBacking { file: gone.into(), inode, deleted: true }),
+        seen => Some(LoopBacking { file, inode: inode.or(seen), deleted: false }),
     }
 }
 

@@ -33,7 +33,6 @@ use crate::device::{Device, Verdict, id};
 use crate::pool::apply::agent::Pass;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::Pool;
-use crate::pool::apply::seat::Seat;
 use crate::volume::VolumeLocks;
 
 /// What a pass saw that is told in the DevicePool.

@@ -112,7 +112,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
 
 /// What there is to say. `before` lends the times of its conditions.
 fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
-    let disks: Vec<DiskView> = pool.seats().iter().filter_map(super::Seat::disk_view).collect();
+    let disks: Vec<DiskView> = pool.disk_views();
     let sets: Vec<SetOffer> = world
         .sets
         .iter()
@@ -179,7 +179,12 @@ fn disk(view: &DiskView) -> DiskStatus {
         }
         Standing::Ready => (DiskState::Ready, None),
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
-        Standing::Missing => (DiskState::Missing, Some("it is not there; is it unplugged or dead?".to_owned())),
+        Standing::Missing => (
+            DiskState::Missing,
+            Some(format!(
+                "it is not there; is it unplugged or dead? `localpool disk release {id}` on the node gives it up"
+            )),
+        ),
     };
     let layout = match layout {
         Layout::Whole {} => "Whole",

@@ -70,7 +70,10 @@ impl Agent {
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (device, seat) = self.find(text)?;
+        let (device, seat) = match self.find(text) {
+            Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
+            found => found?,
+        };
         let not_in_pool = || {
             let why = crate::device::show::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }
@@ -93,6 +96,21 @@ impl Agent {
         Ok(vec![
             format!("{what} of {path} ({})", device.id),
             format!("no set claims it again until `localpool disk adopt {path}`"),
+        ])
+    }
+
+    /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
+    fn forget(&self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let away =
+            self.pool().disk_views().into_iter().find(|disk| disk.id == id && disk.standing == Standing::Missing);
+        let path = away.ok_or_else(|| AdminError::NoSuchDisk(id.to_owned()))?.path;
+        if !dry_run && !self.pool().forget(id)? {
+            return Err(AdminError::NoSuchDisk(id.to_owned()));
+        }
+        Ok(vec![
+            format!("{} {id}, which is missing (it was {})", tense(dry_run, "forget", "forgot"), path.display()),
+            "another disk may take its place in the set; should it come back, it joins the pool with its volumes"
+                .to_owned(),
         ])
     }
 

@@ -235,11 +235,26 @@ impl Agent {
                 }
             }
             state.rule = rule.cloned();
+            let (usable, name) = (state.is_usable(), state.raw.name.clone());
+            drop(state);
+            let known = usable.then(|| self.pool.journal().know(&member.id, &member.known()));
+            if let Some(Err(error)) = known {
+                problems.insert(name, chain(&error));
+            }
         }
         for member in self.pool.raw_members() {
-            let set = self.pool.journal().raw_claim(&member.id).map(|claim| claim.set);
-            let rule = set.and_then(|set| owner_among(&set, &Layout::RawDevice {}, &self.rules).cloned());
-            member.lock().rule = rule;
+            let journal = self.pool.journal();
+            let Some(set) = journal.raw_claim(&member.id).map(|claim| claim.set) else { continue };
+            // A set that takes whole disks takes partitions and mapped devices as they are.
+            let bare = [Layout::RawDevice {}, Layout::Whole {}];
+            let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
+            let mut state = member.lock();
+            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
+                && let Err(error) = journal.change_raw(&member.id, |claim| claim.set = rule.set.clone())
+            {
+                problems.insert(state.raw.name.clone(), chain(&error));
+            }
+            state.rule = rule;
         }
     }
 

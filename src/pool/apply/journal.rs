@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::host::{Host, HostError};
-use crate::pool::journal::{JOURNAL, Journal, JournalError, RawClaim};
+use crate::pool::journal::{JOURNAL, Journal, JournalError, KnownDisk, RawClaim};
 
 /// The journal, in memory and in its document.
 pub struct JournalStore {
@@ -57,6 +57,27 @@ impl JournalStore {
             journal.released.insert(disk.to_owned());
             Ok(())
         })
+    }
+
+    /// Disks with our label, here or away, by id.
+    pub fn known(&self) -> Vec<(String, KnownDisk)> {
+        self.journal().disks.iter().map(|(id, disk)| (id.clone(), disk.clone())).collect()
+    }
+
+    /// A disk with our label is here. Written only where it is not known just so.
+    pub fn know(&self, id: &str, disk: &KnownDisk) -> Result<(), StoreError> {
+        if self.journal().disks.get(id) == Some(disk) {
+            return Ok(());
+        }
+        self.change(|journal| {
+            journal.disks.insert(id.to_owned(), disk.clone());
+            Ok(())
+        })
+    }
+
+    /// A disk with our label is not missed any more; false: it was not known.
+    pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
+        self.change(|journal| Ok(journal.disks.remove(id).is_some()))
     }
 
     /// A released disk may be claimed again; false: it may already.

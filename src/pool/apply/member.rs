@@ -13,6 +13,7 @@ use crate::device::rule::Rule;
 use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
 use crate::pool::content::{Content, OnDisk};
+use crate::pool::journal::KnownDisk;
 use crate::pool::plan::{NewVolume, Site, create, expand};
 
 /// A disk of the pool. Its id never changes while the process lives.
@@ -85,7 +86,41 @@ pub struct DiskView {
     pub owned: bool,
 }
 
+impl DiskView {
+    /// A disk that has not been here since the process began: what is on it is not known.
+    pub fn absent(id: String, disk: KnownDisk) -> Self {
+        let KnownDisk { set, layout, path, model, size } = disk;
+        Self {
+            id,
+            path,
+            model,
+            layout,
+            set,
+            size,
+            free: 0,
+            erasing: 0,
+            volumes: 0,
+            partitions: 0,
+            standing: Standing::Missing,
+            owned: true,
+        }
+    }
+}
+
 impl Member {
+    /// What is remembered of it should it be away at the next start.
+    pub fn known(&self) -> KnownDisk {
+        let state = self.lock();
+        let content = state.content();
+        KnownDisk {
+            set: content.label.set.clone(),
+            layout: content.label.layout.clone(),
+            path: state.raw.path.clone(),
+            model: state.raw.model.clone(),
+            size: content.geometry.size,
+        }
+    }
+
     pub fn disk_view(&self) -> DiskView {
         let state = self.lock();
         let content = state.content();

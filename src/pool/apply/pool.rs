@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::disk::ApplyError;
 use super::erase::Progress;
 use super::journal::{JournalStore, StoreError};
-use super::member::{Member, Standing, VolumeView};
+use super::member::{DiskView, Member, Standing, VolumeView};
 use super::raw::{RawError, RawMember};
 use super::seat::{Seat, Taken};
 use crate::device::label::{VolumeRecord, VolumeUsage};
@@ -20,6 +20,7 @@ use crate::device::rule::Rule;
 use crate::device::size::Size;
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
+use crate::pool::journal::KnownDisk;
 use crate::pool::plan::NewVolume;
 use crate::pool::request::difference;
 pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
@@ -122,6 +123,7 @@ impl Pool {
                 disk.can_release()?;
                 self.journal.release(&hardware)?;
                 disk.release()?;
+                self.journal.forget(&member.id)?;
             }
             Seat::Raw(member) => member.release()?,
         }
@@ -165,6 +167,30 @@ impl Pool {
             Some(Seat::Labelled(member)) => Some(member),
             Some(Seat::Raw(_)) | None => None,
         }
+    }
+
+    /// Disks with our label that were not here since this process began, by id.
+    pub fn absent(&self) -> Vec<(String, KnownDisk)> {
+        let mut known = self.journal.known();
+        known.retain(|(id, _)| self.seat(id).is_none());
+        known
+    }
+
+    /// A disk with our label that is away is not missed any more; false: there is none of that id that is away.
+    pub(super) fn forget(&self, id: &str) -> Result<bool, PoolError> {
+        match self.member(id) {
+            Some(member) if member.lock().standing() != Standing::Missing => return Ok(false),
+            Some(_) => self.part(id),
+            None => {}
+        }
+        Ok(self.journal.forget(id)?)
+    }
+
+    /// All disks of the pool, those that are away too.
+    pub fn disk_views(&self) -> Vec<DiskView> {
+        let absent = self.absent();
+        let here = self.seats().into_iter().filter_map(|seat| seat.disk_view());
+        here.chain(absent.into_iter().map(|(id, disk)| DiskView::absent(id, disk))).collect()
     }
 
     pub(super) fn join(&self, seat: Seat) {

@@ -6,11 +6,13 @@
 //! leaves the other disks to the next one, as people wait for the thread that reads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::KEEP;
 use crate::device::Device;
 use crate::device::age::is_or_is_on;
+use crate::host::patience::{self, Patience};
 use crate::host::raw::DevNo;
 use crate::host::{Access, BlockDevice, Host, IoError, RawDisk, chain};
 
@@ -24,9 +26,10 @@ const PIECE: u64 = 1 << 20;
 const AT_MOST: Duration = Duration::from_secs(5);
 
 /// What was found on the disks that were read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Blanks {
     refused: BTreeMap<String, Refused>,
+    patience: Patience<(DevNo, Option<u64>)>,
     /// How long this pass has read.
     spent: Duration,
 }
@@ -48,6 +51,12 @@ pub(super) enum NotBlank {
     Holds(String),
     /// It is not known yet, or could not be read: asked again.
     Unread(String),
+}
+
+impl Default for Blanks {
+    fn default() -> Self {
+        Self { refused: BTreeMap::new(), patience: Patience::new(patience::BOUND), spent: Duration::ZERO }
+    }
 }
 
 impl Blanks {
@@ -75,15 +84,22 @@ impl Blanks {
     }
 
     /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.
-    pub fn prove(&mut self, host: &dyn Host, raw: &RawDisk) -> Result<(), NotBlank> {
+    pub fn prove(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Result<(), NotBlank> {
         if self.spent >= AT_MOST {
             return Err(NotBlank::Unread("it waits for its turn to be read, as it must hold nothing but zeros".into()));
         }
         let at = host.monotonic();
-        let disk = host.open(raw, Access::Look).map_err(|error| NotBlank::Unread(chain(&error)))?;
-        let found = first_byte(&*disk);
+        let read = {
+            let (host, raw) = (Arc::clone(host), raw.clone());
+            move || {
+                let disk = host.open(&raw, Access::Look).map_err(|error| chain(&error))?;
+                first_byte(&*disk).map_err(|error| chain(&error))
+            }
+        };
+        let found = self.patience.ask(&(raw.devno, raw.diskseq), read);
         self.spent = self.spent.saturating_add(host.monotonic().saturating_sub(at));
-        let Some(offset) = found.map_err(|error| NotBlank::Unread(chain(&error)))? else { return Ok(()) };
+        let found = found.map_err(|error| NotBlank::Unread(chain(&error)))?;
+        let Some(offset) = found.map_err(NotBlank::Unread)? else { return Ok(()) };
         let why = format!("it holds bytes that nothing recognises, the first that was seen at byte {offset}");
         let RawDisk { devno, diskseq, size, ref name, .. } = *raw;
         self.refused.insert(name.clone(), Refused { devno, diskseq, size, at, why: why.clone() });
@@ -140,6 +156,10 @@ mod tests {
         Geometry { size, sector: 512, offloads_zeroes: true }
     }
 
+    fn asked(host: &Arc<FakeHost>) -> Arc<dyn Host> {
+        Arc::clone(host) as Arc<dyn Host>
+    }
+
     fn device(host: &FakeHost, name: &str) -> Device {
         let raw = host.scan().unwrap().into_iter().find(|raw| raw.name == name).unwrap();
         Device { raw, ..unclaimed(name) }
@@ -161,7 +181,7 @@ mod tests {
 
     #[test]
     fn one_byte_anywhere_on_a_small_disk_and_at_either_end_of_a_large_one_is_seen() {
-        let host = FakeHost::default();
+        let host = Arc::new(FakeHost::default());
         for (index, (size, at)) in
             [(64 * MIB, 40 * MIB + 3), (1 << 40, 4 * MIB - 1), (1 << 40, (1 << 40) - 4 * MIB), (1 << 40, (1 << 40) - 1)]
                 .into_iter()
@@ -170,9 +190,9 @@ mod tests {
             let name = format!("fake{index}");
             let platter = host.add_disk(&name, &name, geometry(size));
             let mut blanks = Blanks::default();
-            assert_eq!(blanks.prove(&host, &device(&host, &name).raw), Ok(()));
+            assert_eq!(blanks.prove(&asked(&host), &device(&host, &name).raw), Ok(()));
             platter.poke(at, &[1]);
-            let said = blanks.prove(&host, &device(&host, &name).raw);
+            let said = blanks.prove(&asked(&host), &device(&host, &name).raw);
             let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {at}");
             assert_eq!(said, Err(NotBlank::Holds(words)));
         }
@@ -180,11 +200,11 @@ mod tests {
 
     #[test]
     fn what_was_found_is_believed_until_an_event_another_disk_or_an_hour() {
-        let host = FakeHost::default();
+        let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", geometry(MIB)).poke(0, &[1]);
         let found = device(&host, "fake0");
         let mut blanks = Blanks::default();
-        let read = |blanks: &mut Blanks| drop(blanks.prove(&host, &found.raw));
+        let read = |blanks: &mut Blanks| drop(blanks.prove(&asked(&host), &found.raw));
         let known = |blanks: &Blanks, device: &Device, seconds| blanks.known(device, Duration::from_secs(seconds));
         assert_eq!(known(&blanks, &found, 0), Ok(()));
         read(&mut blanks);
@@ -203,24 +223,24 @@ mod tests {
 
     #[test]
     fn a_disk_that_cannot_be_read_is_not_blank_and_is_asked_again() {
-        let host = FakeHost::default();
+        let host = Arc::new(FakeHost::default());
         let platter = host.add_disk("fake0", "S", geometry(MIB));
         platter.inject(Fault { what: "read", range: Extent { start: 0, end: 1 }, times: 1 });
         let mut blanks = Blanks::default();
         let raw = device(&host, "fake0").raw;
-        assert!(matches!(blanks.prove(&host, &raw), Err(NotBlank::Unread(_))));
-        assert_eq!(blanks.prove(&host, &raw), Ok(()));
+        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
+        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
     }
 
     #[test]
     fn a_pass_that_has_read_for_long_leaves_the_other_disks_to_the_next() {
-        let host = FakeHost::default();
+        let host = Arc::new(FakeHost::default());
         host.add_disk("fake0", "S", geometry(MIB));
         let raw = device(&host, "fake0").raw;
         let mut blanks = Blanks { spent: AT_MOST, ..Blanks::default() };
-        assert!(matches!(blanks.prove(&host, &raw), Err(NotBlank::Unread(_))));
+        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
         blanks.begin_pass();
-        assert_eq!(blanks.prove(&host, &raw), Ok(()));
+        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
 use crate::device::elsewhere::{Promise, promised};
 use crate::device::label::{Hardware, Layout, SetRef};
-use crate::device::rule::{Blankness, NodeMatch, Rule};
+use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict, id};
 use crate::host::{Access, Disk, Geometry, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
@@ -50,7 +50,15 @@ impl Agent {
         // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
         let stands = |elected: &&Elected| !refused.contains(&elected.set) && !unread.contains(&elected.name);
         let stand: Vec<&Elected> = election.claims.iter().filter(stands).collect();
-        for elected in stand {
+        // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
+        let counts = self.counts();
+        let is_enough = |elected: &&&Elected| {
+            let rule = rules.iter().find(|rule| rule.set == elected.set);
+            let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
+            let now = stand.iter().filter(|other| other.set == elected.set).count();
+            counts.contains_key(&elected.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
+        };
+        for elected in stand.iter().filter(is_enough) {
             match self.claim_one(&devices, elected) {
                 Ok(()) => claimed.push(elected.name.clone()),
                 Err(problem) => {
@@ -105,14 +113,14 @@ impl Agent {
         rules: &[Rule],
         ripeness: &dyn Fn(&Device) -> Ripeness,
     ) -> (Vec<Device>, Election) {
-        let mut counts: BTreeMap<SetRef, u32> = BTreeMap::new();
-        for member in self.pool.members() {
-            *counts.entry(member.lock().content().label.set.clone()).or_default() += 1;
-        }
+        let counts = self.counts();
         let raw_claims = self.pool.journal().raw_claims();
-        for (_, claim) in &raw_claims {
-            *counts.entry(claim.set.clone()).or_default() += 1;
-        }
+        // A volume on a bare device that is not here: its device may be, with another identity.
+        let away: BTreeSet<u64> = raw_claims
+            .iter()
+            .filter(|(id, claim)| claim.volume.is_some() && !set.devices.iter().any(|d| hardware_id(set, d) == *id))
+            .map(|(_, claim)| claim.size)
+            .collect();
         let astray = self.astray(set, rules);
         let released = self.pool.journal().released();
         let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
@@ -125,8 +133,9 @@ impl Agent {
             given_back: &released,
             ripeness,
             fits: &fits,
-            health: &|device| self.healths.of(&*self.host, &device.raw, set.at),
+            health: &|device| self.healths.of(&self.host, &device.raw, set.at),
             zeros: &|device| self.blanks.known(device, set.at),
+            doubted: &|device| away.contains(&whole_sectors(&device.raw)),
         });
         // Bare devices of the pool are no candidates, and are not missing either.
         for outcome in &mut election.outcomes {
@@ -136,6 +145,18 @@ impl Agent {
             }
         }
         (devices, election)
+    }
+
+    /// How many disks each set has, those that are away too.
+    fn counts(&self) -> BTreeMap<SetRef, u32> {
+        let labelled = self.pool.members().into_iter().map(|member| member.lock().content().label.set.clone());
+        let bare = self.pool.journal().raw_claims().into_iter().map(|(_, claim)| claim.set);
+        let absent = self.pool.absent().into_iter().map(|(_, disk)| disk.set);
+        let mut counts = BTreeMap::new();
+        for set in labelled.chain(bare).chain(absent) {
+            *counts.entry(set).or_default() += 1;
+        }
+        counts
     }
 
     /// Reads the disks that must hold zeros. Gives the sets that chose one which does not, and the disks that could not
@@ -149,10 +170,9 @@ impl Agent {
         self.blanks.begin_pass();
         let (mut wrong, mut unread) = (BTreeSet::new(), BTreeSet::new());
         for elected in claims {
-            let zeros = self.rules.iter().any(|rule| rule.set == elected.set && rule.blankness == Blankness::Zeros);
             let device = devices.iter().find(|device| device.raw.name == elected.name);
-            let Some(device) = device.filter(|_| zeros || elected.layout == (Layout::RawDevice {})) else { continue };
-            match self.blanks.prove(&*self.host, &device.raw) {
+            let Some(device) = device.filter(|_| elected.zeros) else { continue };
+            match self.blanks.prove(&self.host, &device.raw) {
                 Ok(()) => {}
                 Err(NotBlank::Holds(problem)) => {
                     tracing::warn!(disk = elected.name, problem, "a disk is not blank");
@@ -173,6 +193,7 @@ impl Agent {
         let mut of: Vec<(SetRef, String)> = Vec::new();
         of.extend(self.pool.members().iter().map(|m| (m.lock().content().label.set.clone(), m.id.clone())));
         of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
+        of.extend(self.pool.absent().into_iter().map(|(id, disk)| (disk.set, id)));
         let mut astray = BTreeMap::new();
         for rule in rules {
             let Some(named) = &rule.named else { continue };
@@ -242,6 +263,11 @@ impl Agent {
     }
 }
 
+/// The size of an open device: what is left of a last sector cannot be reached.
+fn whole_sectors(raw: &RawDisk) -> u64 {
+    raw.size - raw.size % u64::from(raw.logical_sector.max(1))
+}
+
 /// Whether there is something that a set takes, or would take.
 fn takes_some(election: &Election) -> bool {
     !election.claims.is_empty() || election.outcomes.iter().any(|outcome| !outcome.would_take.is_empty())
@@ -258,99 +284,4 @@ fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::device::elsewhere::Promise;
-    use crate::device::sample;
-    use crate::host::fake::FakeHost;
-    use crate::host::raw::Offer;
-    use crate::pool::apply::agent::Pass;
-    use crate::pool::apply::pool::{Pool, Workers};
-
-    /// Two blank disks, and a set that takes one.
-    fn machine() -> (Arc<FakeHost>, Agent) {
-        let host = Arc::new(FakeHost::default());
-        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
-        for name in ["fake0", "fake1"] {
-            host.add_disk(name, name, geometry);
-        }
-        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
-        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let rule = Rule { max_devices: Some(1), ..sample::rule("set") };
-        let agent = Agent::new(host.clone(), pool, Duration::ZERO, vec![rule]);
-        (host, agent)
-    }
-
-    fn passes(agent: &mut Agent, count: usize) -> (Vec<String>, Pass) {
-        let passes: Vec<Pass> = (0..count).map(|_| agent.pass().expect("a look")).collect();
-        let claimed = passes.iter().flat_map(|pass| pass.claimed.clone()).collect();
-        (claimed, passes.into_iter().next_back().expect("at least one"))
-    }
-
-    fn promise() -> Promise {
-        Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/fake0".into(), device: None }
-    }
-
-    #[test]
-    fn a_disk_that_another_persistent_volume_promises_is_left_and_the_next_one_is_taken_instead() {
-        let (host, agent) = machine();
-        let mut agent = agent.asking_elsewhere(Box::new(|| Ok(vec![promise()])));
-        let (claimed, last) = passes(&mut agent, 4);
-        assert_eq!(claimed, ["fake1"]);
-        assert_eq!(host.platter("fake0").expect("a disk").write_count(), 0);
-        assert!(last.ripe_in.is_none(), "the set is full: nothing is asked any more");
-    }
-
-    #[test]
-    fn a_promise_is_told_with_its_disk_and_asked_for_again_until_it_is_over() {
-        let (host, agent) = machine();
-        host.unplug("fake1");
-        let promises = Arc::new(Mutex::new(vec![promise()]));
-        let told = Arc::clone(&promises);
-        let mut agent = agent.asking_elsewhere(Box::new(move || Ok(told.lock().expect("no panic").clone())));
-        let (claimed, last) = passes(&mut agent, 3);
-        let words = "the PersistentVolume pv-1 promises it";
-        assert!(claimed.is_empty());
-        assert!(matches!(&last.set.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == words));
-        assert_eq!(last.problems["fake0"], words);
-        assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
-        promises.lock().expect("no panic").clear();
-        assert_eq!(passes(&mut agent, 1).0, ["fake0"]);
-    }
-
-    #[test]
-    fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without_a_claim() {
-        let (host, agent) = machine();
-        let asked = Arc::new(Mutex::new(0));
-        let count = Arc::clone(&asked);
-        let mut agent = agent.asking_elsewhere(Box::new(move || {
-            *count.lock().expect("no panic") += 1;
-            Err("the API server is away".to_owned())
-        }));
-        let (claimed, last) = passes(&mut agent, 3);
-        assert!(claimed.is_empty());
-        let words =
-            "nothing is claimed while it cannot be told what other PersistentVolumes promise: the API server is away";
-        assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
-        assert!(["fake0", "fake1"].iter().all(|name| host.platter(name).expect("a disk").write_count() == 0));
-        let before = *asked.lock().expect("no panic");
-        agent.set_rules(Vec::new());
-        passes(&mut agent, 3);
-        assert_eq!((before, *asked.lock().expect("no panic")), (2, 2), "the first pass only saw the disks");
-    }
-
-    #[test]
-    fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
-        let (host, mut agent) = machine();
-        host.edit("fake0", |raw| raw.offered = Offer::By("/mnt/disks/a".into()));
-        assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
-        host.edit("fake1", |raw| raw.offered = Offer::By("/mnt/disks/b".into()));
-        let (_, last) = passes(&mut agent, 2);
-        assert_eq!(last.set.devices[1].verdict, Verdict::Ours);
-        let Verdict::Theirs(reason) = &last.set.devices[0].verdict else { panic!("{:?}", last.set.devices[0]) };
-        assert_eq!(reason.to_string(), "fake0 is offered by a link: /mnt/disks/a");
-    }
-}
+mod tests;

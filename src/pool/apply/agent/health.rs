@@ -5,16 +5,21 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::KEEP;
 use crate::device::age::is_or_is_on;
+use crate::host::patience::{self, Patience};
 use crate::host::raw::DevNo;
-use crate::host::{Health, Host, RawDisk};
+use crate::host::{Health, Host, RawDisk, chain};
 
-/// Behind a cell, as an election only reads.
-#[derive(Debug, Default)]
-pub(super) struct Healths(RefCell<BTreeMap<String, Said>>);
+/// Behind cells, as an election only reads.
+#[derive(Debug)]
+pub(super) struct Healths {
+    said: RefCell<BTreeMap<String, Said>>,
+    patience: RefCell<Patience<(DevNo, Option<u64>)>>,
+}
 
 #[derive(Debug)]
 struct Said {
@@ -24,25 +29,37 @@ struct Said {
     health: Health,
 }
 
+impl Default for Healths {
+    fn default() -> Self {
+        Self { said: RefCell::default(), patience: RefCell::new(Patience::new(patience::BOUND)) }
+    }
+}
+
 impl Healths {
     /// An event of a device, by kernel name.
     pub fn changed(&mut self, name: &str) {
-        self.0.get_mut().retain(|said, _| !is_or_is_on(name, said) && !is_or_is_on(said, name));
+        self.said.get_mut().retain(|said, _| !is_or_is_on(name, said) && !is_or_is_on(said, name));
     }
 
     pub fn all_changed(&mut self) {
-        self.0.get_mut().clear();
+        self.said.get_mut().clear();
     }
 
-    pub fn of(&self, host: &dyn Host, raw: &RawDisk, now: Duration) -> Health {
+    /// A disk that does not answer in time is asked again when it has.
+    pub fn of(&self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
         let same = |said: &&Said| (said.devno, said.diskseq) == (raw.devno, raw.diskseq);
         let fresh = |said: &&Said| now.saturating_sub(said.at) < KEEP;
-        if let Some(said) = self.0.borrow().get(&raw.name).filter(same).filter(fresh) {
+        if let Some(said) = self.said.borrow().get(&raw.name).filter(same).filter(fresh) {
             return said.health.clone();
         }
-        let health = host.health(raw);
+        let asked = (Arc::clone(host), raw.clone());
+        let whom = (raw.devno, raw.diskseq);
+        let health = match self.patience.borrow_mut().ask(&whom, move || asked.0.health(&asked.1)) {
+            Ok(health) => health,
+            Err(error) => return Health::Unknown(chain(&error)),
+        };
         let said = Said { devno: raw.devno, diskseq: raw.diskseq, at: now, health: health.clone() };
-        self.0.borrow_mut().insert(raw.name.clone(), said);
+        self.said.borrow_mut().insert(raw.name.clone(), said);
         health
     }
 }
@@ -55,13 +72,14 @@ mod tests {
 
     #[test]
     fn a_disk_is_asked_once_and_again_after_an_event_or_an_hour_or_when_it_is_another() {
-        let host = FakeHost::default();
+        let host = Arc::new(FakeHost::default());
+        let asked_host: Arc<dyn Host> = host.clone();
         host.add_disk("fake0", "S", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
         let raw = host.scan().unwrap().remove(0);
         let mut healths = Healths::default();
         let hour = Duration::from_secs(3600);
         let expect = |healths: &Healths, raw: &RawDisk, now, asked| {
-            let said = healths.of(&host, raw, now);
+            let said = healths.of(&asked_host, raw, now);
             assert_eq!(host.health_asked(), asked);
             said
         };

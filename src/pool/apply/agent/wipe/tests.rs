@@ -40,6 +40,13 @@ impl Case {
         Self { host, agent }
     }
 
+    /// The agent starts anew, with what its state directory remembers.
+    fn restart(&mut self, rules: Vec<Rule>) {
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(self.host.clone(), owner, Workers::Caller).expect("a pool"));
+        self.agent = Agent::new(self.host.clone(), pool, AGE, rules);
+    }
+
     fn platter(&self, name: &str) -> Arc<Platter> {
         self.host.platter(name).expect("the disk is there")
     }
@@ -236,6 +243,22 @@ fn a_name_that_another_disk_has_by_now_wipes_nothing() {
     assert!(said.contains("may have been another disk's"), "{said}");
     let missing = case.pass().outcomes[0].missing.clone();
     assert_eq!(missing, ["/dev/disk/by-id/on-another-node"]);
+}
+
+/// The same, and the agent has never seen the disk of its pool since it started: it is dead, or late.
+#[test]
+fn a_name_whose_disk_is_away_since_the_start_wipes_nothing() {
+    for paths in [&["/dev/fake0"][..], &["/dev/fake0", "/dev/disk/by-id/on-another-node"]] {
+        let mut case = Case::new(&["fake0"], vec![order(paths)]);
+        case.passes(3);
+        assert_eq!(case.agent.pool.members().len(), 1);
+        case.host.unplug("fake0").expect("it was there");
+        case.host.add_disk("fake0", "SERIAL-new", GEOMETRY);
+        case.mkfs("fake0");
+        case.restart(vec![order(paths)]);
+        case.stays("fake0");
+        assert!(case.agent.pool.members().is_empty());
+    }
 }
 
 /// What is on it may be the data of a volume that another provisioner gave out and that no pod uses just now.
