@@ -18,7 +18,7 @@ use crate::agent::{PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 
 /// A leader at work.
-struct Work {
+pub struct Work {
     task: JoinHandle<()>,
     metrics: Metrics,
 }
@@ -29,7 +29,7 @@ impl Drop for Work {
     }
 }
 
-fn lead(stage: &Stage, gone: Gone) -> Work {
+pub fn lead(stage: &Stage, gone: Gone) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
     Work { task: tokio::spawn(leader.run()), metrics }

@@ -13,5 +13,6 @@ mod nodes;
 mod race;
 mod role;
 mod server;
+mod set_status;
 mod sim;
 mod volumes;

@@ -34,10 +34,9 @@ pub struct LocalVolumeSetStatus {
     pub total_provisioned_device_count: i32,
     pub total_provisioned_partition_count: i32,
     pub observed_generation: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    // Written empty too: what a merge patch leaves out stays as it was.
     pub unmatched_devices: Vec<Value>,
     /// Of a dry run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub would_take_devices: Vec<Value>,
 }
 

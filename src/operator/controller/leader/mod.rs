@@ -249,13 +249,9 @@ impl Leader {
     async fn write(&self, set: &LocalVolumeSet, status: &LocalVolumeSetStatus) -> Result<(), Error> {
         let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
         let api: Api<LocalVolumeSet> = Api::namespaced(self.client.clone(), &namespace);
-        let mut status = json!({ "status": status });
-        if status["status"].get("unmatchedDevices").is_none() {
-            status["status"]["unmatchedDevices"] = json!([]);
-        }
         let what = format!("writing the status of LocalVolumeSet {namespace}/{name}");
-        let params = PatchParams::default();
-        match within(&what, api.patch_status(&name, &params, &Patch::Merge(&status))).await {
+        let patch = Patch::Merge(json!({ "status": status }));
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &patch)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

@@ -1,0 +1,71 @@
+//! What the status of a set says of real agents: of a dry run, of more devices than it has room for, of a node that is
+//! gone.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use localpool::api::crd::LocalVolumeSet;
+use localpool::host::Geometry;
+use localpool::host::fake::FakeHost;
+use localpool::operator::controller::Gone;
+use serde_json::{Value, json};
+
+use crate::agent::{MIB, Stage, unique};
+use crate::cluster;
+use crate::leader::{lead, until};
+use crate::sim::SimNode;
+
+/// A set for the nodes of one test.
+async fn set(client: &Client, label: &str, dry_run: bool) -> Api<LocalVolumeSet> {
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": label, "namespace": "default"},
+        "spec": {
+            "storageClassName": label, "dryRun": dry_run,
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]}]},
+            "deviceInclusionSpec": {"minSize": 0},
+        },
+    });
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
+    sets
+}
+
+/// The status as it is stored, once `Available` says so.
+async fn says(sets: &Api<LocalVolumeSet>, name: &str, message: &str) -> Value {
+    let said = |conditions: &[Condition]| {
+        conditions.iter().find(|c| c.type_ == "Available").is_some_and(|c| c.message.starts_with(message))
+    };
+    until(&format!("{name} says: {message}"), async || {
+        let status = sets.get(name).await.expect("it is there").status?;
+        said(&status.conditions).then(|| serde_json::to_value(status).expect("JSON"))
+    })
+    .await
+}
+
+fn disks(count: usize) -> FakeHost {
+    let host = FakeHost::default();
+    for n in 0..count {
+        let geometry = Geometry { size: 16 * MIB, sector: 512, offloads_zeroes: true };
+        host.add_disk(&format!("fake{n}"), &unique("SERIAL"), geometry);
+    }
+    host
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dry_run_would_take_is_not_told_any_more_when_it_was_made_real() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let _work = lead(&stage, Gone::Keep);
+    let (label, name) = (unique("dry"), unique("n"));
+    let mut node = SimNode::of(&stage.client, &name, json!({"sim": label}), disks(2)).await;
+    let sets = set(&stage.client, &label, true).await;
+    let status = says(&sets, &label, "dry run: would take 2 devices on 1 node").await;
+    assert_eq!(status["wouldTakeDevices"].as_array().map(Vec::len), Some(2), "{status}");
+
+    let real = Patch::Merge(json!({"spec": {"dryRun": false}}));
+    sets.patch(&label, &PatchParams::default(), &real).await.expect("it is there");
+    let status = says(&sets, &label, "2 devices on 1 node").await;
+    assert_eq!(status["wouldTakeDevices"], json!([]));
+    node.kill().await;
+}
