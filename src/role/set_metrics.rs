@@ -167,6 +167,7 @@ mod tests {
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),
+            sorts: BTreeMap::new(),
             outcomes: vec![outcome],
             problems: BTreeMap::new(),
             unstable: BTreeSet::from(["a".to_owned()]),

@@ -69,3 +69,22 @@ async fn what_a_dry_run_would_take_is_not_told_any_more_when_it_was_made_real() 
     assert_eq!(status["wouldTakeDevices"], json!([]));
     node.kill().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_counts_all_devices_though_it_has_no_room_to_name_them() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let _work = lead(&stage, Gone::Keep);
+    let (label, a, b) = (unique("many"), unique("n"), unique("n"));
+    let sets = set(&stage.client, &label, true).await;
+    let mut nodes = [
+        SimNode::of(&stage.client, &a, json!({"sim": label}), disks(40)).await,
+        SimNode::of(&stage.client, &b, json!({"sim": label}), disks(35)).await,
+    ];
+    let status = says(&sets, &label, "dry run: would take 75 devices on 2 nodes").await;
+    let named = status["wouldTakeDevices"].as_array().expect("a list").len();
+    assert_eq!((named, &status["wouldTakeDevicesOmitted"]), (64, &json!(75 - 64)));
+    for node in &mut nodes {
+        node.kill().await;
+    }
+}

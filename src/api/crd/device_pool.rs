@@ -119,9 +119,15 @@ pub struct SetOffer {
     /// Devices that a dry run would take, at most 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub would_take: Vec<String>,
-    /// Devices that it does not take, at most 32 of them.
+    /// How many more it would take.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub would_take_omitted: i64,
+    /// Devices that it does not take, at most 32 of them: those that it nearly takes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<Unmatched>,
+    /// How many more it does not take.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unmatched_omitted: i64,
     /// Of a set with a partitioningSpec: how far each of its disks is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitioning: Vec<DiskPartitioning>,

@@ -36,8 +36,11 @@ pub struct LocalVolumeSetStatus {
     pub observed_generation: i64,
     // Written empty too: what a merge patch leaves out stays as it was.
     pub unmatched_devices: Vec<Value>,
+    /// How many more were left than are named.
+    pub unmatched_devices_omitted: i64,
     /// Of a dry run.
     pub would_take_devices: Vec<Value>,
+    pub would_take_devices_omitted: i64,
 }
 
 impl kube::Resource for LocalVolumeSet {
@@ -161,6 +164,8 @@ fn status() -> Value {
             "totalProvisionedDeviceCount": {"type": "integer", "format": "int32"},
             "totalProvisionedPartitionCount": {"type": "integer", "format": "int32"},
             "observedGeneration": {"type": "integer", "format": "int64"},
+            "wouldTakeDevicesOmitted": {"type": "integer", "format": "int64"},
+            "unmatchedDevicesOmitted": {"type": "integer", "format": "int64"},
             "wouldTakeDevices": {"type": "array", "items": {"type": "object", "properties": {
                 "node": {"type": "string"}, "device": {"type": "string"},
             }}},

@@ -9,6 +9,7 @@ mod claimed;
 mod decide;
 mod definition;
 mod elsewhere;
+mod nearness;
 mod partitioning;
 mod report;
 mod sets;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 
 pub use claimed::cluster_uid;
 pub use elsewhere::ask as ask_promises;
+pub use nearness::Sort;
 
 use crate::device::election::Outcome;
 use crate::device::label::Label;
@@ -40,6 +42,8 @@ use crate::volume::VolumeLocks;
 pub struct Seen {
     /// The name for people of each device, by the kernel's.
     pub links: BTreeMap<String, String>,
+    /// Of which sort each device is, by the kernel's name.
+    pub sorts: BTreeMap<String, Sort>,
     pub outcomes: Vec<Outcome>,
     /// What stands against a disk, by kernel name.
     pub problems: BTreeMap<String, String>,
@@ -55,6 +59,7 @@ impl Seen {
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is no device that anybody left.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
+        let sorts = set.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
         let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
         let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<String> {
             let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
@@ -62,7 +67,7 @@ impl Seen {
         };
         let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
         let mismatched = ids(&|device, label| id::hardware(&device.raw, None).text != label.hardware.id);
-        Self { links, outcomes: outcomes.clone(), problems: problems.clone(), unstable, mismatched }
+        Self { links, sorts, outcomes: outcomes.clone(), problems: problems.clone(), unstable, mismatched }
     }
 }
 

@@ -9,6 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
+use super::nearness::nearest_first;
 use super::partitioning::partitioning;
 use super::sets::{Diskmaker, World};
 use super::wanted::signed;
@@ -28,8 +29,8 @@ use crate::pool::apply::pool::{Pool, Selector, WantedUsage};
 const SETTLE: Duration = Duration::from_millis(100);
 /// After a failed write.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Devices that a set leaves and are told of, at most.
-const MOST_UNMATCHED: usize = 32;
+/// Devices that a set takes or leaves and that are named, at most; of the others it is told how many they are.
+const NAMED: usize = 32;
 /// The field manager of the status.
 const MANAGER: &str = "localpool-agent";
 
@@ -213,6 +214,8 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
     let block = pool.capacity(&selector, WantedUsage::Block);
     let own = || disks.iter().filter(|disk| (&disk.set.namespace, &disk.set.name) == (&set.namespace, &set.name));
+    let (would_take, would_take_omitted) = named(would_take(seen, rule));
+    let (unmatched, unmatched_omitted) = named(unmatched(seen, rule));
     SetOffer {
         namespace: set.namespace.clone(),
         name: set.name.clone(),
@@ -227,8 +230,10 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         block_largest: signed(block.largest),
         block_smallest: signed(block.smallest),
         message: None,
-        would_take: would_take(seen, rule),
-        unmatched: unmatched(seen, rule),
+        would_take,
+        would_take_omitted,
+        unmatched,
+        unmatched_omitted,
         partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
         missing_device_paths: missing(seen, rule),
     }
@@ -238,14 +243,22 @@ fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
     seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
+/// What there is room for, and how many more there are.
+fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
+    let omitted = count(all.len().saturating_sub(NAMED));
+    all.truncate(NAMED);
+    (all, omitted)
+}
+
+/// What a dry run would take, by the names that people use.
 fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
     let names = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.would_take);
-    names.filter_map(|name| seen.links.get(name).cloned()).take(MOST_UNMATCHED).collect()
+    let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
+    names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
 }
 
 /// The devices that a set left, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
-    let outcome = outcome(seen, rule);
     let told = |(name, left): &(String, Left)| {
         let reason = match (seen.problems.get(name), left) {
             (Some(problem), _) => problem.clone(),
@@ -255,14 +268,15 @@ fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
         };
         Some(Unmatched { device: seen.links.get(name)?.clone(), reason })
     };
+    let leaves = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.leaves);
     // What a LocalVolume does not name is none of its business.
-    let left = outcome.iter().flat_map(|outcome| &outcome.leaves).filter(|(_, left)| *left != Left::NotNamed);
-    left.filter_map(told).take(MOST_UNMATCHED).collect()
+    let left = leaves.filter(|(_, left)| *left != Left::NotNamed).collect();
+    nearest_first(rule, left, |(name, _)| seen.sorts.get(name).copied()).into_iter().filter_map(told).collect()
 }
 
 fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
     let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
-    paths.take(MOST_UNMATCHED).cloned().collect()
+    paths.take(NAMED).cloned().collect()
 }
 
 fn count(number: usize) -> i64 {
@@ -271,12 +285,47 @@ fn count(number: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Sort;
     use super::*;
+    use crate::device::sample::rule;
+    use crate::host::RawDisk;
+    use crate::host::raw::{DevNo, Kind};
 
     fn said(world: World) -> (String, String) {
         let Condition { type_, status, reason, .. } = claiming(&world, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
+    }
+
+    #[test]
+    fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
+        let raw =
+            |name: &str, kind| RawDisk::named(name.to_owned(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
+        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), Kind::Loop(None)));
+        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
+        let rule = rule("a");
+        let names = || devices.iter().map(|raw| raw.name.clone());
+        let outcome = Outcome {
+            set: rule.set.clone(),
+            takes: Vec::new(),
+            would_take: names().collect(),
+            leaves: names().map(|name| (name, Left::GivenBack)).collect(),
+            missing: Vec::new(),
+        };
+        let seen = Seen {
+            links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
+            sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
+            outcomes: vec![outcome],
+            ..Seen::default()
+        };
+        let (unmatched, omitted) = named(unmatched(&seen, &rule));
+        assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
+        let (would_take, omitted) = named(would_take(&seen, &rule));
+        assert_eq!((would_take.len(), omitted), (NAMED, 60 - 32));
+        for (device, name) in unmatched.iter().map(|left| &left.device).zip(&would_take) {
+            assert_eq!(device, name);
+        }
+        assert!(would_take[..20].iter().all(|name| name.starts_with("/dev/sd")), "{would_take:?}");
     }
 
     #[test]

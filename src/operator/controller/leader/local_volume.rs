@@ -186,7 +186,9 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
         offer.unmatched.iter().map(move |left| format!("{node}: {}: {}", left.device, left.reason))
     }));
     said.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
-    let more = match said.len().saturating_sub(NAMED) {
+    let not_named = |(_, offer): &(String, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
+    let omitted: usize = offers.iter().map(not_named).sum();
+    let more = match said.len().saturating_sub(NAMED) + omitted {
         0 => String::new(),
         more => format!("; and {more} more"),
     };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::news::{News, Tone, clip};
-use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer};
+use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::api::{Node, parse_set};
 use crate::device::rule::NodeMatch;
 use crate::operator::condition::condition;
@@ -21,7 +21,7 @@ pub const AVAILABLE: &str = "Available";
 pub const VALID: &str = "Valid";
 /// The StorageClass leads to our driver.
 pub const CLASS: &str = "StorageClassReady";
-/// At most this many devices that were left are told.
+/// At most this many devices that were left are named.
 pub const LEFT: usize = 64;
 /// At most this many nodes are named in a message.
 pub const NAMED: usize = 5;
@@ -99,22 +99,38 @@ pub fn decide(
         let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
         i32::try_from(sum).unwrap_or(i32::MAX)
     };
-    let left = offers.iter().flat_map(|(node, offer)| {
-        offer.unmatched.iter().map(move |left| json!({"node": node, "device": left.device, "reason": left.reason}))
-    });
-    let would = offers
-        .iter()
-        .flat_map(|(node, offer)| offer.would_take.iter().map(move |device| json!({"node": node, "device": device})));
+    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
+    let (unmatched_devices, unmatched_cut) = nearest(left.collect());
+    let would = |node: &str, device: &String| json!({"node": node, "device": device});
+    let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
+    let (would_take_devices, would_cut) = nearest(would.collect());
+    let omitted = |of: fn(&SetOffer) -> i64| offers.values().map(|offer| of(offer).max(0)).fold(0, i64::saturating_add);
     let status = LocalVolumeSetStatus {
-        would_take_devices: would.take(LEFT).collect(),
         total_provisioned_device_count: count(|offer| offer.devices),
         total_provisioned_partition_count: count(|offer| offer.partitions),
         observed_generation: generation.unwrap_or_default(),
-        unmatched_devices: left.take(LEFT).collect(),
+        unmatched_devices,
+        unmatched_devices_omitted: omitted(|offer| offer.unmatched_omitted).saturating_add(unmatched_cut),
+        would_take_devices,
+        would_take_devices_omitted: omitted(|offer| offer.would_take_omitted).saturating_add(would_cut),
         conditions,
     };
     let news = news(&before.conditions, &status.conditions);
     (status, news)
+}
+
+/// Of lists that begin with what matters most, one for each node, the beginnings that there is room for, and how many
+/// did not find room. What is of one node stands together.
+fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
+    let of_node =
+        |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
+    let mut all: Vec<(usize, usize, Value)> = nodes.into_iter().enumerate().flat_map(of_node).collect();
+    let omitted = i64::try_from(all.len().saturating_sub(LEFT)).unwrap_or(i64::MAX);
+    all.sort_by_key(|(at, node, _)| (*at, *node));
+    all.truncate(LEFT);
+    all.sort_by_key(|(at, node, _)| (*node, *at));
+    (all.into_iter().map(|(_, _, one)| one).collect(), omitted)
 }
 
 /// Whether a condition holds, its reason, its message.
@@ -151,7 +167,8 @@ fn available(read: &Read, offers: &BTreeMap<String, &SetOffer>) -> Said {
 }
 
 fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
-    let devices: usize = offers.values().map(|offer| offer.would_take.len()).sum();
+    let more = |offer: &SetOffer| usize::try_from(offer.would_take_omitted).unwrap_or(0);
+    let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
     let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
     let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));
     with_words(would, offers)
@@ -215,7 +232,7 @@ mod tests {
 
     use super::super::sample::{node, set};
     use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
     fn pool(name: &str, offer: SetOffer) -> DevicePool {
         let mut pool = DevicePool::new(name, DevicePoolSpec::default());
@@ -283,12 +300,18 @@ mod tests {
         set.spec["dryRun"] = json!(true);
         let would = |devices: &[&str]| SetOffer {
             would_take: devices.iter().map(|device| (*device).to_owned()).collect(),
+            would_take_omitted: 5,
             ..offer(0, None)
         };
         let pools = [pool("a", would(&["/dev/sda", "/dev/sdb"])), pool("b", would(&["/dev/sda"]))];
         let (status, _) = status_of(&set, &pools);
         assert_eq!(is(find(&status, AVAILABLE)), ("False", "DryRun"));
-        assert_eq!(find(&status, AVAILABLE).message, "dry run: would take 3 devices on 2 nodes");
+        assert_eq!(
+            find(&status, AVAILABLE).message,
+            "dry run: would take 13 devices on 2 nodes",
+            "also those not named"
+        );
+        assert_eq!(status.would_take_devices_omitted, 10);
         let (a, b) = (json!({"node": "a", "device": "/dev/sdb"}), json!({"node": "b", "device": "/dev/sda"}));
         assert_eq!(status.would_take_devices[1..], [a, b]);
     }
@@ -334,12 +357,15 @@ mod tests {
         let pools: Vec<_> = (0..9)
             .map(|n| {
                 let mut offer = offer(0, Some("no device matches"));
-                offer.unmatched = unmatched(20);
+                (offer.unmatched, offer.unmatched_omitted) = (unmatched(20), 2);
                 pool(&format!("n{n}"), offer)
             })
             .collect();
         let (status, _) = status_of(&set, &pools);
         assert_eq!(status.unmatched_devices.len(), LEFT);
+        assert_eq!(status.unmatched_devices_omitted, 9 * 22 - 64);
+        let of_last = status.unmatched_devices.iter().filter(|left| left["node"] == "n8");
+        assert_eq!(of_last.count(), 7, "no node's lines keep out another's");
         assert_eq!(status.unmatched_devices[0], json!({"node": "n0", "device": "/dev/sd0", "reason": "too small"}));
         let message = &find(&status, AVAILABLE).message;
         assert!(message.contains("n4: no device matches") && message.ends_with("and 4 nodes more"), "{message}");
