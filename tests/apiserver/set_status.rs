@@ -88,3 +88,24 @@ async fn a_dry_run_counts_all_devices_though_it_has_no_room_to_name_them() {
         node.kill().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_deleted_counts_no_more_and_takes_no_lines() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let _work = lead(&stage, Gone::Keep);
+    let (label, stays, gone) = (unique("gone"), unique("n"), unique("n"));
+    let mut nodes = [
+        SimNode::of(&stage.client, &stays, json!({"sim": label}), disks(1)).await,
+        SimNode::of(&stage.client, &gone, json!({"sim": label}), disks(3)).await,
+    ];
+    let sets = set(&stage.client, &label, false).await;
+    says(&sets, &label, "4 devices on 2 nodes").await;
+    nodes[1].kill().await;
+    stage.delete_node(&gone).await;
+    let status = says(&sets, &label, "1 device on 1 node").await;
+    assert_eq!(status["totalProvisionedDeviceCount"], 1);
+    let lines = status["unmatchedDevices"].to_string() + &status["wouldTakeDevices"].to_string();
+    assert!(!lines.contains(&gone), "{lines}");
+    nodes[0].kill().await;
+}

@@ -30,7 +30,8 @@ use super::cache::{self, Cache};
 use super::objects::{Objects, Outcome, within};
 use super::{Caches, Metrics};
 use crate::api::crd::{
-    LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume, has_our_schema, volume_crd,
+    DevicePool, LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume, has_our_schema,
+    volume_crd,
 };
 use crate::host::chain;
 use crate::operator::Error;
@@ -134,9 +135,16 @@ impl Leader {
         done
     }
 
+    /// What nodes say that exist: nobody brings up to date what one said that was deleted.
+    fn pools(&self) -> Vec<Arc<DevicePool>> {
+        let mut pools = self.caches.pools.all();
+        pools.retain(|pool| self.caches.nodes.get(&pool.name_any()).is_some());
+        pools
+    }
+
     /// `made` is how it stands with each class.
     async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.caches.pools.all());
+        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
         let mut sets = self.caches.sets.all();
         // A class of several sets carries the name of the oldest.
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
@@ -167,7 +175,7 @@ impl Leader {
     }
 
     async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.caches.pools.all());
+        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
         let mut volumes = self.caches.local_volumes.all();
         volumes.retain(|volume| volume.metadata.deletion_timestamp.is_none());
         volumes
