@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::{DevicePool, LocalVolumeSet, set_crd};
+use localpool::api::crd::{DevicePool, LocalVolumeSet, SCHEMA, SCHEMA_ANNOTATION, set_crd};
 use localpool::operator::crds::{self, Ownership};
 use serde_json::{Value, json};
 
@@ -155,5 +155,57 @@ async fn a_definition_that_is_replaced_by_another_owners_while_the_agent_runs_en
     tokio::time::sleep(Duration::from_secs(2)).await;
     let platter = node.host.platter("fake0").expect("its disk");
     assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
+    node.kill().await;
+}
+
+/// As `kubectl apply` of another's file does: the annotations that are not in it stay.
+async fn put_over(client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let over = Patch::Merge(json!({"spec": {"versions": operators_crd()["spec"]["versions"]}}));
+    let name = set_crd().name_any();
+    let found = definitions.patch(&name, &PatchParams::default(), &over).await.expect("the API server takes it");
+    assert_eq!(found.annotations()[SCHEMA_ANNOTATION], SCHEMA);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_owners_schema_under_our_annotation_is_not_believed() {
+    let cluster = cluster!(fresh);
+    let client = &cluster.client;
+    crds::apply(client.clone(), Ownership::Respect).await.expect("a fresh cluster");
+    let mut node = SimNode::start_unseen(client, "foreign-3", "any", 64).await;
+    ready_says(client, "foreign-3", "AgentReady").await;
+    put_over(client).await;
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    until("the API server prunes by the new schema", async || {
+        if apply(client, "dry", json!({"dryRun": true})).await.spec["dryRun"].is_null() {
+            return Some(());
+        }
+        sets.delete("dry", &DeleteParams::default()).await.ok()?;
+        None
+    })
+    .await;
+    let pools: Api<DevicePool> = Api::all(client.clone());
+    // First it says that it reads all anew.
+    until("pool and set say which CRD it is, and what to do", async || {
+        let words = ready_says(client, "foreign-3", "HeldBack").await;
+        let of_set = pools.get("foreign-3").await.ok()?.status?.sets.pop()?.message;
+        let all = ["localvolumesets.", "another schema was put over it, which drops", "localpool crds --apply"];
+        (all.iter().all(|part| words.contains(part)) && of_set == Some(words)).then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let platter = node.host.platter("fake0").expect("its disk");
+    assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
+    // Nor does one believe it that never saw another.
+    node.kill().await;
+    node.run(client);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
+
+    crds::apply(client.clone(), Ownership::Respect).await.expect("it has our annotation, so it is ours");
+    sets.delete("dry", &DeleteParams::default()).await.expect("it is there");
+    kept_whole(client).await;
+    ready_says(client, "foreign-3", "AgentReady").await;
+    assert_eq!(platter.write_count(), 0, "a dry run wrote");
     node.kill().await;
 }

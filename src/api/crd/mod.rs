@@ -4,6 +4,7 @@
 //! fields, where a typed one would drop them. Every CRD carries the number of its schema.
 
 mod device_pool;
+mod kept;
 mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
@@ -54,7 +55,20 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 
 /// Whether a CRD in the cluster has the schema that this code needs.
 pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
-    crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)).is_some_and(|number| number == SCHEMA)
+    why_not_ours(crd).is_none()
+}
+
+/// What is wrong with a CRD in the cluster. The annotation alone does not tell: another's schema may have been put over
+/// ours, and then it stays.
+pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
+    match crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)) {
+        None => return Some("it came from another owner".to_owned()),
+        Some(number) if number != SCHEMA => return Some(format!("it has schema {number}, and {SCHEMA} is needed")),
+        Some(_) => {}
+    }
+    let ours = all().into_iter().find(|ours| ours.metadata.name == crd.metadata.name)?;
+    let dropped = kept::first_dropped(crd, &ours)?;
+    Some(format!("another schema was put over it, which drops what it does not know, such as {dropped}"))
 }
 
 #[cfg(test)]

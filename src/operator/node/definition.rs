@@ -7,7 +7,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt as _};
 
-use crate::api::crd::{has_our_schema, set_crd, volume_crd};
+use crate::api::crd::{set_crd, volume_crd, why_not_ours};
 use crate::host::chain;
 
 /// What the cluster has as CRDs of both kinds.
@@ -21,7 +21,11 @@ pub struct Definitions {
 pub enum Definition {
     Ours(Edition),
     /// The Local Storage Operator's, or one of another version.
-    Other(String, Edition),
+    Other {
+        name: String,
+        why: String,
+        edition: Edition,
+    },
     Absent,
     /// It could not be read.
     Unread,
@@ -48,7 +52,10 @@ impl Definition {
         match crds.get_opt(name).await {
             Ok(Some(crd)) => {
                 let edition = Edition(crd.uid(), crd.metadata.generation);
-                if has_our_schema(&crd) { Self::Ours(edition) } else { Self::Other(name.to_owned(), edition) }
+                match why_not_ours(&crd) {
+                    None => Self::Ours(edition),
+                    Some(why) => Self::Other { name: name.to_owned(), why, edition },
+                }
             }
             Ok(None) => Self::Absent,
             Err(error) => {
@@ -67,8 +74,9 @@ impl Definition {
     pub fn schema(&self, so: &str) -> Option<Result<(), String>> {
         match self {
             Self::Ours(_) => Some(Ok(())),
-            Self::Other(name, _) => Some(Err(format!(
-                "the CRD {name} is not of this version of localpool, so {so}: `localpool crds --apply` brings it up to date"
+            Self::Other { name, why, edition: _ } => Some(Err(format!(
+                "the CRD {name} is not of this version of localpool ({why}), so {so}: `localpool crds --apply` brings \
+                 it up to date"
             ))),
             Self::Absent | Self::Unread => None,
         }

@@ -119,8 +119,8 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         .iter()
         .map(|((namespace, name), set)| match set {
             Ok(rule) => {
-                let message = world.volumes_held_back.clone().filter(|_| rule.named.is_some());
-                SetOffer { message, ..offer(pool, &disks, seen, rule) }
+                let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
+                SetOffer { message: held_back.clone(), ..offer(pool, &disks, seen, rule) }
             }
             Err(problem) => SetOffer {
                 namespace: namespace.clone(),

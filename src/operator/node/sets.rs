@@ -3,7 +3,7 @@
 //!
 //! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -80,20 +80,23 @@ struct Objects {
     told: u64,
 }
 
-/// Which specs there are, by UID and generation: under which definition one was written is asked when it is new, as
-/// another owner's may have come in between and pruned it.
+/// Which specs there are, by UID: under which definition one was written is asked when it is new, as another owner's may
+/// have come in between and pruned it. A definition that comes later prunes what is stored too, as it is read, and the
+/// generation stays: so the spec itself is compared.
 #[derive(Debug, Default, PartialEq)]
 struct Written {
-    sets: BTreeSet<(Option<String>, Option<i64>)>,
-    volumes: BTreeSet<(Option<String>, Option<i64>)>,
+    sets: Specs,
+    volumes: Specs,
 }
+
+type Specs = BTreeMap<Option<String>, (Option<i64>, Value)>;
 
 impl Objects {
     fn written(&self) -> Written {
-        let of = |metadata: &ObjectMeta| (metadata.uid.clone(), metadata.generation);
+        let of = |metadata: &ObjectMeta, spec: &Value| (metadata.uid.clone(), (metadata.generation, spec.clone()));
         Written {
-            sets: self.sets.iter().flat_map(BTreeMap::values).map(|set| of(&set.metadata)).collect(),
-            volumes: self.volumes.iter().flat_map(BTreeMap::values).map(|volume| of(&volume.metadata)).collect(),
+            sets: self.sets.iter().flat_map(BTreeMap::values).map(|set| of(&set.metadata, &set.spec)).collect(),
+            volumes: self.volumes.iter().flat_map(BTreeMap::values).map(|one| of(&one.metadata, &one.spec)).collect(),
         }
     }
 }
@@ -350,6 +353,14 @@ mod tests {
         }
         let own = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
         assert_eq!(rule(&objects(json!({"storageClassName": "fast"}), own)).expect("valid").node, NodeMatch::Selected);
+    }
+
+    #[test]
+    fn a_spec_that_was_pruned_as_it_was_read_is_another_though_its_generation_is_the_same() {
+        let written = |spec| objects(spec, json!([])).written();
+        let dry = || json!({"storageClassName": "fast", "dryRun": true});
+        assert_eq!(written(dry()), written(dry()));
+        assert_ne!(written(dry()), written(json!({"storageClassName": "fast"})));
     }
 
     #[test]
