@@ -147,7 +147,7 @@ fn spec() -> Value {
         "x-kubernetes-validations": [
             {"rule": "has(self.partitioningSpec) == has(oldSelf.partitioningSpec)",
              "message": "spec.partitioningSpec can be neither added nor removed later: make another set"},
-            {"rule": "!has(self.partitioningSpec) || self == oldSelf || (has(oldSelf.dryRun) && oldSelf.dryRun)",
+            {"rule": "!has(self.partitioningSpec) || !has(oldSelf.partitioningSpec) || self == oldSelf || (has(oldSelf.dryRun) && oldSelf.dryRun)",
              "message": "the spec of a set with a partitioningSpec cannot be changed: make another set"},
             {"rule": "has(self.layout) == has(oldSelf.layout) && (!has(self.layout) || self.layout == oldSelf.layout)",
              "message": "spec.layout cannot be changed: make another set"},
