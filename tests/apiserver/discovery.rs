@@ -235,6 +235,28 @@ async fn the_status_tells_of_pods_that_run_that_cannot_and_that_are_not_even_mad
     work.count(2, 2, 1).await;
     work.says("Discovering False PodsFailing").await;
 
+    let pod = pods.get("one").await.expect("it is there").uid();
+    let warning = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "w", "namespace": work.namespace},
+        "involvedObject": {"kind": "Pod", "name": "one", "namespace": work.namespace, "uid": pod},
+        "reason": "FailedMount", "type": "Warning", "lastTimestamp": "2026-01-01T00:00:00Z",
+        "message": "hostPath type check failed: /run/udev is not a directory",
+    });
+    let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(work.client.clone(), &work.namespace);
+    events.create(&PostParams::default(), &serde_json::from_value(warning).expect("ours")).await.expect("taken");
+    let creating = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "containerStatuses": [{
+        "name": "localpool", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ContainerCreating"}},
+    }]}});
+    pods.patch_status("one", &PatchParams::default(), &Patch::Merge(&creating)).await.expect("taken");
+    until("a pod that never gets its container says why", async || {
+        work.says("Discovering False PodsFailing")
+            .await
+            .contains("FailedMount: hostPath type check failed")
+            .then_some(())
+    })
+    .await;
+
     pods.delete("one", &DeleteParams::default().grace_period(0)).await.expect("it is there");
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": work.namespace},
@@ -242,7 +264,6 @@ async fn the_status_tells_of_pods_that_run_that_cannot_and_that_are_not_even_mad
         "reason": "FailedCreate", "type": "Warning", "lastTimestamp": "2026-01-01T00:00:00Z",
         "message": "violates PodSecurity \"restricted\"",
     });
-    let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(work.client.clone(), &work.namespace);
     events.create(&PostParams::default(), &serde_json::from_value(event).expect("ours")).await.expect("taken");
     work.count(2, 0, 0).await;
     let told = work.says("DiscoveryFailed False PodsFailing").await;

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::ResourceExt as _;
 
+use super::creating::is_of;
 use crate::api::crd::{DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus};
 use crate::operator::condition::condition;
 
@@ -12,7 +12,7 @@ pub const AVAILABLE: &str = "Available";
 /// Something keeps nodes from being looked at, and is not over by itself.
 pub const DEGRADED: &str = "Degraded";
 /// At most so many pods are told of.
-const TOLD: usize = 3;
+pub const TOLD: usize = 3;
 /// A condition's message has room for so many characters.
 const ROOM: usize = 900;
 
@@ -56,10 +56,7 @@ const FAILURES: [&str; 9] = [
 impl Daemons {
     pub fn of(daemon: &DaemonSet, pods: &[impl AsRef<Pod>], nodes: usize, selected: usize) -> Self {
         let status = daemon.status.clone().unwrap_or_default();
-        let own = pods.iter().map(AsRef::as_ref).filter(|pod| {
-            let owners = pod.owner_references().iter();
-            owners.clone().any(|owner| Some(&owner.uid) == daemon.metadata.uid.as_ref())
-        });
+        let own = pods.iter().map(AsRef::as_ref).filter(|pod| is_of(daemon, pod));
         Self {
             observed: status.observed_generation.unwrap_or_default() >= daemon.metadata.generation.unwrap_or_default(),
             wanted: status.desired_number_scheduled,

@@ -1,9 +1,10 @@
 //! What becomes of a LocalVolumeDiscovery: a DaemonSet that is made, kept and deleted, and a status that says how it
 //! does.
 //!
-//! Each pass looks at the whole and writes what differs. `daemon` and `decide` are pure; this does it. The DaemonSet
+//! Each pass looks at the whole and writes what differs. `daemon`, `decide` and `creating` are pure; this does it. The DaemonSet
 //! runs in our namespace, wherever the object is: whoever may write objects elsewhere gets no privileged pod there.
 
+mod creating;
 mod daemon;
 mod decide;
 #[cfg(test)]
@@ -33,8 +34,9 @@ use crate::api::{Discovery, Node, parse_discovery};
 use crate::device::rule::NodeMatch;
 use crate::operator::{Error, words};
 use crate::volume::DRIVER_NAME;
+use creating::Creating;
 pub use daemon::{Pattern, PatternError};
-use decide::{Daemons, State};
+use decide::{Daemons, State, TOLD};
 
 /// The field manager of the DaemonSet.
 const MANAGER: &str = "localpool-controller";
@@ -219,12 +221,17 @@ impl Discoveries {
                 }
             },
         };
-        let mut daemons = Daemons::of(&live, &self.pods.all(), self.nodes.all().len(), selected);
+        let pods = self.pods.all();
+        let mut daemons = Daemons::of(&live, &pods, self.nodes.all().len(), selected);
         let lacking = daemons.lacks_pods();
         if lacking {
-            daemons.troubles.extend(self.refusal(&live).await);
+            let why = self.newest_event(&live.uid().unwrap_or_default(), "reason=FailedCreate").await;
+            daemons.troubles.extend(why.and_then(|event| event.message));
         }
-        (State::Running(daemons), !lacking)
+        let creating = Creating::of(&live, &pods);
+        daemons.troubles.extend(self.stuck(&creating).await);
+        // Nothing changes as time goes by: they are looked at again.
+        (State::Running(daemons), !lacking && creating.is_empty())
     }
 
     /// What the object says, and how many nodes it selects; or all that is wrong with it.
@@ -269,18 +276,24 @@ impl Discoveries {
         }
     }
 
-    /// Why pods of the DaemonSet are not made, as an event of it says; its status does not.
-    async fn refusal(&self, daemon: &DaemonSet) -> Option<String> {
+    /// What is to be told of pods that should have a container by now.
+    async fn stuck(&self, creating: &[Creating]) -> Vec<String> {
+        let now = jiff::Timestamp::now();
+        let mut told = Vec::new();
+        for pod in creating.iter().filter(|pod| pod.is_stuck(now)) {
+            // Of the others only how many they are is told.
+            let why = if told.len() < TOLD { self.newest_event(&pod.uid, "type=Warning").await } else { None };
+            told.push(pod.told(why.as_ref()));
+        }
+        told
+    }
+
+    /// What an event says of an object whose status does not tell it.
+    async fn newest_event(&self, uid: &str, such: &str) -> Option<Event> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
-        let uid = daemon.uid().unwrap_or_default();
-        let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-        let listed = within("listing events", events.list(&ListParams::default().fields(&fields))).await;
-        match listed {
-            Ok(events) => {
-                let newest =
-                    events.items.into_iter().max_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
-                newest.and_then(|event| event.message)
-            }
+        let params = ListParams::default().fields(&format!("involvedObject.uid={uid},{such}"));
+        match within("listing events", events.list(&params)).await {
+            Ok(events) => creating::newest(events.items),
             Err(error) => {
                 self.note(Err::<(), _>(error));
                 None
