@@ -3,10 +3,14 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::{DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryResult};
+use localpool::api::crd::{
+    DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryResult, SCHEMA_ANNOTATION, discovery_crd,
+};
 use localpool::operator::controller::{Discoveries, Metrics};
+use localpool::operator::crds::{self, Ownership};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -270,6 +274,28 @@ async fn the_status_tells_of_pods_that_run_that_cannot_and_that_are_not_even_mad
     assert!(told.contains("violates PodSecurity"), "{told}");
     work.count(2, 2, 2).await;
     work.says("Discovering True Running").await;
+}
+
+#[tokio::test]
+async fn under_another_owners_definition_a_discovery_is_its_own_and_left_alone() {
+    let cluster = cluster!(fresh);
+    let client = &cluster.client;
+    crds::apply(client.clone(), Ownership::Respect).await.expect("a fresh cluster");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let theirs = Patch::Merge(json!({"metadata": {"annotations": {SCHEMA_ANNOTATION: null}}}));
+    definitions.patch(&discovery_crd().name_any(), &PatchParams::default(), &theirs).await.expect("it is there");
+    let stage = Stage::new(client).await;
+    let work = Work::begin(&stage).await;
+    work.ask(json!({})).await;
+    // As long as it takes several times over where it is ours.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(work.daemons.get_opt(NAME).await.expect("an answer").is_none(), "a DaemonSet was made");
+    let object = work.objects.get(DISCOVERY_NAME).await.expect("it is there");
+    assert_eq!(object.status, None, "its status is its owner's");
+
+    crds::apply(client.clone(), Ownership::Take).await.expect("it is ours now");
+    stage.node(&unique("worker")).await;
+    work.daemon("a DaemonSet", |_| true).await;
 }
 
 #[tokio::test]
