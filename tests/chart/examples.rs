@@ -1,7 +1,9 @@
-//! Examples: our own parser takes the sets, each class that is asked for is offered, and the README names every file.
+//! Examples: our own parser takes the sets, those of the documentation too, each class that is asked for is offered, and
+//! the README names every file. The documentation of sets has every field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use localpool::api::crd::set_crd;
 use localpool::api::{Node, parse_sets};
 use serde_json::Value;
 
@@ -95,5 +97,46 @@ fn the_readme_of_the_examples_names_every_file() {
     let readme = std::fs::read_to_string(repository().join("examples/README.md")).unwrap();
     for file in texts().keys() {
         assert!(readme.contains(&format!("[{file}]({file})")), "{file}");
+    }
+}
+
+fn documentation() -> String {
+    std::fs::read_to_string(repository().join("docs/local-volume-sets.md")).unwrap()
+}
+
+/// The names of all fields of an object of a schema, and of the objects in it that have more than one of their own.
+fn fields(schema: &Value, found: &mut BTreeSet<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        found.insert(name.clone());
+        // Those of Kubernetes are documented there.
+        if name.ends_with("Spec") {
+            fields(field, found);
+        }
+    }
+}
+
+#[test]
+fn every_field_of_a_set_is_in_the_tables_of_its_documentation() {
+    let crd = serde_json::to_value(set_crd()).unwrap();
+    let mut names = BTreeSet::new();
+    fields(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"], &mut names);
+    assert!(names.len() > 30 && names.contains("dryRun") && names.contains("numaNodes"), "{names:?}");
+    let text = documentation();
+    let cells: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    for name in names {
+        assert!(cells.iter().any(|cell| cell.contains(&format!("`{name}`"))), "{name} is in no table");
+    }
+}
+
+#[test]
+fn every_whole_set_of_the_documentation_is_taken_by_our_parser() {
+    let node = Node { name: "node".into(), labels: BTreeMap::default() };
+    let text = documentation();
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let whole: Vec<&str> = blocks.filter(|block| block.contains("kind: LocalVolumeSet")).collect();
+    assert!(whole.len() >= 3, "{whole:?}");
+    for block in whole {
+        let (rules, errors) = parse_sets(block, &node);
+        assert!(errors.is_empty() && rules.len() == 1, "{block}: {errors:?}");
     }
 }
