@@ -220,7 +220,10 @@ mod tests {
             vendor: Some("ATA".to_owned()),
             serial: Some("S1".to_owned()),
             wwn: Some("0x5000".to_owned()),
+            by_path: Some("/dev/disk/by-path/pci-0000:00:1f.2-ata-1".to_owned()),
             transport: Some("sata".to_owned()),
+            attached_by: Some("SATA".to_owned()),
+            zoned: Some("host-aware".to_owned()),
             rotational: true,
             fstype: Some("ext4".to_owned()),
             sector_size: 512,
@@ -234,7 +237,8 @@ mod tests {
             "deviceID": "/dev/disk/by-id/wwn-0x5000", "path": "/dev/sda", "model": "SAMSUNG MZ7LN512", "type": "disk",
             "vendor": "ATA", "serial": "S1", "size": 5_497_558_138_880_i64, "property": "Rotational", "fstype": "ext4",
             "status": {"state": "NotAvailable", "reason": "holds ext4"},
-            "diskId": "wwid-/dev/sda", "attachment": "Local", "wwn": "0x5000", "tran": "sata", "logicalSectorSize": 512,
+            "diskId": "wwid-/dev/sda", "attachment": "Local", "attachedBy": "SATA", "wwn": "0x5000", "tran": "sata",
+            "byPath": "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "zoned": "host-aware", "logicalSectorSize": 512,
             "physicalSectorSize": 4096, "numaNode": 0, "discard": false, "children": ["/dev/sda1"],
         });
         assert_eq!(device, expected);
