@@ -17,7 +17,7 @@ use super::{NodeOperator, Seen};
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
 use crate::api::quantity;
 use crate::device::election::{Left, Outcome};
-use crate::device::label::Layout;
+use crate::device::label::{Layout, SetRef};
 use crate::device::rule::Rule;
 use crate::operator::Error;
 use crate::operator::condition::{Holds, condition};
@@ -120,7 +120,8 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         .map(|((namespace, name), set)| match set {
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
-                SetOffer { message: held_back.clone(), ..offer(pool, &disks, seen, rule) }
+                let offer = offer(pool, &disks, seen, rule);
+                SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
             }
             Err(problem) => SetOffer {
                 namespace: namespace.clone(),
@@ -229,7 +230,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         block_available: signed(block.available),
         block_largest: signed(block.largest),
         block_smallest: signed(block.smallest),
-        message: None,
+        message: contested(seen, rule),
         would_take,
         would_take_omitted,
         unmatched,
@@ -237,6 +238,20 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
         partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
         missing_device_paths: missing(seen, rule),
     }
+}
+
+/// Other sets that would have what this one has or takes: they are told of each device, and this one that there are such
+/// sets.
+fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
+    let is_this = |set: &SetRef| (&set.namespace, &set.name) == (&rule.set.namespace, &rule.set.name);
+    let lost = |(_, left): &&(String, Left)| matches!(left, Left::InSet(set) | Left::OlderSet(set) if is_this(set));
+    let said = seen.outcomes.iter().filter_map(|outcome| {
+        let devices = outcome.leaves.iter().filter(lost).count();
+        let SetRef { namespace, name, .. } = &outcome.set;
+        (devices > 0).then(|| format!("{namespace}/{name} selects {devices} of its devices too"))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join(", "))
 }
 
 fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
@@ -326,6 +341,30 @@ mod tests {
             assert_eq!(device, name);
         }
         assert!(would_take[..20].iter().all(|name| name.starts_with("/dev/sd")), "{would_take:?}");
+    }
+
+    #[test]
+    fn a_set_is_told_which_others_want_its_devices_too() {
+        let lost = |name: &str, left| (name.to_owned(), left);
+        let outcome = |of: &str, leaves| Outcome {
+            set: rule(of).set,
+            takes: Vec::new(),
+            would_take: Vec::new(),
+            leaves,
+            missing: Vec::new(),
+        };
+        let again = SetRef { uid: "made again".to_owned(), ..rule("a").set };
+        let late = vec![
+            lost("sda", Left::InSet(again)),
+            lost("sdb", Left::OlderSet(rule("a").set)),
+            lost("sdc", Left::InSet(rule("c").set)),
+            lost("sdd", Left::GivenBack),
+        ];
+        let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
+        let SetRef { namespace, .. } = rule("late").set;
+        let words = format!("{namespace}/late selects 2 of its devices too");
+        assert_eq!(contested(&seen, &rule("a")), Some(words));
+        assert_eq!(contested(&seen, &rule("late")), None);
     }
 
     #[test]
