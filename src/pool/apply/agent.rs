@@ -235,11 +235,11 @@ impl Agent {
                 }
             }
             state.rule = rule.cloned();
-            let (usable, name) = (state.is_usable(), state.raw.name.clone());
+            let usable = state.is_usable();
             drop(state);
-            let known = usable.then(|| self.pool.journal().know(&member.id, &member.known()));
-            if let Some(Err(error)) = known {
-                problems.insert(name, chain(&error));
+            // A full state directory costs the memory of the disk, and nothing of its use.
+            if usable && let Err(error) = self.pool.journal().know(&member.id, &member.known()) {
+                tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
             }
         }
         for member in self.pool.raw_members() {

@@ -4,6 +4,7 @@ mod access;
 mod bad_input;
 mod bad_set;
 mod binding;
+mod contested;
 mod discovery;
 mod examples;
 mod growth;
