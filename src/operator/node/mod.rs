@@ -135,3 +135,40 @@ impl NodeOperator {
 
 /// Where the volumes to look at arrive.
 pub struct Inbox(mpsc::UnboundedReceiver<Uuid>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::discovery::DeviceSet;
+    use crate::device::label::Hardware;
+    use crate::device::sample;
+
+    fn pool_disk(name: &str, serial: Option<&str>, claimed_as: &str) -> Device {
+        let mut raw = sample::disk(name);
+        raw.serial = serial.map(str::to_owned);
+        let mut label = sample::label("c", "n");
+        label.hardware = Hardware { id: claimed_as.to_owned(), model: None, serial: None };
+        let mut device = sample::device(raw, Verdict::Ours);
+        device.id.text = format!("disk-{name}");
+        Device { label: Some(label), ..device }
+    }
+
+    #[test]
+    fn pool_disks_without_a_name_that_stays_and_those_with_another_than_at_their_claim_are_told() {
+        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None).text;
+        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None).text;
+        let mut devices = vec![
+            pool_disk("sda", Some("S1"), &named),
+            pool_disk("sdb", Some("S2"), &named),
+            pool_disk("sdc", None, &nameless),
+            sample::unclaimed("sdd"),
+        ];
+        // Another node's label is none of our business.
+        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
+        devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
+        let set = DeviceSet { at: std::time::Duration::ZERO, devices };
+        let seen = Seen::of(&Pass::of_look(set));
+        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
+        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned()]));
+    }
+}

@@ -263,3 +263,46 @@ fn pass(agent: &mut Agent) -> Option<Pass> {
     }
     last
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::host::fake::FakeHost;
+    use crate::host::{Geometry, Host};
+    use crate::pool::apply::pool::{Owner, Workers};
+
+    #[test]
+    fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let real = Arc::clone(&host) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
+        let agent = Agent::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
+        let passes = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&passes);
+        let began = Instant::now();
+        let (keeper, thread) = Keeper::start(agent, pool, None, move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        for event in 0..20_000 {
+            let hint = match event % 3 {
+                0 => Hint::Changed { name: format!("sd{event}") },
+                1 => Hint::Described { name: "sda".to_owned() },
+                _ => Hint::Overflow,
+            };
+            keeper.requests.send(Request::Event(hint)).expect("it runs");
+        }
+        host.add_disk("sdb", "B", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        let names: Vec<String> =
+            keeper.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
+        assert_eq!(names, ["sda", "sdb"]);
+        keeper.stop();
+        thread.join();
+        // One at first, and then at most one in each time of settling, with the looks that it makes due.
+        let most = (2 + began.elapsed().as_secs()).saturating_mul(u64::try_from(AT_ONCE).expect("a few"));
+        assert!(passes.load(Ordering::SeqCst) <= most, "{passes:?} passes");
+    }
+}
