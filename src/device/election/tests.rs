@@ -149,10 +149,14 @@ fn network_disks_are_left_where_a_set_excludes_them() {
     let mut devices = disks(&["sda", "nvme0n1"]);
     devices[1].raw.model = Some("Amazon Elastic Block Store".into());
     let local = Rule { filter: Filter { exclude_network: true, ..rule("x").filter }, ..rule("local") };
-    let election = run(&[local], &devices, &[], &ripe);
+    let said = "its bytes come over a network (Amazon EBS), and excludeNetworkDisks is set";
+    let election = run(std::slice::from_ref(&local), &devices, &[], &ripe);
     assert_eq!(took(&election, "local"), ["sda"]);
-    let said = left(&election, "local", "nvme0n1").to_string();
-    assert_eq!(said, "its bytes come over a network (Amazon EBS), and excludeNetworkDisks is set");
+    assert_eq!(left(&election, "local", "nvme0n1").to_string(), said);
+    // Asked before an expression, which would say no too.
+    let expression = Some(crate::device::expression::Expression::parse("device.name == 'sda'").unwrap());
+    let both = Rule { filter: Filter { expression, ..local.filter.clone() }, ..local };
+    assert_eq!(left(&run(&[both], &devices, &[], &ripe), "local", "nvme0n1").to_string(), said);
     assert_eq!(took(&run(&[rule("any")], &devices, &[], &ripe), "any").len(), 2);
 }
 
