@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-fn all_disks(cases: &[Case]) -> Vec<Disk> {
+pub fn all_disks(cases: &[Case]) -> Vec<Disk> {
     let of_cases = cases.iter().flat_map(|case| case.disks.clone());
     [storm::disk()].into_iter().chain(of_cases).chain(hotplug::disks()).collect()
 }

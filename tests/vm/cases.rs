@@ -64,9 +64,9 @@ impl Case {
         self
     }
 
-    /// Where its disk is, when no serial leads to it.
-    fn seen_at(mut self, node: &str) -> Self {
-        self.judged[0].node = node.to_owned();
+    /// Where its disks are, when no serial of their own leads to them.
+    fn seen_at<const N: usize>(mut self, nodes: [&str; N]) -> Self {
+        self.judged.iter_mut().zip(nodes).for_each(|(judged, node)| judged.node = node.to_owned());
         self
     }
 
@@ -112,7 +112,10 @@ fn virtio(name: &str) -> Disk {
 }
 
 pub fn cases() -> Vec<Case> {
-    [blank(), of_a_bad_sort(), signatures(), tables(), in_use(), layered(), records()].into_iter().flatten().collect()
+    [blank(), of_a_bad_sort(), not_disks(), signatures(), tables(), in_use(), layered(), records(), alike()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn blank() -> Vec<Case> {
@@ -140,13 +143,47 @@ fn of_a_bad_sort() -> Vec<Case> {
         case("removable USB disk", [Disk::new("usb-stick", Bus::Usb).removable()], "", removable),
         case("removable SCSI disk", [scsi("scsi-removable").removable()], "", removable),
         case("CD-ROM drive with a disc", [Disk::new("cdrom", Bus::Cdrom).read_only()], "", drive)
-            .seen_at("readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom"),
+            .seen_at(["readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom"]),
         case("CD-ROM drive without a disc", [Disk::new("cdrom-empty", Bus::Cdrom).mib(0)], "", drive)
-            .seen_at("readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom-empty"),
+            .seen_at(["readlink -f /dev/disk/by-id/scsi-0QEMU_QEMU_CD-ROM_cdrom-empty"]),
         case("read-only SCSI disk", [scsi("scsi-read-only").read_only()], "", read_only),
         case("read-only virtio disk", [virtio("virtio-read-only").read_only()], "", read_only),
+        case("read-only disk with ext4", [scsi("used-read-only").used().read_only()], "", read_only),
         case("NVMe with zones", [Disk::new("nvme-zoned", Bus::Zoned)], "", theirs("a zoned disk (host-managed)")),
         case("disk of 4 MiB", [scsi("tiny").mib(4)], "", theirs("smaller than")),
+        case(
+            "disk that is offline",
+            [scsi("offline")],
+            "echo offline >/sys/block/${D#/dev/}/device/state",
+            theirs("is not running: its state is offline"),
+        )
+        .later(UNCLAIMED),
+    ]
+}
+
+/// Block devices without a disk of the guest; none of them outlives a power cut.
+fn not_disks() -> Vec<Case> {
+    let on_none = |name, fill, node: &str, said| case(name, [], fill, said).on_it(node, said, None);
+    vec![
+        on_none(
+            "compressed RAM",
+            "modprobe zram num_devices=1; echo 64M >/sys/block/zram0/disksize",
+            "echo /dev/zram0",
+            theirs("compressed RAM (zram)"),
+        ),
+        // Its size is zero, and a server may come any time.
+        on_none(
+            "nbd without a server",
+            "modprobe nbd nbds_max=1",
+            "echo /dev/nbd0",
+            theirs("a disk of another machine, reached over the network"),
+        ),
+        on_none(
+            "loop device whose file was deleted",
+            "truncate -s 64M /run/deleted.img; losetup /dev/loop6 /run/deleted.img; rm /run/deleted.img",
+            "echo /dev/loop6",
+            theirs("its backing file /run/deleted.img was deleted"),
+        ),
     ]
 }
 
@@ -177,6 +214,24 @@ fn signatures() -> Vec<Case> {
             [virtio("ext4-label")],
             "mkfs.ext4 -q -L data $D",
             theirs("holds ext4 with the label \"data\""),
+        ),
+        case(
+            "ext4 on a SCSI hard disk",
+            [scsi("used-hdd").turning().model("Turning 7200")],
+            "mkfs.ext4 -q $D",
+            theirs("holds ext4"),
+        ),
+        case(
+            "xfs on SATA",
+            [Disk::new("used-sata", Bus::Sata).mib(320).model("Solid State 870").wwn(0x5000_c500_0000_0003)],
+            "mkfs.xfs -q $D",
+            theirs("holds xfs"),
+        ),
+        case(
+            "FAT on a fixed USB disk",
+            [Disk::new("used-usb", Bus::Usb)],
+            "mkfs.vfat --mbr=n $D",
+            theirs("holds vfat"),
         ),
         case("xfs", [scsi("xfs").mib(320)], "mkfs.xfs -q $D", theirs("holds xfs")),
         case(
@@ -295,6 +350,11 @@ fn in_use() -> Vec<Case> {
         case("swap that is on", [scsi("swap-on")], "mkswap -q $D; swapon $D", theirs("is used as swap")).later(theirs("holds swap")).busy(),
         case("its node is bind-mounted", [virtio("node-bound")], "touch /run/pod-device; mount --bind $D /run/pod-device",
             theirs("is bind-mounted at /run/pod-device")).later(UNCLAIMED),
+        // By its world wide name the link leads to it for ever.
+        case("the Local Storage Operator's link leads to it", [scsi("offered").wwn(0x5000_c500_0000_0002)],
+            "udevadm settle; mkdir -p /mnt/local-storage/fast; ln -s /dev/disk/by-id/wwn-0x5000c50000000002 /mnt/local-storage/fast/
+             [[ $(readlink -f /mnt/local-storage/fast/*) == $D ]]",
+            theirs("is offered by a link: /mnt/local-storage/fast/wwn-0x5000c50000000002")),
         case("held open by O_EXCL", [scsi("exclusive")], hold, theirs("opened exclusively by another program")).later(UNCLAIMED),
         case("a loop device is over it", [scsi("under-loop")], "losetup /dev/loop7 $D", theirs("is held by loop7, a loop device")).later(UNCLAIMED)
             .on_it("echo /dev/loop7", theirs("a loop device over the block device"), None),
@@ -377,5 +437,17 @@ fn records() -> Vec<Case> {
             "claim-once guest $D; dd if=/dev/zero of=$D bs=1M seek=1 count=1 conv=fsync,notrunc status=none",
             damaged,
         ),
+    ]
+}
+
+fn alike() -> Vec<Case> {
+    let other = theirs("has the same identity (serial-QEMU_HARDDISK-twin) as /dev/sd");
+    // They come back as virtio, which has no model.
+    let later = theirs("has the same identity (serial--twin) as /dev/vd");
+    let twin = |name| Disk::new(name, Bus::Usb).serial("twin");
+    vec![
+        case("two blank disks with one serial", [twin("twin-a"), twin("twin-b")], "", other)
+            .later(later)
+            .seen_at(["disk twin | sed -n 1p", "disk twin | sed -n 2p"]),
     ]
 }

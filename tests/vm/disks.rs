@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -37,9 +38,14 @@ pub struct Disk {
     pub sector: u32,
     /// 1: no turning parts.
     pub rotation: u16,
+    /// Of SCSI and SATA: what a namespace of QEMU's NVMe has for it, Linux does not believe.
     pub wwn: Option<u64>,
+    /// Of SCSI and SATA, where it is not QEMU's own.
+    pub model: Option<String>,
     pub read_only: bool,
     pub removable: bool,
+    /// Its image has ext4 before the guest sees it.
+    pub used: bool,
 }
 
 pub const MIB: u64 = 1 << 20;
@@ -58,8 +64,10 @@ impl Disk {
             sector: 512,
             rotation: 1,
             wwn: None,
+            model: None,
             read_only: false,
             removable: false,
+            used: false,
         }
     }
 
@@ -83,6 +91,22 @@ impl Disk {
         Self { removable: true, ..self }
     }
 
+    pub fn used(self) -> Self {
+        Self { used: true, ..self }
+    }
+
+    pub fn serial(self, serial: &str) -> Self {
+        Self { serial: serial.to_owned(), ..self }
+    }
+
+    pub fn wwn(self, wwn: u64) -> Self {
+        Self { wwn: Some(wwn), ..self }
+    }
+
+    pub fn model(self, model: &str) -> Self {
+        Self { model: Some(model.to_owned()), ..self }
+    }
+
     /// A path to another disk.
     pub fn path_to(self, other: &str, wwn: u64) -> Self {
         Self { image: other.to_owned(), serial: other.to_owned(), wwn: Some(wwn), ..self }
@@ -91,8 +115,13 @@ impl Disk {
     pub fn make_image(&self, folder: &Path) {
         if self.mib > 0 {
             let image = folder.join(&self.image);
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(image).unwrap();
+            let is_new = !image.exists();
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&image).unwrap();
             file.set_len(self.mib * MIB).unwrap();
+            if self.used && is_new {
+                let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status().unwrap();
+                assert!(made.success(), "{image:?}");
+            }
         }
     }
 
@@ -110,7 +139,7 @@ impl Disk {
 
     /// The devices that make up the disk, in the order in which they are added. `port` is its PCI or SATA port.
     pub fn devices(&self, port: &str) -> Vec<Value> {
-        let Self { name, bus, serial, sector, rotation, wwn, removable, .. } = self;
+        let Self { name, bus, serial, sector, rotation, wwn, model, removable, .. } = self;
         let sectors = json!({"logical_block_size": sector, "physical_block_size": sector});
         let with = |device: Value| {
             let mut device = device;
@@ -126,6 +155,14 @@ impl Disk {
             device.as_object_mut().unwrap().extend(sectors.as_object().unwrap().clone());
             device
         };
+        // What the disk says of itself only where it was told to.
+        let told = |device: Value, said: [(&str, Option<Value>); 2]| {
+            let mut device = sized(device);
+            let said = said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            device.as_object_mut().unwrap().extend(said);
+            device
+        };
+        let (wwn, model) = (wwn.map(Value::from), model.clone().map(Value::from));
         match bus {
             Bus::Nvme => vec![sized(json!({"driver": "nvme", "serial": serial, "bus": port, "addr": FIRST}))],
             Bus::Zoned => {
@@ -136,21 +173,19 @@ impl Disk {
                 ]
             }
             Bus::Scsi => {
-                let mut device = sized(json!({
+                let device = json!({
                     "driver": "scsi-hd", "bus": "scsi.0", "serial": serial, "rotation_rate": rotation,
                     "removable": removable, "share-rw": true,
-                }));
-                if let Some(wwn) = wwn {
-                    device["wwn"] = json!(wwn);
-                }
-                vec![device]
+                });
+                vec![told(device, [("wwn", wwn), ("product", model)])]
             }
             Bus::Cdrom => vec![with(json!({"driver": "scsi-cd", "bus": "scsi.0", "serial": serial}))],
             Bus::Virtio => {
                 vec![sized(json!({"driver": "virtio-blk-pci", "bus": port, "addr": FIRST, "serial": serial}))]
             }
             Bus::Sata => {
-                vec![sized(json!({"driver": "ide-hd", "bus": port, "serial": serial, "rotation_rate": rotation}))]
+                let device = json!({"driver": "ide-hd", "bus": port, "serial": serial, "rotation_rate": rotation});
+                vec![told(device, [("wwn", wwn), ("model", model)])]
             }
             Bus::Usb => {
                 vec![with(json!({"driver": "usb-storage", "bus": "usb.0", "serial": serial, "removable": removable}))]

@@ -76,12 +76,9 @@ pub fn await_ours(bench: &mut Bench, serial: &str) {
 
 fn plug_new(bench: &mut Bench) {
     let blank = Disk::new("new-blank", Bus::Nvme);
-    let used = Disk::new("new-used", Bus::Scsi);
+    let used = Disk::new("new-used", Bus::Scsi).used();
     bench.guest.add_drive(&blank);
     bench.guest.add_drive(&used);
-    let image = bench.folder.join("images").join(&used.image);
-    let made = std::process::Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status().unwrap();
-    assert!(made.success());
     bench.guest.plug(&used);
     bench.guest.plug(&blank);
     await_ours(bench, "new-blank");

@@ -13,6 +13,7 @@ mod compare;
 mod csi;
 mod disks;
 mod driver;
+mod facts;
 mod guest;
 mod hang;
 mod health;
@@ -61,6 +62,7 @@ fn all(bench: &mut Bench, report: &mut Report) {
     bench.fill(report);
     verdicts::check(bench, report);
     compare::check(bench, report);
+    facts::check(bench, report);
     health::check(bench, report);
     members::check(bench, report);
     hang::check(bench, report);

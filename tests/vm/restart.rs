@@ -85,7 +85,7 @@ fn verdicts(bench: &mut Bench, report: &mut Report) {
 /// The last first, and most of them on another bus.
 fn recabled(disks: &[Disk]) -> Vec<Disk> {
     // As many as there are places.
-    let (mut virtio, mut sata) = (12, 6);
+    let (mut virtio, mut sata) = (12, 5);
     let mut other_bus = |disk: &Disk| match disk.bus {
         _ if disk.read_only || disk.removable || disk.wwn.is_some() => disk.bus,
         Bus::Nvme => Bus::Scsi,
