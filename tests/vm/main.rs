@@ -24,6 +24,7 @@ mod qmp;
 mod report;
 mod restart;
 mod storm;
+mod tenants;
 mod verdicts;
 mod volumes;
 
@@ -65,6 +66,7 @@ fn all(bench: &mut Bench, report: &mut Report) {
     facts::check(bench, report);
     health::check(bench, report);
     members::check(bench, report);
+    tenants::check(bench, report);
     hang::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);

@@ -1,0 +1,47 @@
+//! What those who have a volume build on it is theirs, though it looks like a blank device of the machine.
+
+use crate::bench::Bench;
+use crate::csi::{Use, target};
+use crate::hotplug::await_ours;
+use crate::report::Report;
+
+/// A disk, and the set of its own.
+const NAME: &str = "hot-virtio";
+
+pub fn check(bench: &mut Bench, report: &mut Report) {
+    let name = "a mapping and a loop device that a tenant builds on a volume are Theirs";
+    if !report.wants(name) {
+        return;
+    }
+    report.check(name, || build(bench));
+    // Also where it ended early.
+    bench.guest.run("dmsetup remove tenant 2>/dev/null || true; losetup --detach /dev/loop5 2>/dev/null || true");
+}
+
+fn build(bench: &mut Bench) {
+    await_ours(bench, NAME);
+    let id = bench.csi(async |csi| {
+        let id = csi.create("tenant", NAME, 64, Use::Block).await.unwrap();
+        csi.stage(&id, Use::Block).await.unwrap();
+        csi.publish(&id, Use::Block).await.unwrap();
+        id
+    });
+    let mapped = bench.guest.run(&format!(
+        "dmsetup create tenant --table \"0 $(blockdev --getsz {0}) linear {0} 0\"; losetup /dev/loop5 {0}
+         udevadm settle; readlink -f /dev/mapper/tenant",
+        target(&id)
+    ));
+    let devices = bench.by_path();
+    let of_disk = "which is of a pool disk, by whoever uses that volume";
+    for (path, words) in [(mapped.trim(), of_disk), ("/dev/loop5", "a loop device over the block device")] {
+        let device = &devices[path];
+        let (verdict, reason) = (device["verdict"].as_str().unwrap(), device["reason"].as_str().unwrap());
+        assert!(verdict == "Theirs" && reason.contains(words), "{path} is {verdict}: {reason}");
+    }
+    bench.guest.run("dmsetup remove tenant; losetup --detach /dev/loop5");
+    bench.csi(async |csi| {
+        csi.unpublish(&id).await.unwrap();
+        csi.unstage(&id).await.unwrap();
+        csi.delete(&id).await.unwrap();
+    });
+}
