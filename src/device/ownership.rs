@@ -183,6 +183,14 @@ impl<'a> Machine<'a> {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
+                // sysfs names no slave of a loop device.
+                let behind = backing(whole).and_then(|backing| self.by_path.get(backing.file.as_path()));
+                match (behind, self.loop_over(whole)) {
+                    (Some(behind), _) => below.visit([*behind]),
+                    // Over a raw block volume whose bind mount is not in sight.
+                    (None, Some(over)) => return Some(over),
+                    (None, None) => {}
+                }
             }
             None
         })
@@ -283,8 +291,12 @@ impl<'n> Walk<'n> {
     }
 
     fn add(&mut self, names: impl IntoIterator<Item = &'n String>) {
+        self.visit(names.into_iter().map(String::as_str));
+    }
+
+    fn visit(&mut self, names: impl IntoIterator<Item = &'n str>) {
         let Self { seen, ahead } = self;
-        ahead.extend(names.into_iter().map(String::as_str).filter(|name| seen.insert(name)));
+        ahead.extend(names.into_iter().filter(|name| seen.insert(name)));
     }
 
     fn next(&mut self) -> Option<&'n str> {

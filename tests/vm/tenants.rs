@@ -15,7 +15,8 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     }
     report.check(name, || build(bench));
     // Also where it ended early.
-    bench.guest.run("dmsetup remove tenant 2>/dev/null || true; losetup --detach /dev/loop5 2>/dev/null || true");
+    bench.guest.run("for name in tenant tenant-over-loop; do dmsetup remove $name 2>/dev/null || true; done");
+    bench.guest.run("losetup --detach /dev/loop5 2>/dev/null || true");
 }
 
 fn build(bench: &mut Bench) {
@@ -27,18 +28,21 @@ fn build(bench: &mut Bench) {
         id
     });
     let mapped = bench.guest.run(&format!(
-        "dmsetup create tenant --table \"0 $(blockdev --getsz {0}) linear {0} 0\"; losetup /dev/loop5 {0}
-         udevadm settle; readlink -f /dev/mapper/tenant",
+        "losetup /dev/loop5 {0}
+         dmsetup create tenant --table \"0 $(blockdev --getsz {0}) linear {0} 0\"
+         dmsetup create tenant-over-loop --table \"0 $(blockdev --getsz {0}) linear /dev/loop5 0\"
+         udevadm settle; readlink -f /dev/mapper/tenant /dev/mapper/tenant-over-loop",
         target(&id)
     ));
     let devices = bench.by_path();
-    let of_disk = "which is of a pool disk, by whoever uses that volume";
-    for (path, words) in [(mapped.trim(), of_disk), ("/dev/loop5", "a loop device over the block device")] {
+    let of_disk = |path| (path, "which is of a pool disk, by whoever uses that volume");
+    let over = [("/dev/loop5", "a loop device over the block device")];
+    for (path, words) in mapped.lines().map(of_disk).chain(over) {
         let device = &devices[path];
         let (verdict, reason) = (device["verdict"].as_str().unwrap(), device["reason"].as_str().unwrap());
         assert!(verdict == "Theirs" && reason.contains(words), "{path} is {verdict}: {reason}");
     }
-    bench.guest.run("dmsetup remove tenant; losetup --detach /dev/loop5");
+    bench.guest.run("dmsetup remove tenant tenant-over-loop; losetup --detach /dev/loop5");
     bench.csi(async |csi| {
         csi.unpublish(&id).await.unwrap();
         csi.unstage(&id).await.unwrap();

@@ -286,10 +286,16 @@ fn a_label_that_a_tenant_wrote_into_a_volume_makes_nothing_ours() {
     let volume = used(partition("sda", 2, Some(GUID)), "/var/lib/kubelet/x/dev/pod", MountHow::Node);
     let kubelets = loop_over("loop0", "/var/lib/kubelet/x/dev/pod");
     let unseen = loop_over("loop1", "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pv/dev/pod");
-    let tenants = [dm("dm-0", "LVM-x", &["sda2"]), dm("dm-1", "mpath-fake", &["dm-0"]), md("md0", &["sda2"])];
+    let tenants = [
+        dm("dm-0", "LVM-x", &["sda2"]),
+        dm("dm-1", "mpath-fake", &["dm-0"]),
+        md("md0", &["sda2"]),
+        dm("dm-2", "CRYPT-x", &["loop0"]),
+        dm("dm-3", "LVM-y", &["loop1"]),
+    ];
     let mut all = vec![over(disk("sda"), &["sda2"], &[]), volume, kubelets, unseen];
     all.extend(tenants);
-    let names = ["loop0", "loop1", "dm-0", "dm-1", "md0"];
+    let names = ["loop0", "loop1", "dm-0", "dm-1", "md0", "dm-2", "dm-3"];
     let mut records = vec![("sda", ours())];
     records.extend(names.map(|name| (name, ours())));
     for name in names {
