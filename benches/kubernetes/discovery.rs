@@ -27,7 +27,11 @@ const PROBE: &str = "localpool-bench-write";
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let discoveries: Api<LocalVolumeDiscovery> = Api::namespaced(cluster.client.clone(), SPACE);
-    cluster.make(&discoveries, json!({"metadata": {"name": DISCOVERY_NAME}, "spec": {}})).await?;
+    let discovery = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeDiscovery",
+        "metadata": {"name": DISCOVERY_NAME}, "spec": {},
+    });
+    cluster.make(&discoveries, discovery).await?;
     let results: Api<LocalVolumeDiscoveryResult> = Api::namespaced(cluster.client.clone(), SPACE);
     let listed = async || Ok(!results.list(&Default::default()).await?.items.is_empty());
     until("the node has a discovery result", listed).await?;
