@@ -63,6 +63,9 @@ pub struct Outcome {
     /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would have
     /// and another one has.
     pub leaves: Vec<(String, Left)>,
+    /// Kernel names of disks that the set has and would not choose now: its filters, its paths or its node selector say
+    /// otherwise than when it took them. They stay its own.
+    pub strayed: Vec<String>,
 }
 
 /// Why a set does not take a device now; `Display` is a sentence for people.
@@ -178,10 +181,15 @@ impl<'a> Turn<'a> {
     fn choose(&self, taken: &mut HashMap<&'a str, &'a SetRef>) -> Outcome {
         let mut leaves = BTreeMap::new();
         let mut contenders = Vec::new();
+        let mut strayed = Vec::new();
         for (index, device) in self.devices.iter().copied().enumerate() {
             match self.suits(device, taken) {
                 Ok(()) => contenders.push((index, device, self.ripeness(device))),
-                Err(left) if is_pool(device) && !self.is_contested(&left) => {}
+                Err(left) if is_pool(device) && !self.is_contested(&left) => {
+                    if self.is_own(device) && !matches!(left, Left::InSet(_) | Left::StandsBack) {
+                        strayed.push(device.raw.name.clone());
+                    }
+                }
                 Err(left) => drop(leaves.insert(index, left)),
             }
         }
@@ -225,6 +233,7 @@ impl<'a> Turn<'a> {
             takes: takes.into_iter().map(name).collect(),
             would_take: Vec::new(),
             leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
+            strayed,
         }
     }
 
@@ -234,8 +243,16 @@ impl<'a> Turn<'a> {
 
     /// A disk of the pool is worth a word only to another set that would have it too.
     fn is_contested(&self, left: &Left) -> bool {
-        let name = |set: &SetRef| (set.namespace.clone(), set.name.clone());
-        matches!(left, Left::InSet(owner) if name(owner) != name(&self.rule.set))
+        matches!(left, Left::InSet(owner) if !self.is_named_like(owner))
+    }
+
+    fn is_own(&self, device: &Device) -> bool {
+        device.label.as_ref().is_some_and(|label| self.is_named_like(&label.set))
+    }
+
+    /// This set, or an earlier one of its name.
+    fn is_named_like(&self, set: &SetRef) -> bool {
+        (&set.namespace, &set.name) == (&self.rule.set.namespace, &self.rule.set.name)
     }
 
     fn is_raw_use(&self, device: &Device) -> bool {

@@ -25,7 +25,11 @@ const FIGURES: [Figure; 10] = [
     ("partitions", "Partitions on them: slots, taken or free, or volumes.", |counts| counts.partitions),
     ("volumes", "Volumes on them.", |counts| counts.volumes),
     ("unmatched_disks", "Devices of this node that the set leaves.", |counts| counts.unmatched),
-    ("orphaned_disks", "Disks whose set does not exist: they offer nothing.", |counts| counts.orphaned),
+    (
+        "orphaned_disks",
+        "Disks whose set does not exist, so that they offer nothing, or would not choose them any more.",
+        |counts| counts.orphaned,
+    ),
     ("missing_disks", "Disks of the set that are not there.", |counts| counts.missing),
     ("missing_paths", "Paths of a LocalVolume that lead to no device of this node.", |counts| counts.missing_paths),
     ("not_ready_disks", "Disks of the set that are there and cannot be used.", |counts| counts.not_ready),
@@ -108,6 +112,7 @@ fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> 
         let counts = sets.entry(key(&outcome.set)).or_default();
         counts.unmatched += unmatched;
         counts.missing_paths += outcome.missing.len();
+        counts.orphaned += outcome.strayed.len();
     }
     for disk in disks {
         let counts = sets.entry(key(&disk.set)).or_default();
@@ -163,7 +168,8 @@ mod tests {
         ];
         let leaves = leaves.map(|(name, left)| (name.to_owned(), left)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
-        let outcome = Outcome { set: set("fast"), takes: Vec::new(), would_take: Vec::new(), leaves, missing };
+        let (takes, would_take, strayed) = (Vec::new(), Vec::new(), vec!["sda".to_owned()]);
+        let outcome = Outcome { set: set("fast"), takes, would_take, leaves, missing, strayed };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),
@@ -187,7 +193,7 @@ mod tests {
             volumes: 4,
             // Not what no path names, what another set has, nor a loop device without a file.
             unmatched: 1,
-            orphaned: 0,
+            orphaned: 1,
             missing: 0,
             missing_paths: 1,
             not_ready: 1,
