@@ -65,7 +65,7 @@ pub struct Outcome {
     pub leaves: Vec<(String, Left)>,
     /// Kernel names of disks that the set has and would not choose now: its filters, its paths or its node selector say
     /// otherwise than when it took them. They stay its own.
-    pub strayed: Vec<String>,
+    pub deselected: Vec<String>,
 }
 
 /// Why a set does not take a device now; `Display` is a sentence for people.
@@ -181,13 +181,13 @@ impl<'a> Turn<'a> {
     fn choose(&self, taken: &mut HashMap<&'a str, &'a SetRef>) -> Outcome {
         let mut leaves = BTreeMap::new();
         let mut contenders = Vec::new();
-        let mut strayed = Vec::new();
+        let mut deselected = Vec::new();
         for (index, device) in self.devices.iter().copied().enumerate() {
             match self.suits(device, taken) {
                 Ok(()) => contenders.push((index, device, self.ripeness(device))),
                 Err(left) if is_pool(device) && !self.is_contested(&left) => {
                     if self.is_own(device) && !matches!(left, Left::InSet(_) | Left::StandsBack) {
-                        strayed.push(device.raw.name.clone());
+                        deselected.push(device.raw.name.clone());
                     }
                 }
                 Err(left) => drop(leaves.insert(index, left)),
@@ -233,7 +233,7 @@ impl<'a> Turn<'a> {
             takes: takes.into_iter().map(name).collect(),
             would_take: Vec::new(),
             leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
-            strayed,
+            deselected,
         }
     }
 

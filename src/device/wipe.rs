@@ -28,6 +28,8 @@ pub enum Spared {
     Bare,
     /// Another device is or may be the same disk.
     Twin(String),
+    /// The device of a volume of this pool is away, and this one may be it under another identity.
+    MayBeOurs,
 }
 
 /// Whether nothing but its content keeps a device out of the pool, and that content may go.
@@ -108,6 +110,10 @@ impl fmt::Display for Spared {
             Self::Promised => f.write_str("another provisioner has given it away"),
             Self::Bare => f.write_str(
                 "a partition or a mapped device may hold a volume whose record was lost: `wipefs --all` blanks it",
+            ),
+            Self::MayBeOurs => f.write_str(
+                "a volume's device of this size is missing, and this may be that one with another serial or WWN: \
+                 `wipefs --all` blanks it if it is not",
             ),
             Self::Twin(path) => write!(f, "{path} may be the same disk, and in use"),
         }

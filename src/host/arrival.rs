@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::HostError;
+use super::wait::readable;
 
 /// A subscription, from its making on.
 #[derive(Debug)]
@@ -52,13 +52,7 @@ impl Arrival {
             if left.is_zero() {
                 return Ok(false);
             }
-            // poll counts in milliseconds: round up, or the last one becomes a busy loop.
-            let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
-            let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)], timeout) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(why) => return Err(failed(why)),
-            }
+            readable(&[self.inotify.as_fd()], left).map_err(failed)?;
         }
     }
 }

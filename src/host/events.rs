@@ -6,13 +6,11 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use super::HostError;
 use super::described::Descriptions;
 use super::sysfs::Roots;
 use super::uevent::UeventSocket;
+use super::wait::readable;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,17 +56,11 @@ impl DeviceEvents {
 
     fn wait(&self, left: Duration) -> Result<(), HostError> {
         let both = [Some(self.kernel.as_fd()), self.udev.as_ref().map(AsFd::as_fd)];
-        let mut both: Vec<_> = both.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // poll counts in milliseconds: round up, or the last one becomes a busy loop.
-        let millis = left.saturating_add(Duration::from_micros(999)).as_millis();
-        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        match poll(&mut both, timeout) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(why) => {
-                let (what, object) = ("cannot wait for", "device events".to_owned());
-                Err(HostError::Io { what, object, source: why.into() })
-            }
-        }
+        let both: Vec<_> = both.into_iter().flatten().collect();
+        readable(&both, left).map_err(|why| {
+            let (what, object) = ("cannot wait for", "device events".to_owned());
+            HostError::Io { what, object, source: why.into() }
+        })
     }
 }
 

@@ -33,6 +33,7 @@ pub mod sysfs;
 pub mod table;
 pub mod udev;
 pub mod uevent;
+mod wait;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

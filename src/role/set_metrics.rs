@@ -112,7 +112,7 @@ fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> 
         let counts = sets.entry(key(&outcome.set)).or_default();
         counts.unmatched += unmatched;
         counts.missing_paths += outcome.missing.len();
-        counts.orphaned += outcome.strayed.len();
+        counts.orphaned += outcome.deselected.len();
     }
     for disk in disks {
         let counts = sets.entry(key(&disk.set)).or_default();
@@ -168,8 +168,8 @@ mod tests {
         ];
         let leaves = leaves.map(|(name, left)| (name.to_owned(), left)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
-        let (takes, would_take, strayed) = (Vec::new(), Vec::new(), vec!["sda".to_owned()]);
-        let outcome = Outcome { set: set("fast"), takes, would_take, leaves, missing, strayed };
+        let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".to_owned()]);
+        let outcome = Outcome { set: set("fast"), takes, would_take, leaves, missing, deselected };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),

@@ -259,10 +259,10 @@ fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_po
     let election = run(&[own, Rule { filter: large, ..rule("late") }], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
     let own = election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap();
-    assert_eq!((&*own.leaves, &*own.strayed), (&[][..], &[][..]));
+    assert_eq!((&*own.leaves, &*own.deselected), (&[][..], &[][..]));
     let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
     assert_eq!(late.leaves, [("sda".to_owned(), Left::InSet(owner.clone()))]);
-    assert_eq!(late.strayed, [] as [String; 0]);
+    assert_eq!(late.deselected, [] as [String; 0]);
     assert_eq!(late.leaves[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
 }
 
@@ -275,14 +275,14 @@ fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
     }
     let set = devices[0].label.as_ref().unwrap().set.clone();
     devices[1].raw.size = 1 << 20;
-    let strayed = |rule: Rule| run(&[rule], &devices, &[], &ripe).outcomes.remove(0).strayed;
+    let deselected = |rule: Rule| run(&[rule], &devices, &[], &ripe).outcomes.remove(0).deselected;
     let now = |rule: Rule| Rule { set: set.clone(), ..rule };
     let large = Filter { min_size: 1 << 30, ..super::super::sample::filter() };
-    assert_eq!(strayed(now(Rule { filter: large.clone(), ..rule("x") })), ["sdb"]);
-    assert_eq!(strayed(now(rule("x"))), [] as [String; 0]);
-    assert_eq!(strayed(now(Rule { node: NodeMatch::NotSelected, ..rule("x") })), ["sda", "sdb"]);
-    assert_eq!(strayed(now(Rule { node: NodeMatch::StandsBack, ..rule("x") })), [] as [String; 0]);
-    assert_eq!(strayed(Rule { filter: large, ..rule("another") }), [] as [String; 0]);
+    assert_eq!(deselected(now(Rule { filter: large.clone(), ..rule("x") })), ["sdb"]);
+    assert_eq!(deselected(now(rule("x"))), [] as [String; 0]);
+    assert_eq!(deselected(now(Rule { node: NodeMatch::NotSelected, ..rule("x") })), ["sda", "sdb"]);
+    assert_eq!(deselected(now(Rule { node: NodeMatch::StandsBack, ..rule("x") })), [] as [String; 0]);
+    assert_eq!(deselected(Rule { filter: large, ..rule("another") }), [] as [String; 0]);
 }
 
 #[test]

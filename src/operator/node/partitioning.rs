@@ -92,7 +92,7 @@ mod tests {
             would_take: Vec::new(),
             leaves: leaves.iter().map(|(name, left)| ((*name).to_owned(), left.clone())).collect(),
             missing: Vec::new(),
-            strayed: Vec::new(),
+            deselected: Vec::new(),
         }
     }
 

@@ -326,7 +326,7 @@ mod tests {
             would_take: names().collect(),
             leaves: names().map(|name| (name, Left::GivenBack)).collect(),
             missing: Vec::new(),
-            strayed: Vec::new(),
+            deselected: Vec::new(),
         };
         let seen = Seen {
             links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
@@ -353,7 +353,7 @@ mod tests {
             would_take: Vec::new(),
             leaves,
             missing: Vec::new(),
-            strayed: Vec::new(),
+            deselected: Vec::new(),
         };
         let again = SetRef { uid: "made again".to_owned(), ..rule("a").set };
         let late = vec![

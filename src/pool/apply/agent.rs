@@ -6,6 +6,7 @@
 mod arrive;
 mod blank;
 mod claim;
+mod doubt;
 mod health;
 mod preview;
 mod wipe;
@@ -106,7 +107,7 @@ impl Agent {
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
     /// partitions of a pool disk come and go by our own hand.
     pub fn event(&mut self, name: &str) -> bool {
-        if self.is_ours(name) {
+        if self.is_on_pool_disk(name) {
             return false;
         }
         self.discovery.changed(name);
@@ -120,11 +121,11 @@ impl Agent {
     /// udev has written down what it knows of a device, by kernel name. What is on the device, and since when, stands;
     /// its names and links may be others.
     pub fn described(&self, name: &str) -> bool {
-        !self.is_ours(name)
+        !self.is_on_pool_disk(name)
     }
 
     /// Whether it is a partition of a pool disk.
-    fn is_ours(&self, name: &str) -> bool {
+    fn is_on_pool_disk(&self, name: &str) -> bool {
         self.pool.members().iter().any(|member| {
             let state = member.lock();
             state.is_usable() && name != state.raw.name && is_or_is_on(name, &state.raw.name)

@@ -81,9 +81,9 @@ impl Keeper {
         seen: impl FnMut(&Pass) + Send + 'static,
     ) -> (Self, KeeperThread) {
         let (requests, inbox) = mpsc::channel();
-        if let Some(socket) = events {
+        if let Some(events) = events {
             let outbox = requests.clone();
-            std::thread::spawn(move || listen(&socket, &outbox));
+            std::thread::spawn(move || listen(&events, &outbox));
         }
         let outbox = requests.clone();
         pool.on_nudge(move || {
@@ -128,9 +128,9 @@ impl KeeperThread {
 }
 
 /// Hands events on until nobody takes them.
-fn listen(socket: &DeviceEvents, outbox: &Sender<Request>) {
+fn listen(events: &DeviceEvents, outbox: &Sender<Request>) {
     loop {
-        match socket.next(LISTEN) {
+        match events.next(LISTEN) {
             Ok(Some(hint)) => {
                 if outbox.send(Request::Event(hint)).is_err() {
                     return;

@@ -102,6 +102,7 @@ impl DiskView {
             volumes: 0,
             partitions: 0,
             standing: Standing::Missing,
+            // It offers nothing either way, and that is said as missing.
             owned: true,
         }
     }

@@ -115,12 +115,7 @@ impl Agent {
     ) -> (Vec<Device>, Election) {
         let counts = self.counts();
         let raw_claims = self.pool.journal().raw_claims();
-        // A volume on a bare device that is not here: its device may be, with another identity.
-        let away: BTreeSet<u64> = raw_claims
-            .iter()
-            .filter(|(id, claim)| claim.volume.is_some() && !set.devices.iter().any(|d| hardware_id(set, d) == *id))
-            .map(|(_, claim)| claim.size)
-            .collect();
+        let doubts = self.doubts(set);
         let astray = self.astray(set, rules);
         let released = self.pool.journal().released();
         let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
@@ -135,7 +130,7 @@ impl Agent {
             fits: &fits,
             health: &|device| self.healths.of(&self.host, &device.raw, set.at),
             zeros: &|device| self.blanks.known(device, set.at),
-            doubted: &|device| away.contains(&whole_sectors(&device.raw)),
+            doubted: &|device| doubts.are_of(&device.raw),
         });
         // Bare devices of the pool are no candidates, and are not missing either.
         for outcome in &mut election.outcomes {
@@ -261,11 +256,6 @@ impl Agent {
         self.pool.join(Seat::Raw(Arc::new(member)));
         Ok(())
     }
-}
-
-/// The size of an open device: what is left of a last sector cannot be reached.
-fn whole_sectors(raw: &RawDisk) -> u64 {
-    raw.size - raw.size % u64::from(raw.logical_sector.max(1))
 }
 
 /// Whether there is something that a set takes, or would take.

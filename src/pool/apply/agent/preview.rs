@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Agent;
+use super::doubt::Doubts;
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Left, Outcome};
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::size::Size;
-use crate::device::wipe::may_wipe;
 use crate::pool::apply::admin::AdminError;
 
 impl Agent {
@@ -35,7 +35,7 @@ impl Agent {
         for outcome in &mut outcomes {
             let orders = |rule: &&Rule| rule.set == outcome.set && rule.named.as_ref().is_some_and(|named| named.wipe);
             if rules.iter().any(|rule| orders(&rule)) {
-                say_what_is_wiped(&set, outcome);
+                say_what_is_wiped(&set, &self.doubts(&set), outcome);
             }
         }
         Ok(note.into_iter().chain(outcomes.iter().flat_map(|outcome| lines(&set, outcome))).collect())
@@ -43,11 +43,11 @@ impl Agent {
 }
 
 /// A plan takes no disk for what it would be after it was wiped, but says so.
-fn say_what_is_wiped(set: &DeviceSet, outcome: &mut Outcome) {
+fn say_what_is_wiped(set: &DeviceSet, doubts: &Doubts, outcome: &mut Outcome) {
     for (name, left) in &mut outcome.leaves {
         let device = set.devices.iter().find(|device| device.raw.name == *name);
         if let (Left::Verdict(words), Some(device)) = (&*left, device) {
-            let then = match may_wipe(device, &set.devices) {
+            let then = match doubts.may_wipe(device, set) {
                 Ok(()) => "it would be wiped first, unless its table has partitions".to_owned(),
                 Err(spared) => format!("not wiped: {spared}"),
             };

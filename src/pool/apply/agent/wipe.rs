@@ -14,7 +14,6 @@ use crate::device::discovery::DeviceSet;
 use crate::device::election::{Left, Outcome};
 use crate::device::elsewhere::promised;
 use crate::device::rule::{NodeMatch, Rule};
-use crate::device::wipe::may_wipe;
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Contents, DevNo};
 use crate::host::table::{Mbr, TableError, read_copies};
@@ -51,7 +50,8 @@ impl Agent {
         let of_pool =
             |device: &Device| raw_claims.iter().any(|(id, _)| *id == device.id.text || *id == hardware_id(set, device));
         let named = |device: &Device| orders.iter().any(|rule| names(rule, device));
-        let due = |device: &&Device| named(device) && !of_pool(device) && may_wipe(device, &set.devices).is_ok();
+        let doubts = self.doubts(set);
+        let due = |device: &&Device| named(device) && !of_pool(device) && doubts.may_wipe(device, set).is_ok();
         let blank = |device: &Device| Device { verdict: Verdict::Unclaimed, ..device.clone() };
         let candidates: Vec<Device> = set.devices.iter().filter(due).map(blank).collect();
         self.wipes.look(set.at, &candidates);
@@ -73,7 +73,7 @@ impl Agent {
             for (name, why) in &mut outcome.leaves {
                 let device = set.devices.iter().find(|device| device.raw.name == *name);
                 if let (Left::Verdict(words), Some(device)) = (&*why, device) {
-                    let then = match may_wipe(device, &set.devices) {
+                    let then = match doubts.may_wipe(device, set) {
                         Ok(()) => told(left(rule, name)),
                         Err(spared) => format!("not wiped: {spared}"),
                     };

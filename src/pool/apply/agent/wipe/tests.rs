@@ -5,13 +5,14 @@ use uuid::Uuid;
 
 use super::*;
 use crate::device::elsewhere::Promise;
+use crate::device::label::Layout;
 use crate::device::named::Named;
 use crate::device::sample;
 use crate::host::fake::{FakeHost, Platter};
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
 use crate::host::{FsKind, Geometry, Host as _};
 use crate::pool::apply::agent::Pass;
-use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 const AGE: Duration = Duration::from_secs(60);
@@ -259,6 +260,32 @@ fn a_name_whose_disk_is_away_since_the_start_wipes_nothing() {
         case.stays("fake0");
         assert!(case.agent.pool.members().is_empty());
     }
+}
+
+/// A bare device of the pool whose hardware has another serial since: what its volume holds looks like anybody's.
+#[test]
+fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
+    let bare = || Rule { layout: Layout::RawDevice {}, ..sample::rule("bare") };
+    let mut case = Case::new(&["fake0"], vec![bare()]);
+    case.passes(3);
+    let request = CreateRequest {
+        id: Uuid::from_u128(1),
+        name: "volume".to_owned(),
+        required: 1 << 20,
+        limit: None,
+        usage: WantedUsage::Mount(Some(FsKind::Ext4)),
+        parameters: BTreeMap::new(),
+        selector: Selector::default(),
+    };
+    case.agent.pool.create(&request).expect("made");
+    case.mkfs("fake0");
+    let platter = case.host.unplug("fake0").expect("it was there");
+    case.host.plug("fake0", "SERIAL-of-another-firmware", platter);
+    case.agent.set_rules(vec![order(&["/dev/fake0"])]);
+    let said = case.stays("fake0");
+    assert!(said.contains("not wiped: a volume's device of this size is missing"), "{said}");
+    case.restart(vec![bare(), order(&["/dev/fake0"])]);
+    case.stays("fake0");
 }
 
 /// What is on it may be the data of a volume that another provisioner gave out and that no pod uses just now.
