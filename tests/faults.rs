@@ -119,6 +119,36 @@ fn space_that_cannot_be_zeroed_is_never_given_to_a_raw_volume() {
 }
 
 #[test]
+fn a_disk_that_fails_before_anything_is_made_leaves_the_volume_to_another_and_one_that_fails_later_does_not() {
+    let zeros = Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX };
+    let label = Fault { what: "write", range: Extent { start: MIB, end: 2 * MIB }, times: u32::MAX };
+    let primary = Fault { what: "write", range: Extent { start: 512, end: 34 * 512 }, times: u32::MAX };
+    let slot = Layout::Slots { size: None, count: Some(1) };
+    let cases =
+        [(&slot, &zeros, true), (&slot, &label, true), (&slot, &primary, false), (&Layout::RawDevice {}, &zeros, true)];
+    for (layout, fault, goes_on) in cases {
+        let host = Arc::new(FakeHost::default());
+        // The smallest that holds a volume is chosen.
+        let [small, large] = [("fake0", 64), ("fake1", 96)]
+            .map(|(name, mib)| host.add_disk(name, name, Geometry { size: mib * MIB, ..geometry() }));
+        let mut node = Node::start(&host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+        node.passes().expect("claims");
+        small.inject(fault.clone());
+        let writes = large.write_count();
+
+        let made = node.pool.create(&request("new", BLOCK, MIB));
+        assert_eq!(made.is_ok(), goes_on, "{layout:?} {fault:?}: {made:?}");
+        assert_eq!(node.pool.volumes().len(), usize::from(goes_on), "{layout:?} {fault:?}");
+        assert_eq!(large.write_count() > writes, goes_on, "{layout:?} {fault:?}");
+        if *fault == zeros {
+            let error = node.pool.create(&request("more", BLOCK, MIB)).expect_err("the large one is full");
+            let words = format!("{error:?}");
+            assert!(words.contains("Io("), "it says what fails, not that nothing is free: {words}");
+        }
+    }
+}
+
+#[test]
 fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
     let (_host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, 8 * MIB)).expect("made");

@@ -88,4 +88,12 @@ fn plug_new(bench: &mut Bench) {
     // They are not among the disks that the guest boots with again, so no volume may come to be on them.
     bench.guest.unplug(&blank);
     bench.guest.unplug(&used);
+    bench.eventually("the driver sees that both are away", |bench| {
+        let devices = bench.devices();
+        let left = devices.iter().filter(|device| device["serial"] == "new-blank" || device["serial"] == "new-used");
+        match left.count() {
+            0 => Ok(()),
+            left => Err(format!("{left} are listed")),
+        }
+    });
 }

@@ -31,6 +31,8 @@ pub enum ApplyError {
     Step {
         step: String,
         disk: String,
+        /// Whether a table may have been written: until then nothing of what was asked for exists.
+        is_begun: bool,
         #[source]
         source: Box<StepError>,
     },
@@ -69,6 +71,11 @@ impl ApplyError {
     pub fn is_busy(&self) -> bool {
         let Self::Step { source, .. } = self else { return false };
         matches!(**source, StepError::Host(HostError::Busy { .. }))
+    }
+
+    /// The disk failed before anything of what was asked for could exist there.
+    pub fn left_nothing(&self) -> bool {
+        matches!(self, Self::Step { is_begun: false, .. })
     }
 
     pub fn is_locked(&self) -> bool {
@@ -198,6 +205,7 @@ impl PoolDisk {
     fn perform(&mut self, plan: &Plan) -> Result<(), ApplyError> {
         let disk = Arc::clone(&self.disk);
         let last = plan.0.iter().rposition(writes_table);
+        let first = plan.0.iter().position(writes_table);
         let mut guard = None;
         for (index, step) in plan.0.iter().enumerate() {
             let is_under_lock = last.is_some_and(|last| index <= last) && changes_disk(step);
@@ -208,7 +216,9 @@ impl PoolDisk {
                 (true, Some(_)) | (false, None) => {}
             }
             if let Err(source) = self.step(step) {
-                let error = step_error(&*self.disk, step.to_string(), source);
+                let disk = self.disk.path().display().to_string();
+                let is_begun = first.is_some_and(|first| index >= first);
+                let error = ApplyError::Step { step: step.to_string(), disk, is_begun, source: Box::new(source) };
                 if changes_record(step) {
                     self.look_again(step);
                 }
@@ -283,7 +293,7 @@ fn wipe(device: &dyn BlockDevice, table: &Table) -> Result<(), StepError> {
 }
 
 fn step_error(disk: &dyn Disk, step: String, source: StepError) -> ApplyError {
-    ApplyError::Step { step, disk: disk.path().display().to_string(), source: Box::new(source) }
+    ApplyError::Step { step, disk: disk.path().display().to_string(), is_begun: true, source: Box::new(source) }
 }
 
 fn writes_table(step: &Step) -> bool {

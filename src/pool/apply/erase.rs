@@ -123,5 +123,10 @@ fn clean(state: &mut State, extent: Extent) -> Result<(), ApplyError> {
 
 fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, source: IoError) -> ApplyError {
     let source = Box::new(StepError::Io(source));
-    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), source }
+    ApplyError::Step {
+        step: format!("{what} bytes {extent}"),
+        disk: disk.path().display().to_string(),
+        is_begun: true,
+        source,
+    }
 }

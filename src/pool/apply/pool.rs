@@ -275,15 +275,27 @@ impl Pool {
         };
         let wish = Wish { usage, required: request.required, limit: request.limit };
         // Another caller may take a place between the look and the lock; each round somebody wins.
+        let mut failed = BTreeMap::new();
         loop {
-            let seats = self.seats();
+            let mut seats = self.seats();
+            seats.retain(|seat| !failed.contains_key(seat.id()));
             let offers = offers(&seats, &request.selector, usage);
-            if offers.is_empty() {
+            if offers.is_empty() && failed.is_empty() {
                 return Err(PoolError::NoSet(request.selector.clone()));
             }
-            let (index, site) = choose(&offers, &wish)?;
-            if seats[index].create(site, &volume)? == Taken::ByUs {
-                break;
+            let (index, site) = match choose(&offers, &wish) {
+                Ok(place) => place,
+                // What stands in the way is the disk that failed, where one did.
+                Err(none) => return Err(failed.into_values().next().unwrap_or(none.into())),
+            };
+            match seats[index].create(site, &volume)? {
+                Taken::ByUs => break,
+                Taken::ByOther => {}
+                Taken::Failed(error) => {
+                    tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
+                    failed.insert(seats[index].id().to_owned(), error);
+                    self.nudge();
+                }
             }
         }
         Ok((self.volume(request.id)?, Outcome::Done))

@@ -56,6 +56,16 @@ pub enum RawError {
     Journal(#[from] StoreError),
 }
 
+impl RawError {
+    /// The device failed before the journal said anything of what was asked for.
+    pub fn left_nothing(&self) -> bool {
+        match self {
+            Self::Away { .. } | Self::Busy(_) | Self::Open(_) | Self::Io(_) => true,
+            Self::Taken(_) | Self::Journal(_) => false,
+        }
+    }
+}
+
 impl RawMember {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>, raw: RawDisk) -> Self {
         let state = RawState { raw, disk: None, standing: Standing::Missing, rule: None, worker: false, cleaned: 0 };

@@ -64,7 +64,7 @@ impl Seat {
         }
     }
 
-    /// Makes the volume, or says that somebody was faster.
+    /// Makes the volume, or says why another place must serve.
     pub fn create(&self, site: Site, volume: &NewVolume) -> Result<Taken, PoolError> {
         let made = match self {
             Self::Labelled(member) => member.lock().create(site, volume).map_err(PoolError::from),
@@ -76,6 +76,8 @@ impl Seat {
                 source: PlanError::Taken { .. } | PlanError::TableFull, ..
             }))
             | Err(PoolError::Raw(RawError::Taken(_))) => Ok(Taken::ByOther),
+            Err(PoolError::Apply(error)) if error.left_nothing() => Ok(Taken::Failed(error.into())),
+            Err(PoolError::Raw(error)) if error.left_nothing() => Ok(Taken::Failed(error.into())),
             Err(error) => Err(error),
         }
     }
@@ -182,8 +184,10 @@ impl Seat {
 }
 
 /// Who got a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Taken {
     ByUs,
     ByOther,
+    /// The disk failed before anything of the volume was there.
+    Failed(PoolError),
 }
