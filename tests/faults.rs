@@ -342,6 +342,48 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
 }
 
 #[test]
+fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_its_id() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "serial-0", geometry());
+    let rules = || vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
+    let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
+    node.passes().expect("claims");
+    let device = node.pool.raw_members()[0].id.clone();
+    let release = |dry_run| Verb::ReleaseDisk { disk: device.clone(), dry_run };
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let platter = host.unplug("fake0").expect("it was there");
+    platter.poke(MIB, &[0x77; 4096]);
+    // Whether or not the agent has seen it since it began.
+    for restart in [false, true] {
+        if restart {
+            node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
+        }
+        node.passes().expect("looks");
+        assert_eq!(node.pool.volume(id("a")).expect("it is remembered").standing, Standing::Missing);
+        assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
+        assert!(node.pool.check(&request("b", BLOCK, MIB)).is_err(), "it offers nothing");
+        let lines = node.agent.verb(&release(true)).expect("it could be").join("\n");
+        assert!(lines.contains("would forget") && lines.contains("is given up"), "{lines}");
+        assert_eq!(node.pool.disk_views().len(), 1, "a dry run does nothing");
+    }
+    // It comes back, also to an agent that has not seen it before.
+    host.plug("fake5", "serial-0", platter);
+    node.passes().expect("looks");
+    assert_eq!(node.pool.usable(id("a")).expect("usable").standing, Standing::Ready);
+
+    let platter = host.unplug("fake5").expect("it was there");
+    node.passes().expect("looks");
+    node.agent.verb(&release(false)).expect("given up");
+    assert!(node.pool.disk_views().is_empty() && node.pool.volumes().is_empty());
+    host.plug("fake0", "serial-0", Arc::clone(&platter));
+    node.passes().expect("looks");
+    assert!(node.pool.seats().is_empty(), "no set claims it by itself");
+    let mut data = [0; 4096];
+    platter.peek(MIB, &mut data);
+    assert!(data == [0x77; 4096], "its data is there");
+}
+
+#[test]
 fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_the_disk_over() {
     let (host, _, node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");

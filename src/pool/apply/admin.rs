@@ -6,7 +6,7 @@ use std::path::Path;
 use super::agent::{Agent, Pass, hardware_id};
 use super::disk::ApplyError;
 use super::keeper::Verb;
-use super::member::{Member, Standing};
+use super::member::{Member, Standing, VolumeView};
 use super::pool::{Owner, Pool, PoolError};
 use super::raw::RawMember;
 use super::seat::Seat;
@@ -16,6 +16,7 @@ use crate::device::show::Shown;
 use crate::device::size::Size;
 use crate::device::{Device, Verdict};
 use crate::host::HostError;
+use crate::host::raw::Kind;
 use crate::pool::content::Content;
 use crate::pool::journal::RawClaim;
 
@@ -104,14 +105,33 @@ impl Agent {
         let away =
             self.pool().disk_views().into_iter().find(|disk| disk.id == id && disk.standing == Standing::Missing);
         let path = away.ok_or_else(|| AdminError::NoSuchDisk(id.to_owned()))?.path;
+        let was = match path.as_os_str().is_empty() {
+            true => String::new(),
+            false => format!(" (it was {})", path.display()),
+        };
+        let mut lines = vec![
+            format!("{} {id}, which is missing{was}", tense(dry_run, "forget", "forgot")),
+            "another disk may take its place in the set".to_owned(),
+        ];
+        match self.pool().seat(id) {
+            // Nothing on a bare device says that it was ours.
+            Some(Seat::Raw(member)) => {
+                let adopt = format!("should it come back, no set claims it until `localpool disk adopt {id}`");
+                match member.view() {
+                    Some(VolumeView { id, record, .. }) => {
+                        let name = record.map_or_else(String::new, |record| record.name);
+                        lines.push(format!("volume {id} ({name}) is given up; its data stays on the device"));
+                        lines.push(adopt + ", and then only if it is blank");
+                    }
+                    None => lines.push(adopt),
+                }
+            }
+            _ => lines.push("should it come back, it joins the pool with its volumes".to_owned()),
+        }
         if !dry_run && !self.pool().forget(id)? {
             return Err(AdminError::NoSuchDisk(id.to_owned()));
         }
-        Ok(vec![
-            format!("{} {id}, which is missing (it was {})", tense(dry_run, "forget", "forgot"), path.display()),
-            "another disk may take its place in the set; should it come back, it joins the pool with its volumes"
-                .to_owned(),
-        ])
+        Ok(lines)
     }
 
     fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
@@ -181,7 +201,10 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
             });
         }
         match device.verdict {
-            Verdict::Ours => pool.member(&device.id.text).map(|member| member_note(&member)),
+            Verdict::Ours => match pool.member(&device.id.text) {
+                Some(member) => Some(member_note(&member)),
+                None => partition_note(pool, pass, device),
+            },
             Verdict::Unclaimed if pool.journal().released().contains(&device.id.text) => Some(format!(
                 "given back; `localpool disk adopt {}` lets sets claim it again",
                 device.raw.path.display()
@@ -233,6 +256,21 @@ fn member_note(member: &Member) -> String {
         words.push_str(&unowned(content));
     }
     words
+}
+
+/// What a partition of a pool disk is there for.
+fn partition_note(pool: &Pool, pass: &Pass, device: &Device) -> Option<String> {
+    let Kind::Partition(partition) = &device.raw.kind else { return None };
+    let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
+    let member = pool.member(&disk.id.text)?;
+    let state = member.lock();
+    let content = state.content();
+    if content.label_entry().is_some_and(|(number, _)| number == partition.number) {
+        return Some(format!("label of {}, kept open so that nobody else takes the disk", disk.raw.path.display()));
+    }
+    let volume = content.volumes().find(|volume| volume.number == partition.number)?;
+    let name = volume.record.map_or_else(|| volume.id().to_string(), |record| record.name.clone());
+    Some(format!("volume {name}"))
 }
 
 fn unowned(content: &Content) -> String {

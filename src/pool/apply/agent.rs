@@ -253,7 +253,7 @@ impl Agent {
             if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
                 && let Err(error) = journal.change_raw(&member.id, |claim| claim.set = rule.set.clone())
             {
-                problems.insert(state.raw.name.clone(), chain(&error));
+                problems.extend(state.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
             }
             state.rule = rule;
         }
@@ -262,11 +262,13 @@ impl Agent {
     /// Releases a disk; the next look reads it anew.
     pub fn give_up(&mut self, seat: &Seat) -> Result<(), PoolError> {
         let name = match seat {
-            Seat::Labelled(member) => member.lock().raw.name.clone(),
-            Seat::Raw(member) => member.lock().raw.name.clone(),
+            Seat::Labelled(member) => Some(member.lock().raw.name.clone()),
+            Seat::Raw(member) => member.lock().raw.as_ref().map(|raw| raw.name.clone()),
         };
         let released = self.pool.release(seat);
-        self.discovery.changed(&name);
+        if let Some(name) = name {
+            self.discovery.changed(&name);
+        }
         released
     }
 

@@ -176,11 +176,20 @@ impl Pool {
         known
     }
 
-    /// A disk with our label that is away is not missed any more; false: there is none of that id that is away.
+    /// A disk that is away is not missed any more; false: there is none of that id that is away. A bare device is not
+    /// ours any more, should it come back; one with a label is.
     pub(super) fn forget(&self, id: &str) -> Result<bool, PoolError> {
-        match self.member(id) {
-            Some(member) if member.lock().standing() != Standing::Missing => return Ok(false),
-            Some(_) => self.part(id),
+        match self.seat(id) {
+            Some(Seat::Labelled(member)) if member.lock().standing() != Standing::Missing => return Ok(false),
+            Some(Seat::Raw(member)) => {
+                if member.lock().standing != Standing::Missing {
+                    return Ok(false);
+                }
+                member.forget()?;
+                self.part(id);
+                return Ok(true);
+            }
+            Some(Seat::Labelled(_)) => self.part(id),
             None => {}
         }
         Ok(self.journal.forget(id)?)

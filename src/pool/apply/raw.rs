@@ -3,6 +3,7 @@
 //! What the journal says and what the device shows must agree; where they do not, the claim is *disputed*:
 //! nothing is read, written or given out there until a person decides (docs/adr/0003-raw-device-claims.md).
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
@@ -30,13 +31,21 @@ pub struct RawMember {
 
 /// What can be said of it now.
 pub struct RawState {
-    pub raw: RawDisk,
+    /// None: it was not here since this process began.
+    pub raw: Option<RawDisk>,
     disk: Option<Arc<dyn Disk>>,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
     pub worker: bool,
     /// How far the cleaning of the free device has got; lost at a restart, as it only saves time.
     cleaned: u64,
+}
+
+impl RawState {
+    /// Its node, as far as it is known.
+    pub fn path(&self) -> PathBuf {
+        self.raw.as_ref().map_or_else(PathBuf::new, |raw| raw.path.clone())
+    }
 }
 
 /// Why something was not done with a bare device.
@@ -67,8 +76,9 @@ impl RawError {
 }
 
 impl RawMember {
-    pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>, raw: RawDisk) -> Self {
-        let state = RawState { raw, disk: None, standing: Standing::Missing, rule: None, worker: false, cleaned: 0 };
+    pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
+        let state =
+            RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, worker: false, cleaned: 0 };
         Self { id, host, journal, state: Mutex::new(state) }
     }
 
@@ -84,11 +94,11 @@ impl RawMember {
     /// The device is here: opened, and held against what the journal says of it.
     pub fn arrive(&self, raw: &RawDisk) {
         let mut state = self.lock();
-        let same = (state.raw.devno, state.raw.diskseq) == (raw.devno, raw.diskseq);
+        let same = state.raw.as_ref().is_some_and(|was| (was.devno, was.diskseq) == (raw.devno, raw.diskseq));
         if same && state.disk.is_some() {
             return;
         }
-        state.raw = raw.clone();
+        state.raw = Some(raw.clone());
         state.disk = None;
         state.cleaned = 0;
         state.standing = match self.open(raw) {
@@ -126,8 +136,8 @@ impl RawMember {
         let taken = claim.volume.is_some();
         Some(DiskView {
             id: self.id.clone(),
-            path: state.raw.path.clone(),
-            model: state.raw.model.clone(),
+            path: state.path(),
+            model: state.raw.as_ref().and_then(|raw| raw.model.clone()),
             layout: Layout::RawDevice {},
             set: claim.set,
             size: claim.size,
@@ -150,7 +160,7 @@ impl RawMember {
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), RawError> {
         let mut state = self.lock();
-        let disk = self.host.open(&state.raw, Access::Claim).map_err(RawError::Busy)?;
+        let disk = self.host.open(self.here(&state)?, Access::Claim).map_err(RawError::Busy)?;
         let size = disk.geometry().size;
         drop(disk);
         self.journal.change_raw(&self.id, |claim| {
@@ -160,7 +170,7 @@ impl RawMember {
                 claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
             }
         })?;
-        state.disk = Some(self.host.open(&state.raw, Access::Own).map_err(RawError::Open)?);
+        state.disk = Some(self.host.open(self.here(&state)?, Access::Own).map_err(RawError::Open)?);
         state.standing = Standing::Ready;
         Ok(())
     }
@@ -180,6 +190,11 @@ impl RawMember {
         (allowed && state.standing == Standing::Ready).then_some(offer)
     }
 
+    fn here<'s>(&self, state: &'s RawState) -> Result<&'s RawDisk, RawError> {
+        let away = || RawError::Away { disk: self.id.clone(), why: "is missing".to_owned() };
+        state.raw.as_ref().ok_or_else(away)
+    }
+
     fn disk(&self, state: &RawState) -> Result<Arc<dyn Disk>, RawError> {
         let away = || RawError::Away {
             disk: self.id.clone(),
@@ -194,7 +209,7 @@ impl RawMember {
     /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is
     /// there, the kernel would refuse our own mounts.
     fn prove_unused(&self, state: &RawState) -> Result<(), RawError> {
-        self.host.open(&state.raw, Access::Claim).map(drop).map_err(RawError::Busy)
+        self.host.open(self.here(state)?, Access::Claim).map(drop).map_err(RawError::Busy)
     }
 
     pub fn create(&self, volume: &NewVolume) -> Result<(), RawError> {
@@ -246,6 +261,12 @@ impl RawMember {
         }
     }
 
+    /// Ends the claim of a device that is away, with its volume if it has one.
+    pub fn forget(&self) -> Result<(), RawError> {
+        let _state = self.lock();
+        Ok(self.journal.release(&self.id)?)
+    }
+
     /// Ends the claim.
     pub fn release(&self) -> Result<(), RawError> {
         let _state = self.lock();
@@ -266,7 +287,7 @@ impl RawMember {
             set: claim.set,
             disk: self.id.clone(),
             standing: state.standing.clone(),
-            node: state.raw.path.clone(),
+            node: state.path(),
         })
     }
 

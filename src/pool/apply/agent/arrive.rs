@@ -93,16 +93,15 @@ impl Agent {
         for (id, _) in self.pool.journal().raw_claims() {
             let mut here = set.devices.iter().filter(|device| hardware_id(set, device) == id);
             let (device, twin) = (here.next(), here.next());
-            let seat = match (self.pool.seat(&id), device) {
-                (Some(Seat::Raw(member)), _) => member,
-                (_, Some(device)) => {
+            let seat = match self.pool.seat(&id) {
+                Some(Seat::Raw(member)) => member,
+                // A volume whose device is away since the start is missed, too.
+                _ => {
                     let journal = Arc::clone(self.pool.journal());
-                    let member = RawMember::new(id.clone(), Arc::clone(&self.host), journal, device.raw.clone());
-                    let member = Arc::new(member);
+                    let member = Arc::new(RawMember::new(id.clone(), Arc::clone(&self.host), journal));
                     self.pool.join(Seat::Raw(Arc::clone(&member)));
                     member
                 }
-                (_, None) => continue,
             };
             match (device, twin) {
                 (Some(device), None) => seat.arrive(&device.raw),

@@ -249,7 +249,7 @@ impl Agent {
         drop(exclusive);
         self.pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
         let journal = Arc::clone(self.pool.journal());
-        let member = RawMember::new(now.id.text.clone(), Arc::clone(&self.host), journal, now.raw.clone());
+        let member = RawMember::new(now.id.text.clone(), Arc::clone(&self.host), journal);
         member.arrive(&now.raw);
         member.lock().rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a bare device");
