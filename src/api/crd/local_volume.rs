@@ -35,8 +35,12 @@ pub struct LocalVolumeStatus {
     pub ready_replicas: i32,
     pub conditions: Vec<Condition>,
     pub total_provisioned_device_count: i32,
+    /// At most 64 of them, and how many more there are.
     pub missing_device_paths: Vec<Value>,
+    pub missing_device_paths_omitted: i64,
+    /// As those.
     pub unmatched_devices: Vec<Value>,
+    pub unmatched_devices_omitted: i64,
 }
 
 impl kube::Resource for LocalVolume {
@@ -111,9 +115,11 @@ fn status() -> Value {
             "missingDevicePaths": {"type": "array", "items": {"type": "object", "properties": {
                 "node": {"type": "string"}, "path": {"type": "string"},
             }}},
+            "missingDevicePathsOmitted": {"type": "integer", "format": "int64"},
             "unmatchedDevices": {"type": "array", "items": {"type": "object", "properties": {
                 "node": {"type": "string"}, "device": {"type": "string"}, "reason": {"type": "string"},
             }}},
+            "unmatchedDevicesOmitted": {"type": "integer", "format": "int64"},
         },
     })
 }

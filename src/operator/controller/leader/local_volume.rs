@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::news::{News, clip};
-use super::set::{AVAILABLE, CLASS, LEFT, NAMED, Said, VALID, class_condition, count, news};
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer};
+use super::set::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::api::local_volume::{API_VERSION, KIND};
 use crate::api::{Node, parse_volume};
 use crate::device::rule::NodeMatch;
@@ -101,12 +101,13 @@ pub fn decide(
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
         conditions.extend(told.map(|told| now(CLASS, told)));
     }
-    let missing = offers.iter().flat_map(|(node, offer)| {
-        offer.missing_device_paths.iter().map(move |path| json!({"node": node, "path": path}))
-    });
-    let left = offers.iter().flat_map(|(node, offer)| {
-        offer.unmatched.iter().map(move |left| json!({"node": node, "device": left.device, "reason": left.reason}))
-    });
+    let gone = |node: &str, path: &String| json!({"node": node, "path": path});
+    let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
+    let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
+    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
+    let (unmatched_devices, cut) = nearest(left.collect());
+    let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
     let nodes: BTreeSet<&String> = offers.iter().map(|(node, _)| node).collect();
     let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
     let status = LocalVolumeStatus {
@@ -114,8 +115,10 @@ pub fn decide(
         management_state: state.unwrap_or("Managed").to_owned(),
         ready_replicas: i32::try_from(nodes.len()).unwrap_or(i32::MAX),
         total_provisioned_device_count: i32::try_from(devices(offers)).unwrap_or(i32::MAX),
-        missing_device_paths: missing.take(LEFT).collect(),
-        unmatched_devices: left.take(LEFT).collect(),
+        missing_device_paths,
+        missing_device_paths_omitted,
+        unmatched_devices,
+        unmatched_devices_omitted: omitted,
         conditions,
     };
     let mut told = news(&before.conditions, &status.conditions);
@@ -201,7 +204,7 @@ mod tests {
     use super::super::news::Tone;
     use super::super::sample::{local_volume, node};
     use super::*;
-    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus, Unmatched};
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
     fn pool(name: &str, offers: Vec<SetOffer>) -> DevicePool {
         let mut pool = DevicePool::new(name, DevicePoolSpec::default());
@@ -258,6 +261,19 @@ mod tests {
         assert_eq!(says(&status, FOUND), words("False", "Missing", "no device is there for a: /dev/sdc"));
         let message = "no device is claimed yet; a: /dev/sdb: holds ext4; a: /dev/sdc is not there";
         assert_eq!(says(&status, AVAILABLE), words("False", "NoDevices", message));
+    }
+
+    #[test]
+    fn of_lists_that_are_too_long_the_status_says_how_much_it_leaves_out() {
+        let volume = local_volume("lv", &["/dev/sdb"]);
+        let mut full = offer("fast", 0);
+        full.missing_device_paths = (0..50).map(|n| format!("/dev/gone{n}")).collect();
+        let left = |n| Unmatched { device: format!("/dev/sd{n}"), reason: "holds ext4".to_owned() };
+        (full.unmatched, full.unmatched_omitted) = ((0..32).map(left).collect(), 5);
+        let (status, _) = status_of(&volume, &["a", "b", "c"].map(|node| pool(node, vec![full.clone()])));
+        assert_eq!((status.missing_device_paths.len(), status.missing_device_paths_omitted), (64, 150 - 64));
+        assert_eq!((status.unmatched_devices.len(), status.unmatched_devices_omitted), (64, 3 * 37 - 64));
+        assert_eq!(status.missing_device_paths.last(), Some(&json!({"node": "c", "path": "/dev/gone20"})));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const VALID: &str = "Valid";
 /// The StorageClass leads to our driver.
 pub const CLASS: &str = "StorageClassReady";
 /// At most this many devices that were left are named.
-pub const LEFT: usize = 64;
+const LEFT: usize = 64;
 /// At most this many nodes are named in a message.
 pub const NAMED: usize = 5;
 
@@ -122,7 +122,7 @@ pub fn decide(
 
 /// Of lists that begin with what matters most, one for each node, the beginnings that there is room for, and how many
 /// did not find room. What is of one node stands together.
-fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
+pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
     let of_node =
         |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
     let mut all: Vec<(usize, usize, Value)> = nodes.into_iter().enumerate().flat_map(of_node).collect();
