@@ -61,8 +61,8 @@ pub enum ShowError {
 /// All devices in the order of their names, ending in a line end.
 pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
     Ok(match format {
-        Format::Table => for_people(&sorted(devices), &NARROW),
-        Format::Wide => for_people(&sorted(devices), &WIDE),
+        Format::Table => for_people(&sorted(devices), &NARROW, |row| !row.pool_partition),
+        Format::Wide => for_people(&sorted(devices), &WIDE, |_| true),
         Format::Json => serde_json::to_string_pretty(&list(devices)).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&list(devices)).map_err(ShowError::Yaml)?,
     })
@@ -81,11 +81,13 @@ pub fn list(devices: &[Shown]) -> List {
 }
 
 /// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
-/// is a disk. They are counted below it.
-fn for_people(devices: &[&Shown], columns: &[Column]) -> String {
+/// is a disk. They are counted below it. The narrow one is without the pool's own partitions, too: a disk says how many
+/// volumes it has, and they come and go.
+fn for_people(devices: &[&Shown], columns: &[Column], has: fn(&Row) -> bool) -> String {
     let is_idle = |shown: &&Shown| matches!(shown.device.raw.kind, Kind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
-    let mut text = table(&rows(disks, devices), columns);
+    let rows: Vec<Row> = rows(disks, devices).into_iter().filter(has).collect();
+    let mut text = table(&rows, columns);
     match devices.iter().filter(|shown| is_idle(shown)).count() {
         0 => {}
         1 => text.push_str("(and 1 loop device without a file)\n"),

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::client::{Client, block, create, mount};
@@ -51,6 +52,16 @@ async fn loop_nobody_who_asks_for_a_whole_disk_gets_one_of_the_pool() {
     client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
     assert_held(&disk);
     client.unstage(&made.id, &staging).await.unwrap();
+    // Its partitions say what they are for; `devices` without more leaves them out.
+    driver.stop();
+    let (driver, mut client) = start.ready().await;
+    let partition = |number: u32| PathBuf::from(format!("{}p{number}", disk.path()));
+    driver.await_verdict(&partition(1), "Ours", &format!("label of {}, kept open", disk.path()));
+    driver.await_verdict(&partition(2), "Ours", &format!("volume {}", lab.named("fs")));
+    driver.await_verdict(&partition(3), "Ours", &format!("volume {}", lab.named("raw")));
+    let table = driver.cli_ok(&["devices"]);
+    assert!(table.contains(disk.path()) && !table.contains(&format!("{}p", disk.path())), "{table}");
+    assert!(driver.cli_ok(&["devices", "-o", "wide"]).contains(&format!("{}p2 ", disk.path())));
     for id in client.ids().await {
         client.delete(&id).await.unwrap();
     }

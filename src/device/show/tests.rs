@@ -49,7 +49,6 @@ DEVICE             SIZE  TYPE  MODEL                    VERDICT    WHY
 /dev/sda2     100.0 GiB  disk  -                        Unclaimed  blank and not in use
 /dev/sda10    100.0 GiB  disk  ST2000LM                 Unclaimed  blank and not in use
 /dev/sdb      100.0 GiB  disk  -                        Ours       in pool, 3.2 GiB free
-/dev/sdb1       1.0 GiB  part  -                        Ours       a partition of a pool disk
 /dev/sdc      100.0 GiB  disk  -                        Theirs     in the pool of node worker-3, cluster west; \
 `localpool disk adopt gpt-00000000-0000-0000-0000-000000000007` takes it over
 ";
