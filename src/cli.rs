@@ -169,6 +169,11 @@ struct CrdsArgs {
     take_ownership: bool,
 }
 
+/// What stopped a command, in words for people.
+pub fn words(error: &anyhow::Error) -> String {
+    operator::words(error.as_ref())
+}
+
 impl Cli {
     pub fn run(self) -> Result<()> {
         match self.command {

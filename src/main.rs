@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match localpool::cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("localpool: {error:#}");
+            eprintln!("localpool: {}", localpool::cli::words(&error));
             ExitCode::FAILURE
         }
     }

@@ -208,7 +208,8 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        if !words.ends_with(&next) {
+        // Many errors have their causes' words in their own.
+        if !words.contains(&next) {
             words.push_str(": ");
             words.push_str(&next);
         }

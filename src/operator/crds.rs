@@ -49,9 +49,15 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
             continue;
         }
         let params = PatchParams::apply(MANAGER).force();
-        api.patch(&name, &params, &Patch::Apply(&crd)).await.map_err(Error::api(format!("applying the CRD {name}")))?;
+        let applied = api.patch(&name, &params, &Patch::Apply(&crd)).await;
+        let applied = applied.map_err(Error::api(format!("applying the CRD {name}")))?;
         wait_until_served(&api, &name).await?;
-        lines.push(format!("{name} {}", if found.is_some() { "is up to date" } else { "made" }));
+        let what = match found {
+            None => "made",
+            Some(found) if found.resource_version() == applied.resource_version() => "is up to date",
+            Some(_) => "changed",
+        };
+        lines.push(format!("{name} {what}"));
     }
     match refused.is_empty() {
         true => Ok(lines),

@@ -73,7 +73,8 @@ pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
             break;
         }
         let next = error.to_string();
-        if words.last().is_none_or(|last| !last.ends_with(&next)) {
+        // Many errors have their causes' words in their own.
+        if !words.iter().any(|said| said.contains(&next)) {
             words.push(next);
         }
         cause = error.source();
@@ -102,5 +103,13 @@ mod tests {
         let unserved = Error::api("listing y")(status("404 page not found", 404));
         assert!(words(&unserved).contains("localpool crds --apply"));
         assert_eq!(words(&Error::Refused("no".to_owned())), "no");
+    }
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let file = std::io::Error::other("no such file");
+        let read = kube::config::KubeconfigError::ReadConfig(file, "/x".into());
+        let error = Error::Config(Box::new(read));
+        assert_eq!(words(&error).matches("no such file").count(), 1, "{}", words(&error));
     }
 }
