@@ -1,11 +1,12 @@
 //! The machine that this process runs on: the wiring of the real parts into one [`Host`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::disk::RealDisk;
 use super::filesystem::RealFilesystems;
 use super::mount::RealMounts;
+use super::patience::{BOUND, Patience};
 use super::state::StateDir;
 use super::sysfs::Roots;
 use super::{
@@ -18,6 +19,8 @@ pub struct RealHost {
     filesystems: RealFilesystems,
     mounts: RealMounts,
     state: StateDir,
+    /// With the scan as a whole: it reads files, and follows links into filesystems that may hang.
+    patience: Mutex<Patience<()>>,
     /// The fixed point of [`Host::monotonic`]. `Instant` is CLOCK_MONOTONIC: no clock change moves it.
     began: Instant,
 }
@@ -25,13 +28,25 @@ pub struct RealHost {
 impl RealHost {
     /// `state` is the directory whose lock the caller holds, or one that it will not write to.
     pub fn new(roots: Roots, filesystems: RealFilesystems, state: StateDir) -> Self {
-        Self { roots, filesystems, mounts: RealMounts, state, began: Instant::now() }
+        let patience = Mutex::new(Patience::new(BOUND));
+        Self { roots, filesystems, mounts: RealMounts, state, patience, began: Instant::now() }
+    }
+
+    /// The same with other patience for a scan that hangs.
+    pub fn waiting_at_most(mut self, bound: Duration) -> Self {
+        self.patience = Mutex::new(Patience::new(bound));
+        self
     }
 }
 
 impl Host for RealHost {
     fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
-        sysfs::scan(&self.roots)
+        let roots = self.roots.clone();
+        let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+        patience.ask(&(), move || sysfs::scan(&roots)).unwrap_or_else(|why| {
+            let source = std::io::Error::other(why);
+            Err(HostError::Io { what: "cannot look at", object: "the machine's block devices".to_owned(), source })
+        })
     }
 
     fn probe(&self, disk: &RawDisk) -> Probe {
@@ -60,5 +75,50 @@ impl Host for RealHost {
 
     fn monotonic(&self) -> Duration {
         self.began.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{OpenOptions, create_dir_all};
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use nix::libc::O_NONBLOCK;
+    use nix::sys::stat::Mode;
+
+    use super::*;
+    use crate::host::chain;
+
+    #[test]
+    fn a_scan_that_hangs_is_given_up_and_works_again_when_that_ends() {
+        let machine = tempfile::tempdir().expect("a folder");
+        let disk = machine.path().join("sys/block/sda");
+        create_dir_all(&disk).expect("a folder");
+        std::fs::write(disk.join("dev"), "8:0").expect("a file");
+        let [dev, records] = ["dev", "run/udev/data"].map(|folder| machine.path().join(folder));
+        create_dir_all(dev).expect("a folder");
+        create_dir_all(&records).expect("a folder");
+        // Whoever opens a FIFO waits for the other end.
+        let fifo = records.join("b8:0");
+        nix::unistd::mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).expect("a FIFO");
+        let state = StateDir::at(&machine.path().join("state"));
+        let roots = Roots { proc: "/proc".into(), ..Roots::under(machine.path()) };
+        let host = RealHost::new(roots, RealFilesystems::default(), state);
+        let host = host.waiting_at_most(Duration::from_millis(200));
+        for _ in 0..2 {
+            let why = chain(&host.scan().expect_err("it hangs"));
+            assert_eq!(
+                why,
+                "cannot look at the machine's block devices: opening or reading it took more than 200ms; it is looked at again when that ends"
+            );
+        }
+        // The other end comes and goes.
+        drop(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&fifo).expect("somebody reads it"));
+        std::fs::remove_file(&fifo).expect("removed");
+        let works = (0..10_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            host.scan().is_ok()
+        });
+        assert!(works, "{:?}", host.scan());
     }
 }

@@ -19,6 +19,8 @@ use crate::host::{HostError, chain};
 
 /// A pass at least this often, in case the kernel told us nothing.
 const RESYNC: Duration = Duration::from_secs(3600);
+/// When the machine is looked at again after it could not be: no event tells when it can.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// Events come in bursts; one pass serves those of this time.
 const SETTLE: Duration = Duration::from_millis(50);
 /// And not longer than this, however many come.
@@ -165,7 +167,10 @@ impl Looked {
         if let Some(pass) = &pass {
             seen(pass);
         }
-        let wait = pass.as_ref().and_then(|pass| pass.ripe_in).unwrap_or(RESYNC);
+        let wait = match &pass {
+            Some(pass) => pass.ripe_in.unwrap_or(RESYNC),
+            None => AFTER_FAILURE,
+        };
         Self { pass, due: Instant::now() + wait.clamp(BREATH, RESYNC) }
     }
 }
