@@ -57,6 +57,8 @@ pub struct Agent {
     blanks: Blanks,
     healths: Healths,
     elsewhere: Option<AskPromises>,
+    /// What the log has been told of disks of the pool that cannot be used, by kernel name.
+    unusable: BTreeMap<String, String>,
 }
 
 /// What one pass saw and did.
@@ -95,6 +97,7 @@ impl Agent {
             blanks: Blanks::default(),
             healths: Healths::default(),
             elsewhere: None,
+            unusable: BTreeMap::new(),
         }
     }
 
@@ -152,10 +155,14 @@ impl Agent {
         let raw_claims = self.pool.journal().raw_claims();
         // On a bare device a label is a tenant's bytes.
         let bare = |device: &Device| raw_claims.iter().any(|(id, _)| *id == hardware_id(&set, device));
+        let told = std::mem::take(&mut self.unusable);
         for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some() && !bare(d)) {
             if let Err(problem) = self.arrive(device) {
                 let words = problem.words();
-                tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+                if told.get(&device.raw.name).is_none_or(|told| told != words) {
+                    tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+                }
+                self.unusable.insert(device.raw.name.clone(), words.to_owned());
                 problems.insert(device.raw.name.clone(), words.to_owned());
                 passes |= matches!(problem, Problem::Passes(_));
             }
