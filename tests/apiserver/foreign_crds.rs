@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::{DevicePool, LocalVolumeSet, SCHEMA, SCHEMA_ANNOTATION, set_crd};
+use localpool::operator::controller::Gone;
 use localpool::operator::crds::{self, Ownership};
 use serde_json::{Value, json};
 
-use crate::agent::PATIENCE;
+use crate::agent::{PATIENCE, Stage};
 use crate::cluster;
-use crate::leader::until;
+use crate::leader::{lead, until};
 use crate::sim::SimNode;
 
 /// The fields of the operator's LocalVolumeSet, and no others: what else is written is gone.
@@ -114,12 +116,21 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     let words = ready_says(client, "foreign-1", "HeldBack").await;
     assert!(words.contains("localvolumesets.local.storage.openshift.io"), "{words}");
     let platter = node.host.platter("fake0").expect("its disk");
+    let stage = Stage::new(client).await;
+    stage.known(|caches| caches.sets.all().len() == 3).await;
+    let _leader = lead(&stage, Gone::Keep);
     // As long as a claim would take several times over: the age of this agent's disks is nothing.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(platter.write_count(), 0, "a disk was written to");
+    // They are the operator's objects, and it writes their status and makes their class.
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    for name in ["dry", "filtered", "plain"] {
+        assert_eq!(sets.get(name).await.expect("it is there").status, None, "{name}");
+        assert_eq!(classes.get_opt(name).await.expect("an answer"), None);
+    }
 
     // What was pruned is not what its writer meant: he applies it again under our CRD.
-    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
     for name in ["dry", "filtered", "plain"] {
         sets.delete(name, &DeleteParams::default()).await.expect("it is there");
     }
@@ -134,6 +145,9 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     apply(client, "real", json!({})).await;
     let claimed = async || (!node.pool().members().is_empty()).then_some(());
     tokio::time::timeout(PATIENCE, until("the disk is claimed", claimed)).await.expect("soon");
+    let told = async || sets.get("real").await.ok()?.status.filter(|status| status.total_provisioned_device_count == 1);
+    until("the leader tells of it", told).await;
+    assert!(classes.get_opt("real").await.expect("an answer").is_some(), "its class is made");
     let mut node = node;
     node.kill().await;
 }

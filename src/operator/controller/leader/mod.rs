@@ -11,6 +11,7 @@ mod news;
 #[cfg(test)]
 mod sample;
 mod set;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::events::{Recorder, Reporter};
@@ -29,10 +29,7 @@ use tokio::task::JoinSet;
 use super::cache::{self, Cache};
 use super::objects::{Objects, Outcome, within};
 use super::{Caches, Metrics};
-use crate::api::crd::{
-    DevicePool, LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume, has_our_schema,
-    volume_crd,
-};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume};
 use crate::host::chain;
 use crate::operator::Error;
 use crate::volume::DRIVER_NAME;
@@ -40,6 +37,7 @@ use class::Class;
 pub use gone::Gone;
 use news::{News, Tone};
 use set::Read;
+use whose::Whose;
 
 /// Changes come in crowds; a pass waits for the end of one.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -148,6 +146,7 @@ impl Leader {
         let mut sets = self.caches.sets.all();
         // A class of several sets carries the name of the oldest.
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
+        let whose = Whose::of::<LocalVolumeSet>(&self.client);
         let mut done = true;
         for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
             let read = set::read(set, &nodes);
@@ -156,7 +155,7 @@ impl Leader {
                 Read::Invalid(_) | Read::Valid { dry_run: true, .. } => None,
                 Read::Valid { class: name, .. } => {
                     if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, &**set).await;
+                        let (class, ok) = self.class(name, &**set, &whose).await;
                         done &= ok;
                         made.insert(name.clone(), class);
                     }
@@ -168,8 +167,12 @@ impl Leader {
             if set.status.as_ref() == Some(&status) {
                 continue;
             }
-            let written = self.note("sets", self.write(set, &status).await);
-            done &= written && self.tell(set.object_ref(&()), "Claim", &news).await;
+            let may_write = self.may_write(&whose).await;
+            if may_write == Some(true) {
+                let written = self.note("sets", self.write(set, &status).await);
+                done &= written && self.tell(set.object_ref(&()), "Claim", &news).await;
+            }
+            done &= may_write.is_some();
         }
         done
     }
@@ -183,18 +186,14 @@ impl Leader {
         if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
             return true;
         }
-        match self.volumes_are_ours().await {
-            Ok(true) => {}
-            Ok(false) => return true,
-            Err(error) => return self.note("local volumes", Err::<(), _>(error)),
-        }
+        let whose = Whose::of::<LocalVolume>(&self.client);
         let mut done = true;
         for volume in volumes {
             let read = local_volume::read(&volume, &nodes);
             if let local_volume::Read::Valid { classes, left_alone: false, .. } = &read {
                 for name in classes.iter().filter(|name| !name.is_empty()) {
                     if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, &*volume).await;
+                        let (class, ok) = self.class(name, &*volume, &whose).await;
                         done &= ok;
                         made.insert(name.clone(), class);
                     }
@@ -202,19 +201,28 @@ impl Leader {
             }
             let offers = local_volume::offers(&volume, pools.iter().map(Arc::as_ref));
             let (status, news) = local_volume::decide(&volume, &read, made, &offers);
-            if volume.status.as_ref() != Some(&status) {
+            if volume.status.as_ref() == Some(&status) {
+                continue;
+            }
+            let may_write = self.may_write(&whose).await;
+            if may_write == Some(true) {
                 let written = self.note("local volumes", self.write_volume(&volume, &status).await);
                 done &= written && self.tell(volume.object_ref(&()), "Claim", &news).await;
             }
+            done &= may_write.is_some();
         }
         done
     }
 
-    /// Whether their CRD is ours: under that of the Local Storage Operator they are its own objects.
-    async fn volumes_are_ours(&self) -> Result<bool, Error> {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let name = volume_crd().name_any();
-        Ok(has_our_schema(&within(&format!("reading the CRD {name}"), api.get(&name)).await?))
+    /// Whether something may be written about objects of a kind; `None`: that could not be asked.
+    async fn may_write(&self, whose: &Whose) -> Option<bool> {
+        match whose.are_ours().await {
+            Ok(ours) => Some(ours),
+            Err(error) => {
+                self.note("definitions", Err::<(), _>(error));
+                None
+            }
+        }
     }
 
     async fn write_volume(&self, volume: &LocalVolume, status: &LocalVolumeStatus) -> Result<(), Error> {
@@ -229,10 +237,14 @@ impl Leader {
     }
 
     /// How it stands with the class, and whether that is all that can be done.
-    async fn class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K) -> (Class, bool) {
+    async fn class<K: Resource<DynamicType = ()>>(&self, name: &str, object: &K, whose: &Whose) -> (Class, bool) {
         let found = class::look(self.classes.get(name).as_deref());
         if found != Class::Missing {
             return (found, true);
+        }
+        match self.may_write(whose).await {
+            Some(true) => {}
+            other => return (Class::Missing, other.is_some()),
         }
         let api: Api<StorageClass> = Api::all(self.client.clone());
         let what = format!("creating StorageClass {name}");
