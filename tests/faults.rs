@@ -285,22 +285,26 @@ fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
 
 #[test]
 fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_not_before_its_first() {
-    let host = Arc::new(FakeHost::default());
-    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
-    let mut set = rule(&Layout::Carved {}, ErasePolicy::Discard);
-    set.reclaim = Reclaim::Release;
-    let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
-    node.passes().expect("claims");
-    assert_eq!(node.pool.members().len(), 1, "an unused disk is kept");
-    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    node.passes().expect("looks");
-    node.pool.delete(id("a")).expect("deleted");
-    node.passes().expect("looks");
-    assert_eq!(node.pool.members().len(), 1, "it is not erased yet");
-    node.pool.work_until_idle().expect("erased");
-    node.passes().expect("looks");
-    assert!(node.pool.seats().is_empty());
-    assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
+    for layout in [Layout::Carved {}, Layout::RawDevice {}] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+        let mut set = rule(&layout, ErasePolicy::Discard);
+        set.reclaim = Reclaim::Release;
+        let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
+        node.passes().expect("claims");
+        assert_eq!(node.pool.seats().len(), 1, "an unused disk is kept");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        node.passes().expect("looks");
+        node.pool.delete(id("a")).expect("deleted");
+        node.passes().expect("looks");
+        assert_eq!(node.pool.seats().len(), 1, "it is not erased yet");
+        node.pool.work_until_idle().expect("erased");
+        node.passes().expect("looks");
+        assert!(node.pool.seats().is_empty(), "{layout:?}");
+        assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }), "{layout:?}");
+        node.passes().expect("looks");
+        assert!(node.pool.seats().is_empty(), "no set claims it again by itself");
+    }
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub struct RawClaim {
     pub size: u64,
     /// The free device is known to read as zeros.
     pub clean: bool,
+    /// It has had a volume since it was claimed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub used: bool,
     pub volume: Option<RawVolume>,
     /// A deleted volume that is not erased yet.
     pub erasing: Option<EraseRecord>,

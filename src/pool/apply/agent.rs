@@ -21,6 +21,7 @@ use self::claim::Claimed;
 use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
+use super::member::Standing;
 use super::pool::{Owner, Pool, PoolError};
 use super::seat::Seat;
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
@@ -281,26 +282,38 @@ impl Agent {
 
     /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
     fn give_back(&mut self) -> usize {
+        let done_with: Vec<Seat> = self.pool.seats().into_iter().filter(|seat| self.is_done_with(seat)).collect();
         let mut count = 0;
-        for member in self.pool.members() {
-            let wanted = {
-                let state = member.lock();
-                let content = state.content();
-                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
-                let release = state.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
-                release && empty && content.label.used && state.is_usable()
-            };
-            if !wanted {
-                continue;
-            }
-            match self.give_up(&Seat::Labelled(Arc::clone(&member))) {
+        for seat in done_with {
+            match self.give_up(&seat) {
                 Ok(()) => count += 1,
                 Err(error) => {
-                    tracing::error!(disk = %member.id, error = %chain(&error), "the disk could not be given back");
+                    tracing::error!(disk = %seat.id(), error = %chain(&error), "the disk could not be given back");
                 }
             }
         }
         count
+    }
+
+    /// Whether a disk had volumes, has none any more, and is of a set that then gives it back.
+    fn is_done_with(&self, seat: &Seat) -> bool {
+        if seat.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
+            return false;
+        }
+        match seat {
+            Seat::Labelled(member) => {
+                let state = member.lock();
+                let content = state.content();
+                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
+                content.label.used && empty && state.is_usable()
+            }
+            Seat::Raw(member) => {
+                let claim = self.pool.journal().raw_claim(&member.id);
+                let is_empty =
+                    claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
+                is_empty && member.lock().standing == Standing::Ready
+            }
+        }
     }
 }
 

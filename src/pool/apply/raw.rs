@@ -225,6 +225,7 @@ impl RawMember {
         }
         self.journal.change_raw(&self.id, |claim| {
             claim.clean = false;
+            claim.used = true;
             claim.volume = Some(RawVolume { id: volume.id, record: volume.record.clone(), formatted: false });
         })?;
         Ok(())

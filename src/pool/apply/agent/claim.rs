@@ -243,6 +243,7 @@ impl Agent {
             generation: 1,
             size: exclusive.geometry().size,
             clean: false,
+            used: false,
             volume: None,
             erasing: None,
         };
