@@ -123,9 +123,15 @@ fn a_disk_that_fails_before_anything_is_made_leaves_the_volume_to_another_and_on
     let zeros = Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX };
     let label = Fault { what: "write", range: Extent { start: MIB, end: 2 * MIB }, times: u32::MAX };
     let primary = Fault { what: "write", range: Extent { start: 512, end: 34 * 512 }, times: u32::MAX };
+    let lock = Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX };
     let slot = Layout::Slots { size: None, count: Some(1) };
-    let cases =
-        [(&slot, &zeros, true), (&slot, &label, true), (&slot, &primary, false), (&Layout::RawDevice {}, &zeros, true)];
+    let cases = [
+        (&slot, &zeros, true),
+        (&slot, &label, true),
+        (&slot, &lock, true),
+        (&slot, &primary, false),
+        (&Layout::RawDevice {}, &zeros, true),
+    ];
     for (layout, fault, goes_on) in cases {
         let host = Arc::new(FakeHost::default());
         // The smallest that holds a volume is chosen.

@@ -73,9 +73,9 @@ impl ApplyError {
         matches!(**source, StepError::Host(HostError::Busy { .. }))
     }
 
-    /// The disk failed before anything of what was asked for could exist there.
+    /// It ended before anything of what was asked for could exist on the disk.
     pub fn left_nothing(&self) -> bool {
-        matches!(self, Self::Step { is_begun: false, .. })
+        matches!(self, Self::Step { is_begun: false, .. } | Self::Locked { .. })
     }
 
     pub fn is_locked(&self) -> bool {

@@ -302,8 +302,11 @@ impl Pool {
                 Taken::ByOther => {}
                 Taken::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
+                    // Of a lock that others keep a look would find nothing.
+                    if !matches!(&error, PoolError::Apply(error) if error.is_locked()) {
+                        self.nudge();
+                    }
                     failed.insert(seats[index].id().to_owned(), error);
-                    self.nudge();
                 }
             }
         }

@@ -188,6 +188,6 @@ impl Seat {
 pub enum Taken {
     ByUs,
     ByOther,
-    /// The disk failed before anything of the volume was there.
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
     Failed(PoolError),
 }
