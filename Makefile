@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench clean
+.PHONY: help deps build demo test test-unit test-loop test-apiserver sanity lint chart-lint image bench bench-check clean
 .PHONY: cluster-build cluster-up cluster-down cluster-check test-cluster test-vm
 .NOTPARALLEL:
 
@@ -22,6 +22,7 @@ help:
 	@echo 'make chart-lint the Helm chart, with Helm 3 and 4'
 	@echo 'make image      the container image, $(TARGET)/image/localpool.tar (root)'
 	@echo 'make bench      measurements beside sgdisk, lsblk, the bare device and prepared volumes (root)'
+	@echo 'make bench-check  a few rounds of the same: fails only where a benchmark breaks, and writes no figure (root)'
 	@echo 'make cluster-up    a real Kubernetes cluster of one node, on this machine (root)'
 	@echo 'make cluster-down  take it down; make cluster-build only builds it (cold: a quarter of an hour)'
 	@echo 'make cluster-check proves the cluster itself, and that nothing of it is left (root)'
@@ -76,6 +77,11 @@ bench:
 	@scripts/deps build run bench image cluster
 	$(CARGO) bench --locked --bench peers
 	@scripts/test-cluster bench
+
+# With the binary of the tests, as no figure of it counts.
+bench-check:
+	@scripts/deps build run bench
+	$(CARGO) bench --locked --profile test --bench peers -- --short
 
 cluster-build:
 	@scripts/deps cluster

@@ -1,8 +1,9 @@
-//! `scripts/bench-kubernetes`: what a claim costs on a real cluster of one node, beside a cluster without localpool.
+//! `scripts/test-cluster bench`: what a claim costs on a real cluster of one node, beside a cluster without localpool.
 //!
 //! Takes in KUBECONFIG of a cluster of scripts/test-cluster, with the chart installed, and its folders in the
 //! environment; gives out `target/bench/kubernetes-*.json` and `docs/benchmarks-kubernetes.md`. Aims are printed as met or
-//! not met; timing never fails the run.
+//! not met; timing never fails the run. With `--short` it does a few rounds of everything, to see that it works, and
+//! writes no figure.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -21,6 +22,8 @@ mod machine;
 mod measure;
 #[path = "kubernetes/memory.rs"]
 mod memory;
+#[path = "figures/pace.rs"]
+mod pace;
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
 #[path = "figures/process.rs"]
 mod process;
@@ -38,6 +41,7 @@ use anyhow::{Result, bail};
 
 use crate::cluster::Cluster;
 use crate::measure::Report;
+use crate::pace::Pace;
 use crate::report::Page;
 
 const PAGE: Page = Page {
@@ -52,7 +56,7 @@ const GROUPS: [&str; 6] = ["latency", "discovery", "requests", "watchers", "memo
 fn main() -> ExitCode {
     // `cargo test --all-targets` starts this too, and must not wait minutes for it.
     if !std::env::args().any(|word| word == "--bench") {
-        println!("kubernetes: measures only under scripts/bench-kubernetes");
+        println!("kubernetes: measures only under scripts/test-cluster bench");
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -70,7 +74,8 @@ async fn run() -> Result<()> {
     if let Some(unknown) = wanted.iter().find(|word| !GROUPS.contains(&word.as_str())) {
         bail!("there is no group {unknown}; there are {}", GROUPS.join(", "));
     }
-    let cluster = Cluster::new().await?;
+    let pace = Pace::of_arguments();
+    let cluster = Cluster::new(pace).await?;
     let machine = machine::describe(&cluster.work, cluster.facts().await?)?;
     println!("{machine}\n");
     let mut report = Report::default();
@@ -87,6 +92,10 @@ async fn run() -> Result<()> {
             _ => idle::measure(&cluster, &mut report).await?,
         }
         println!("  ({:.0} s)", began.elapsed().as_secs_f64());
+    }
+    if pace == Pace::Short {
+        println!("{}", pace::ENDED);
+        return Ok(());
     }
     report::write(&PAGE, &machine, &report, wanted.is_empty())
 }

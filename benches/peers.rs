@@ -1,7 +1,8 @@
 //! `make bench`: localpool beside what an administrator would use instead, on this machine, in one run.
 //!
 //! Takes in the release binary and the machine; gives out `target/bench/*.json` and `docs/benchmarks.md`.
-//! Aims are printed as met or not met; timing never fails the run. Every disk that is written to is an
+//! Aims are printed as met or not met; timing never fails the run. `make bench-check` (`--short`) is the same with a few
+//! rounds of everything, to see that it works; it writes no figure. Every disk that is written to is an
 //! image file of the run's own, behind a loop device of its own.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
@@ -21,6 +22,8 @@ mod machine;
 mod measure;
 #[path = "peers/memory.rs"]
 mod memory;
+#[path = "figures/pace.rs"]
+mod pace;
 #[path = "peers/partitioning.rs"]
 mod partitioning;
 #[path = "figures/process.rs"]
@@ -37,6 +40,7 @@ use anyhow::{Result, bail};
 
 use crate::lab::Lab;
 use crate::measure::Report;
+use crate::pace::Pace;
 use crate::report::Page;
 
 /// A part of the run, by the name that chooses it: `cargo bench --bench peers -- memory`.
@@ -93,7 +97,8 @@ fn run() -> Result<()> {
         bail!("there is no group {unknown}; there are {}", GROUPS.map(|(name, _)| name).join(", "));
     }
     check_needs()?;
-    let lab = Lab::new()?;
+    let pace = Pace::of_arguments();
+    let lab = Lab::new(pace)?;
     let machine = machine::describe(lab.dir(), disks_and_tools()?)?;
     println!("{machine}\n");
     let mut report = Report::default();
@@ -104,6 +109,10 @@ fn run() -> Result<()> {
         println!("  ({:.0} s)", began.elapsed().as_secs_f64());
     }
     drop(lab);
+    if pace == Pace::Short {
+        println!("{}", pace::ENDED);
+        return Ok(());
+    }
     let whole = groups.len() == GROUPS.len();
     report::write(&PAGE, &machine, &report, whole)
 }

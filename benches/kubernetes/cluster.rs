@@ -13,6 +13,8 @@ use kube::{Api, Client, ResourceExt as _};
 use localpool::api::crd::PoolVolume;
 use serde_json::{Value, json};
 
+use crate::pace::Pace;
+
 /// Where all that is measured happens.
 pub const SPACE: &str = "localpool-bench";
 pub const CLASS: &str = "local-carved";
@@ -23,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Cluster {
     pub client: Client,
     pub node: String,
+    pub pace: Pace,
     /// Of scripts/test-cluster: everything that the run makes on the machine.
     pub work: PathBuf,
     folder: PathBuf,
@@ -32,19 +35,21 @@ pub struct Cluster {
 pub type Times = BTreeMap<String, Instant>;
 
 fn env_path(name: &str) -> Result<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from).ok_or_else(|| anyhow!("{name} is missing: run scripts/bench-kubernetes"))
+    std::env::var_os(name)
+        .map(PathBuf::from)
+        .ok_or_else(|| anyhow!("{name} is missing: run scripts/test-cluster bench"))
 }
 
 impl Cluster {
     /// Makes the namespace anew.
-    pub async fn new() -> Result<Self> {
+    pub async fn new(pace: Pace) -> Result<Self> {
         let work = env_path("LOCALPOOL_TEST_WORK")?;
         let folder = env_path("LOCALPOOL_CLUSTER_DIR")?;
         let client = Client::try_default().await.context("KUBECONFIG names no cluster")?;
         let pools: Api<localpool::api::crd::DevicePool> = Api::all(client.clone());
         let pools = pools.list(&ListParams::default()).await?;
         let node = pools.items.first().context("no node has a DevicePool")?.name_any();
-        let cluster = Self { client, node, work, folder };
+        let cluster = Self { client, node, pace, work, folder };
         cluster.make(&Api::<Namespace>::all(cluster.client.clone()), json!({"metadata": {"name": SPACE}})).await?;
         Ok(cluster)
     }

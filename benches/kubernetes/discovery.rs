@@ -18,8 +18,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::cluster::{Cluster, SPACE, until};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
+use crate::pace::Size;
 
-const ROUNDS: usize = 30;
+const ROUNDS: Size = Size { full: 30, short: 2 };
 /// A result is written at most twice a second: what is measured is the first write after a rest.
 const REST: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(20);
@@ -62,7 +63,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
 /// Attaches a disk, again and again, and waits for its path.
 async fn rounds(cluster: &Cluster, mut found: Seen) -> Result<Samples> {
     let mut samples = Samples::default();
-    for round in 0..ROUNDS {
+    for round in 0..cluster.pace.of(ROUNDS) {
         tokio::time::sleep(REST).await;
         let image = cluster.work.join(format!("found-{round}.img"));
         std::fs::File::create(&image)?.set_len(64 << 20)?;
@@ -83,7 +84,7 @@ async fn writes(cluster: &Cluster) -> Result<Samples> {
     cluster.make(&maps, json!({"metadata": {"name": PROBE}})).await?;
     let mut seen = seen(maps.clone(), |map| map.data.iter().flatten().map(|(key, _)| key.clone()).collect());
     let mut samples = Samples::default();
-    for round in 0..ROUNDS {
+    for round in 0..cluster.pace.of(ROUNDS) {
         tokio::time::sleep(REST / 3).await;
         let key = format!("round-{round}");
         let begun = Instant::now();

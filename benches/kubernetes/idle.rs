@@ -7,13 +7,15 @@ use anyhow::{Result, bail};
 
 use crate::cluster::{Cluster, Requests};
 use crate::measure::{Aim, Better, Measurement, Report};
+use crate::pace::Size;
 
-const MINUTES: f64 = 2.0;
+const SECONDS: Size = Size { full: 120, short: 3 };
 /// Until the last of what was done before is over.
-const SETTLE: Duration = Duration::from_secs(20);
+const SETTLE: Size = Size { full: 20, short: 1 };
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     cluster.clear().await?;
+    let minutes = cluster.pace.of(SECONDS) as f64 / 60.0;
     let with = idle(cluster).await?;
     let uninstalled =
         Command::new("helm").args(["uninstall", "localpool", "--namespace", "localpool", "--wait"]).output()?;
@@ -21,7 +23,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
         bail!("helm uninstall: {}", String::from_utf8_lossy(&uninstalled.stderr));
     }
     let without = idle(cluster).await?;
-    let ours = with.sum(of_ours) / MINUTES;
+    let ours = with.sum(of_ours) / minutes;
     report.add(Measurement {
         name: "kubernetes-idle-own".to_owned(),
         what: "Requests in an idle minute for localpool's own kinds of objects, but for watches".to_owned(),
@@ -33,7 +35,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
         n: 1,
         aims: vec![Aim::OursAtMost(0.0)],
     });
-    let (with_all, without_all) = (with.sum(counts) / MINUTES, without.sum(counts) / MINUTES);
+    let (with_all, without_all) = (with.sum(counts) / minutes, without.sum(counts) / minutes);
     report.add(Measurement {
         name: "kubernetes-idle-all".to_owned(),
         what: "All requests in an idle minute of the cluster, but for leases and watches".to_owned(),
@@ -51,22 +53,22 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
         what: "Requests for leases in an idle minute (two controllers, provisioner and resizer twice)".to_owned(),
         beside: "the same cluster without localpool".to_owned(),
         unit: "requests",
-        ours: with.sum(leases) / MINUTES,
-        baseline: without.sum(leases) / MINUTES,
+        ours: with.sum(leases) / minutes,
+        baseline: without.sum(leases) / minutes,
         better: Better::Smaller,
         n: 1,
         aims: Vec::new(),
     });
-    report.note(format!("Idle with localpool, in a minute: {}.", with.words(counts, MINUTES)));
-    report.note(format!("Idle without localpool, in a minute: {}.", without.words(counts, MINUTES)));
+    report.note(format!("Idle with localpool, in a minute: {}.", with.words(counts, minutes)));
+    report.note(format!("Idle without localpool, in a minute: {}.", without.words(counts, minutes)));
     Ok(())
 }
 
 /// What comes in while nobody does anything. The reading itself is a request without a resource.
 async fn idle(cluster: &Cluster) -> Result<Requests> {
-    tokio::time::sleep(SETTLE).await;
+    tokio::time::sleep(Duration::from_secs(cluster.pace.of(SETTLE))).await;
     let before = cluster.requests().await?;
-    tokio::time::sleep(Duration::from_secs_f64(MINUTES * 60.0)).await;
+    tokio::time::sleep(Duration::from_secs(cluster.pace.of(SECONDS))).await;
     Ok(cluster.requests().await?.since(&before))
 }
 

@@ -12,9 +12,10 @@ use serde_json::json;
 
 use crate::cluster::{CLASS, Cluster, MIB, times};
 use crate::measure::{Better, Measurement, Report, Samples};
+use crate::pace::Size;
 
-const ONE_BY_ONE: usize = 20;
-const AT_ONCE: usize = 100;
+const ONE_BY_ONE: Size = Size { full: 20, short: 1 };
+const AT_ONCE: Size = Size { full: 100, short: 3 };
 const STATIC: &str = "localpool-bench-static";
 
 #[derive(Default)]
@@ -25,19 +26,20 @@ struct Taken {
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     static_class(cluster).await?;
+    let at_once = cluster.pace.of(AT_ONCE);
     let mut results = BTreeMap::new();
     for class in [STATIC, CLASS] {
         // The first one pays for what the node has to load.
         together(cluster, class, &["warm".to_owned()]).await?;
         cluster.clear().await?;
         let mut alone = Taken::default();
-        for n in 0..ONE_BY_ONE {
+        for n in 0..cluster.pace.of(ONE_BY_ONE) {
             let one = together(cluster, class, &[format!("one-{n}")]).await?;
             alone.bound.extend(one.bound);
             alone.running.extend(one.running);
             cluster.clear().await?;
         }
-        let names: Vec<String> = (0..AT_ONCE).map(|n| format!("many-{n}")).collect();
+        let names: Vec<String> = (0..at_once).map(|n| format!("many-{n}")).collect();
         let many = together(cluster, class, &names).await?;
         cluster.clear().await?;
         results.insert(class, (alone, many));
@@ -45,7 +47,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let (alone, many) = &results[CLASS];
     let (static_alone, static_many) = &results[STATIC];
     for (key, what, ours, baseline) in
-        [("one", "one at a time", alone, static_alone), ("hundred", "100 at once", many, static_many)]
+        [("one", "one at a time", alone, static_alone), ("hundred", &*format!("{at_once} at once"), many, static_many)]
     {
         for (step, words, ours, baseline) in [
             ("bound", "Bound", &ours.bound, &baseline.bound),

@@ -13,10 +13,11 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, MIB, SPACE, roles, times, until};
 use crate::measure::{Aim, Better, Measurement, Report};
+use crate::pace::Size;
 use crate::process::Memory;
 
 const DISKS: usize = 5;
-const VOLUMES: usize = 500;
+const VOLUMES: Size = Size { full: 500, short: 10 };
 const SIZE: u64 = 16 * MIB;
 const CLASS: &str = "localpool-bench-many";
 /// Of a process's resident set. Each holds watches of the API server, so more than `localpool standalone`.
@@ -25,9 +26,10 @@ const AIM: f64 = 40.0;
 const SETTLE: Duration = Duration::from_secs(5);
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
+    let volumes = cluster.pace.of(VOLUMES);
     add(report, "idle", "no volume")?;
     disks(cluster).await?;
-    let names: BTreeSet<String> = (0..VOLUMES).map(|n| format!("memory-{n}")).collect();
+    let names: BTreeSet<String> = (0..volumes).map(|n| format!("memory-{n}")).collect();
     for name in &names {
         cluster.claim(name, CLASS, SIZE).await?;
     }
@@ -36,7 +38,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     })
     .await?;
     tokio::time::sleep(SETTLE).await;
-    add(report, "500-volumes", "500 volumes on 5 disks")?;
+    add(report, &format!("{volumes}-volumes"), &format!("{volumes} volumes on {DISKS} disks"))?;
     cluster.clear().await
 }
 

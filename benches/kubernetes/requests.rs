@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use crate::cluster::{Cluster, MIB, times, writes};
 use crate::measure::{Aim, Better, Measurement, Report};
+use crate::pace::Size;
 
-const VOLUMES: usize = 40;
+const VOLUMES: Size = Size { full: 40, short: 2 };
 /// ADR 10: object, Accepted, Ready; intent, deletion, finalizer.
 const AIM: f64 = 6.0;
 /// What external-provisioner, the PersistentVolume controller and the claim cost, whatever the driver.
@@ -13,8 +14,9 @@ const OF_KUBERNETES: [&str; 3] = ["persistentvolumes", "persistentvolumeclaims",
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let class = cluster.immediate_class().await?;
+    let volumes = cluster.pace.count(VOLUMES);
     let before = cluster.requests().await?;
-    let names: Vec<String> = (0..VOLUMES).map(|n| format!("requests-{n}")).collect();
+    let names: Vec<String> = (0..volumes).map(|n| format!("requests-{n}")).collect();
     // One by one: many at once share writes of the DevicePool.
     for name in &names {
         cluster.claim(name, class, 16 * MIB).await?;
@@ -30,7 +32,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let kubernetes = |verb: &str, resource: &str| {
         writes(verb) && OF_KUBERNETES.iter().any(|kind| resource.split('/').next() == Some(kind))
     };
-    let per = VOLUMES as f64;
+    let per = volumes as f64;
     let baseline = all.sum(kubernetes) / per;
     for (name, what, value, aims) in [
         ("volume", "of its PoolVolume", all.sum(volume) / per, vec![Aim::OursAtMost(AIM)]),
@@ -44,7 +46,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
             ours: value,
             baseline,
             better: Better::Smaller,
-            n: VOLUMES,
+            n: volumes,
             aims,
         });
     }

@@ -15,20 +15,22 @@ use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, MIB, processor_time, times};
 use crate::measure::{Better, Measurement, Report};
+use crate::pace::Size;
 use crate::process::Memory;
 
-const AGENTS: usize = 1000;
-const VOLUMES: usize = 50;
+const AGENTS: Size = Size { full: 1000, short: 10 };
+const VOLUMES: Size = Size { full: 50, short: 2 };
 /// Of all that the opened watches brought about.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Size = Size { full: 10, short: 1 };
 
 pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let apiserver = cluster.component("kube-apiserver")?;
     let class = cluster.immediate_class().await?;
     let (alone, memory_alone) = (volumes(cluster, class, apiserver).await?, Memory::of(apiserver)?.resident);
+    let (agents_wanted, settle) = (cluster.pace.of(AGENTS), Duration::from_secs(cluster.pace.of(SETTLE)));
     let mut agents = JoinSet::new();
     let mut listed = Vec::new();
-    for n in 0..AGENTS {
+    for n in 0..agents_wanted {
         let (tell, told) = tokio::sync::oneshot::channel();
         agents.spawn(agent(cluster.client.clone(), format!("simulated-{n}"), tell));
         listed.push(told);
@@ -36,27 +38,27 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     for told in listed {
         told.await?;
     }
-    tokio::time::sleep(SETTLE).await;
+    tokio::time::sleep(settle).await;
     let before = processor_time(apiserver)?;
-    tokio::time::sleep(SETTLE).await;
-    let idle = (processor_time(apiserver)? - before) / SETTLE.as_secs_f64();
+    tokio::time::sleep(settle).await;
+    let idle = (processor_time(apiserver)? - before) / settle.as_secs_f64();
     let watched = volumes(cluster, class, apiserver).await?;
     let memory = Memory::of(apiserver)?.resident;
     agents.shutdown().await;
     report.add(Measurement {
         name: "kubernetes-watchers-apiserver-cpu".to_owned(),
-        what: format!("Processor time of the apiserver for a volume made and deleted, {AGENTS} agents watching"),
+        what: format!("Processor time of the apiserver for a volume made and deleted, {agents_wanted} agents watching"),
         beside: "with the cluster's own agent only".to_owned(),
         unit: "ms",
         ours: watched,
         baseline: alone,
         better: Better::Smaller,
-        n: VOLUMES,
+        n: cluster.pace.count(VOLUMES),
         aims: Vec::new(),
     });
     report.add(Measurement {
         name: "kubernetes-watchers-apiserver-memory".to_owned(),
-        what: format!("Memory of the apiserver, {AGENTS} agents watching (VmRSS)"),
+        what: format!("Memory of the apiserver, {agents_wanted} agents watching (VmRSS)"),
         beside: "with the cluster's own agent only".to_owned(),
         unit: "MiB",
         ours: memory,
@@ -66,7 +68,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
         aims: Vec::new(),
     });
     report.note(format!(
-        "While {AGENTS} agents watch and nothing happens, the apiserver takes {} ms of processor time a second.",
+        "While {agents_wanted} agents watch and nothing happens, the apiserver takes {} ms of processor time a second.",
         crate::measure::short(idle)
     ));
     Ok(())
@@ -75,7 +77,8 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
 /// Milliseconds of the apiserver for each volume.
 async fn volumes(cluster: &Cluster, class: &str, apiserver: u32) -> Result<f64> {
     let before = processor_time(apiserver)?;
-    for n in 0..VOLUMES {
+    let volumes = cluster.pace.of(VOLUMES);
+    for n in 0..volumes {
         let name = format!("watched-{n}");
         cluster.claim(&name, class, 16 * MIB).await?;
         times(cluster.claims(), [name].into(), |claim: &PersistentVolumeClaim| {
@@ -84,7 +87,7 @@ async fn volumes(cluster: &Cluster, class: &str, apiserver: u32) -> Result<f64> 
         .await?;
     }
     cluster.clear().await?;
-    Ok((processor_time(apiserver)? - before) / VOLUMES as f64)
+    Ok((processor_time(apiserver)? - before) / volumes as f64)
 }
 
 /// Watches as an agent of that node does; says when it has listed everything.

@@ -3,18 +3,21 @@
 //! Runs are short and take turns, so that what the machine does meanwhile hits both alike: raw, volume, raw,
 //! volume. How far the raw runs differ among themselves is said beside the result.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use nix::sys::stat::{major, minor};
 use serde_json::Value;
 
 use crate::driver::{Driver, Usage, block_on};
-use crate::lab::{Image, Lab};
+use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples, short};
+use crate::pace::Size;
 
 const DISK: u64 = 2 << 30;
-const VOLUME: u64 = 1 << 30;
-const ROUNDS: usize = 15;
+const VOLUME: Size = Size { full: 1 << 30, short: 32 << 20 };
+const ROUNDS: Size = Size { full: 15, short: 1 };
 const SECONDS: &str = "1";
 
 struct Work {
@@ -65,25 +68,26 @@ const WORK: [Work; 4] = [
 struct Range<'a> {
     device: &'a Path,
     offset: u64,
+    length: u64,
 }
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let disk = lab.disk("pool-a.img", DISK, Image::Allocated)?;
     let driver = Driver::start(lab, 1)?;
+    let (length, rounds) = (lab.pace().of(VOLUME), lab.pace().count(ROUNDS));
     let published = block_on(async {
         let client = driver.client().await?;
-        let (id, _) = client.create("data-path", VOLUME, Usage::Block).await?;
+        let (id, _) = client.create("data-path", length, Usage::Block).await?;
         client.publish(lab, &id).await
     })?;
-    let offset = start_of_volume(disk.path())?;
-    let volume = Range { device: &published, offset: 0 };
-    let raw = Range { device: disk.path(), offset };
+    let volume = Range { device: &published, offset: 0, length };
+    let raw = Range { device: disk.path(), offset: start_of_volume(&disk, &published)?, length };
     // Every block is written once, so that none is slower for being new.
     let fill = Work { name: "fill", what: "", rw: "write", block: "1m", depth: "4", unit: "MiB/s" };
     fio(lab, &fill, &volume, Length::Once)?;
     for work in &WORK {
         let (mut ours, mut theirs) = (Samples::default(), Samples::default());
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             theirs.push_value(fio(lab, work, &raw, Length::Timed)?);
             ours.push_value(fio(lab, work, &volume, Length::Timed)?);
         }
@@ -106,7 +110,7 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
             ours: ours.median(),
             baseline: theirs.median(),
             better: Better::Larger,
-            n: ROUNDS,
+            n: rounds,
             aims: vec![Aim::RatioAtLeast(0.98)],
         });
     }
@@ -121,7 +125,7 @@ enum Length {
 
 /// Runs fio; gives operations in a second, of 1 MiB or of 4 KiB.
 fn fio(lab: &Lab, work: &Work, range: &Range<'_>, length: Length) -> Result<f64> {
-    let (offset, size) = (range.offset.to_string(), VOLUME.to_string());
+    let (offset, size) = (range.offset.to_string(), range.length.to_string());
     let device = range.device.to_str().ok_or_else(|| anyhow!("a device path is not UTF-8"))?;
     let (name, file) = (format!("--name={}", work.name), format!("--filename={device}"));
     let (offset, size) = (format!("--offset={offset}"), format!("--size={size}"));
@@ -139,12 +143,14 @@ fn fio(lab: &Lab, work: &Work, range: &Range<'_>, length: Length) -> Result<f64>
     Ok(read + write)
 }
 
-/// In bytes, of the only volume on the disk.
-fn start_of_volume(disk: &Path) -> Result<u64> {
-    let partitions = crate::lab::partitions(disk)?;
-    let [partition] = partitions.as_slice() else {
-        return Err(anyhow!("one partition was expected on {}, and there are {partitions:?}", disk.display()));
-    };
-    let start = std::fs::read_to_string(format!("/sys/class/block/{partition}/start"))?;
-    Ok(start.trim().parse::<u64>()? * 512)
+/// In bytes from the start of its disk. The published node says which partition it is; the disk has others.
+fn start_of_volume(disk: &Disk, published: &Path) -> Result<u64> {
+    let device = std::fs::metadata(published)?.rdev();
+    let name = format!("{}:{}", major(device), minor(device));
+    let partition = std::fs::canonicalize(format!("/sys/dev/block/{name}"))
+        .with_context(|| format!("{} is no block device that the kernel knows ({name})", published.display()))?;
+    if partition.parent().and_then(Path::file_name) != Some(disk.name().as_ref()) {
+        return Err(anyhow!("what is published is {}, and no partition of {}", partition.display(), disk.text()));
+    }
+    Ok(std::fs::read_to_string(partition.join("start"))?.trim().parse::<u64>()? * 512)
 }

@@ -19,15 +19,16 @@ use serde_json::Value;
 
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
+use crate::pace::Size;
 
 #[path = "../../tests/fixtures/machines/loader.rs"]
 #[allow(clippy::unwrap_used, reason = "the loader is test code")]
 mod loader;
 
 const REAL: usize = 8;
-const MANY: usize = 64;
-const FIXTURES: u32 = 256;
-const ROUNDS: usize = 50;
+const MANY: Size = Size { full: 64, short: 4 };
+const FIXTURES: Size = Size { full: 256, short: 8 };
+const ROUNDS: Size = Size { full: 50, short: 2 };
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     real(lab, report)?;
@@ -47,7 +48,7 @@ fn real(lab: &Lab, report: &mut Report) -> Result<()> {
     let (mut scanned, mut looked, mut asked, mut listed) =
         (Samples::default(), Samples::default(), Samples::default(), Samples::default());
     let roots = Roots::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..lab.pace().of(ROUNDS) {
         scanned.push(timed(|| Ok(scan(&roots)?))?);
         looked.push(timed(|| look(lab))?);
         asked.push(timed(|| devices(lab))?);
@@ -74,29 +75,31 @@ fn real(lab: &Lab, report: &mut Report) -> Result<()> {
 
 /// What an agent or a discovery pays each time it looks at everything anew, as it does once in `resync`.
 fn resync(lab: &Lab, report: &mut Report) -> Result<()> {
-    let _disks = (0..MANY)
+    let many = lab.pace().of(MANY);
+    let _disks = (0..many)
         .map(|n| lab.disk(&format!("many-{n}.img"), 64 << 20, Image::Sparse))
         .collect::<Result<Vec<Disk>>>()?;
     let host = host(lab);
     let mut discovery = Discovery::new(home(), Duration::from_secs(600));
     let (mut looked, mut listed) = (Samples::default(), Samples::default());
-    for _ in 0..ROUNDS {
+    for _ in 0..lab.pace().of(ROUNDS) {
         discovery.all_changed();
         looked.push(timed(|| Ok(discovery.look(&host, judged_record)?))?);
         listed.push(timed(|| lsblk(lab, None))?);
     }
-    let what = format!("Resync of {MANY} blank loop disks: all of them scanned, read and probed anew");
-    report.add(row("discovery-64-resync", what, "lsblk -J -O", &looked, &listed, Vec::new()));
+    let what = format!("Resync of {many} blank loop disks: all of them scanned, read and probed anew");
+    report.add(row(&format!("discovery-{many}-resync"), what, "lsblk -J -O", &looked, &listed, Vec::new()));
     Ok(())
 }
 
 fn fixtures(lab: &Lab, report: &mut Report) -> Result<()> {
     let root = lab.path("machine");
     std::fs::create_dir(&root)?;
-    loader::nvme_server(&root, FIXTURES);
+    let fixtures = u32::try_from(lab.pace().of(FIXTURES))?;
+    loader::nvme_server(&root, fixtures);
     let roots = Roots::under(&root);
     let (mut scanned, mut listed) = (Samples::default(), Samples::default());
-    for round in 0..ROUNDS {
+    for round in 0..lab.pace().of(ROUNDS) {
         scanned.push(timed(|| Ok(scan(&roots)?))?);
         // It takes seconds.
         if round % 10 == 0 {
@@ -105,16 +108,16 @@ fn fixtures(lab: &Lab, report: &mut Report) -> Result<()> {
     }
     let devices = scan(&roots)?.len();
     let lines = count(&lsblk(lab, Some(&root))?);
-    let wanted = 2 * FIXTURES as usize;
+    let wanted = 2 * fixtures as usize;
     if devices != wanted || lines != wanted {
         bail!("of {wanted} disks and partitions the scan found {devices} and lsblk {lines}");
     }
     report.note(format!(
-        "{FIXTURES} disks: a folder with the /sys, /proc and /dev of a server, each disk with one mounted partition; both list {wanted} devices."
+        "{fixtures} disks: a folder with the /sys, /proc and /dev of a server, each disk with one mounted partition; both list {wanted} devices."
     ));
-    let what = format!("Discovery of {FIXTURES} NVMe disks: scan of sysfs");
+    let what = format!("Discovery of {fixtures} NVMe disks: scan of sysfs");
     let aims = vec![Aim::RatioAtLeast(1.0)];
-    report.add(row("discovery-256-scan", what, "lsblk -J -O --sysroot", &scanned, &listed, aims));
+    report.add(row(&format!("discovery-{fixtures}-scan"), what, "lsblk -J -O --sysroot", &scanned, &listed, aims));
     std::fs::remove_dir_all(&root)?;
     Ok(())
 }

@@ -15,6 +15,8 @@ use localpool::host::mount::RealMounts;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
+use crate::pace::{Pace, Size};
+
 /// Marks every process that is started in the lab.
 const LAB: &str = "LOCALPOOL_BENCH_LAB";
 /// Makes this binary the janitor of that folder; it does not belong to it.
@@ -22,11 +24,12 @@ const TIDY: &str = "LOCALPOOL_BENCH_TIDY";
 /// Where to make the folder, instead of the places below.
 const WHERE: &str = "LOCALPOOL_BENCH_DIR";
 /// What a run needs at its widest, with room to spare.
-const NEEDED: u64 = 14 << 30;
+const NEEDED: Size = Size { full: 14 << 30, short: 5 << 30 };
 
 /// The folder; dropping it tidies up.
 pub struct Lab {
     dir: PathBuf,
+    pace: Pace,
     janitor: Child,
     alive: Option<ChildStdin>,
 }
@@ -47,8 +50,8 @@ pub enum Image {
 }
 
 impl Lab {
-    pub fn new() -> Result<Self> {
-        let parent = place()?;
+    pub fn new(pace: Pace) -> Result<Self> {
+        let parent = place(pace.of(NEEDED))?;
         let dir = tempfile::Builder::new().prefix("localpool-bench-").tempdir_in(&parent)?.keep();
         let mut janitor = Command::new("/proc/self/exe")
             .env(TIDY, &dir)
@@ -58,11 +61,15 @@ impl Lab {
             .spawn()
             .context("starting the janitor")?;
         let alive = janitor.stdin.take();
-        Ok(Self { dir, janitor, alive })
+        Ok(Self { dir, pace, janitor, alive })
     }
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -140,12 +147,12 @@ impl Drop for Lab {
 }
 
 /// A folder on a filesystem that is not memory.
-fn place() -> Result<PathBuf> {
+fn place(needed: u64) -> Result<PathBuf> {
     let wished = std::env::var_os(WHERE).map(PathBuf::from);
     let places = wished.map_or_else(|| vec!["/var/tmp".into(), env!("CARGO_TARGET_TMPDIR").into()], |dir| vec![dir]);
     let mut refused = Vec::new();
     for dir in places {
-        match check_place(&dir) {
+        match check_place(&dir, needed) {
             Ok(()) => return Ok(dir),
             Err(error) => refused.push(format!("{}: {error:#}", dir.display())),
         }
@@ -153,15 +160,15 @@ fn place() -> Result<PathBuf> {
     bail!("no place for the image files ({WHERE} may name one): {}", refused.join("; "))
 }
 
-fn check_place(dir: &Path) -> Result<()> {
+fn check_place(dir: &Path, needed: u64) -> Result<()> {
     let kind = nix::sys::statfs::statfs(dir)?;
     let in_memory = [nix::sys::statfs::TMPFS_MAGIC, nix::sys::statfs::FsType(0x8584_58f6)];
     if in_memory.contains(&kind.filesystem_type()) {
         bail!("it is in memory");
     }
     let free = RealMounts.usage(dir)?.available;
-    if free < NEEDED {
-        bail!("{} GiB are free, and {} are needed", free >> 30, NEEDED >> 30);
+    if free < needed {
+        bail!("{} GiB are free, and {} are needed", free >> 30, needed >> 30);
     }
     Ok(())
 }
@@ -259,7 +266,7 @@ fn forget_partitions(disk: &Path) -> Result<()> {
 }
 
 /// Kernel names of the partitions of a disk.
-pub fn partitions(disk: &Path) -> Result<Vec<String>> {
+fn partitions(disk: &Path) -> Result<Vec<String>> {
     let name = disk.file_name().ok_or_else(|| anyhow!("{} is no disk", disk.display()))?;
     let mut found = Vec::new();
     for entry in fs::read_dir(Path::new("/sys/block").join(name))? {

@@ -7,11 +7,12 @@ use anyhow::Result;
 use crate::driver::{Driver, Usage, block_on};
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report};
+use crate::pace::Size;
 use crate::process::Memory;
 
 const DISKS: usize = 5;
-const VOLUMES: usize = 500;
-const DISK: u64 = 1 << 30;
+const VOLUMES: Size = Size { full: 500, short: 10 };
+const DISK: Size = Size { full: 1 << 30, short: 128 << 20 };
 const VOLUME: u64 = 4 << 20;
 /// Of the resident set.
 const AIM: f64 = 15.0;
@@ -20,20 +21,22 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let disks = (0..DISKS)
-        .map(|n| lab.disk(&format!("pool-{n}.img"), DISK, Image::Allocated))
+        .map(|n| lab.disk(&format!("pool-{n}.img"), lab.pace().of(DISK), Image::Allocated))
         .collect::<Result<Vec<Disk>>>()?;
     let driver = Driver::start(lab, disks.len())?;
     std::thread::sleep(SETTLE);
     add(report, "idle", "the driver, idle, 5 disks", Memory::of(driver.pid())?);
+    let volumes = lab.pace().count(VOLUMES);
     block_on(async {
         let client = driver.client().await?;
-        for n in 0..VOLUMES {
+        for n in 0..volumes {
             client.create(&format!("memory-{n}"), VOLUME, Usage::Block).await?;
         }
         Ok(())
     })?;
     std::thread::sleep(SETTLE);
-    add(report, "500-volumes", "the driver with 500 volumes on 5 disks", Memory::of(driver.pid())?);
+    let (name, what) = (format!("{volumes}-volumes"), format!("the driver with {volumes} volumes on 5 disks"));
+    add(report, &name, &what, Memory::of(driver.pid())?);
     drop(driver);
     drop(disks);
     Ok(())

@@ -8,9 +8,10 @@ use anyhow::{Result, anyhow};
 
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::Samples;
+use crate::pace::Size;
 
 /// A second each; more of them say nothing more.
-const SGDISK_BATCH: usize = 4;
+const SGDISK_BATCH: Size = Size { full: 4, short: 1 };
 const PATIENCE: Duration = Duration::from_secs(2);
 /// 128 entries of 128 bytes and the header's sector: one copy of the table.
 const TABLE_COPY: u64 = 33 * 512;
@@ -47,7 +48,7 @@ impl Sgdisk {
     /// Makes partitions one by one and tells the kernel of each.
     pub fn create(&mut self, lab: &Lab) -> Result<()> {
         let disk = self.disk.text();
-        for _ in 0..SGDISK_BATCH {
+        for _ in 0..lab.pace().of(SGDISK_BATCH) {
             self.partitions += 1;
             let wanted = format!("{}:0:+{}M", self.partitions, self.volume >> 20);
             let began = Instant::now();

@@ -10,19 +10,27 @@ use anyhow::{Result, anyhow};
 use crate::driver::{Client, Driver, Usage, block_on};
 use crate::lab::{Disk, Image, Lab};
 use crate::measure::{Aim, Better, Measurement, Report, Samples};
+use crate::pace::Size;
 use crate::partitioning::{Bare, Sgdisk};
 
 const MIB: u64 = 1 << 20;
-const DISK: u64 = 2 << 30;
+const DISK: Size = Size { full: 2 << 30, short: 512 << 20 };
 /// ext4 is not made smaller.
 const VOLUME: u64 = 16 * MIB;
 /// Volumes that are there at once: what one disk holds with room to place them, and a multiple of `CALLERS`.
-const BATCH: usize = 96;
+const BATCH: Size = Size { full: 96, short: 16 };
 /// After the first one, which warms up.
-const BATCHES: usize = 3;
+const BATCHES: Size = Size { full: 3, short: 1 };
 const CALLERS: usize = 16;
-const PAIRS: usize = 200;
+const PAIRS: Size = Size { full: 200, short: 2 };
 const POOL_OF_SEVERAL: usize = 4;
+
+/// Volumes that are made one after another, and then deleted.
+#[derive(Clone, Copy)]
+struct Batch {
+    number: u64,
+    volumes: usize,
+}
 
 /// What calls took.
 #[derive(Default)]
@@ -64,26 +72,28 @@ struct Written {
 pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let mut rate_limit = Samples::default();
     let mut bytes = None;
+    let (size, volumes) = (lab.pace().of(DISK), lab.pace().count(BATCH));
     for usage in [Usage::Mount, Usage::Block] {
-        let disk = lab.disk("pool-a.img", DISK, Image::Allocated)?;
+        let disk = lab.disk("pool-a.img", size, Image::Allocated)?;
         let driver = Driver::start(lab, 1)?;
-        let (first, written) = block_on(one_caller(&driver, &disk, usage, 0))?;
+        let (first, written) = block_on(one_caller(&driver, &disk, usage, Batch { number: 0, volumes }))?;
         // The kernel would count the zeros of a new disk's block volumes as written too.
         let bytes = *bytes.get_or_insert_with(|| {
-            report.note(written.to_words());
+            report.note(written.to_words(volumes));
             written.bytes
         });
-        let (mut sgdisk, mut bare) = (Sgdisk::new(lab, DISK, VOLUME)?, Bare::new(lab, DISK, bytes)?);
+        let (mut sgdisk, mut bare) = (Sgdisk::new(lab, size, VOLUME)?, Bare::new(lab, size, bytes)?);
         let (mut one, mut many) = (Calls::default(), Calls::default());
-        for batch in 1..=BATCHES {
+        for number in 1..=lab.pace().of(BATCHES) {
+            let batch = Batch { number, volumes };
             sgdisk.create(lab)?;
-            bare.one(BATCH)?;
+            bare.one(volumes)?;
             one.extend(block_on(one_caller(&driver, &disk, usage, batch))?.0);
-            bare.many(CALLERS, BATCH)?;
+            bare.many(CALLERS, volumes)?;
             many.extend(block_on(callers(&driver, usage, batch))?);
             sgdisk.delete(lab)?;
         }
-        let pairs = block_on(pairs(&driver, usage))?;
+        let pairs = block_on(pairs(&driver, usage, lab.pace().of(PAIRS)))?;
         drop(driver);
         rate_limit.extend(bare.many_rate.clone());
         Found { first: first.create, one, many, pairs, sgdisk, bare }.add(report, usage);
@@ -93,12 +103,14 @@ pub fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 
 fn several_disks(lab: &Lab, report: &mut Report, limit: &Samples) -> Result<()> {
     let disks = (0..POOL_OF_SEVERAL)
-        .map(|n| lab.disk(&format!("pool-{n}.img"), DISK, Image::Allocated))
+        .map(|n| lab.disk(&format!("pool-{n}.img"), lab.pace().of(DISK), Image::Allocated))
         .collect::<Result<Vec<Disk>>>()?;
     let driver = Driver::start(lab, disks.len())?;
-    block_on(callers(&driver, Usage::Mount, 0))?;
+    let volumes = lab.pace().count(BATCH);
+    block_on(callers(&driver, Usage::Mount, Batch { number: 0, volumes }))?;
     let mut many = Calls::default();
-    for batch in 1..=BATCHES {
+    for number in 1..=lab.pace().of(BATCHES) {
+        let batch = Batch { number, volumes };
         many.extend(block_on(callers(&driver, Usage::Mount, batch))?);
     }
     drop(driver);
@@ -171,17 +183,18 @@ fn rate(name: &str, what: &str, many: &Calls, limit: &Samples) -> Measurement {
 }
 
 /// A batch of volumes, made and then deleted one by one, and erased; and what a create writes.
-async fn one_caller(driver: &Driver, disk: &Disk, usage: Usage, batch: usize) -> Result<(Calls, Written)> {
+async fn one_caller(driver: &Driver, disk: &Disk, usage: Usage, batch: Batch) -> Result<(Calls, Written)> {
     let client = driver.client().await?;
     let room = client.available(usage).await?;
     let (mut calls, mut ids) = (Calls::default(), Vec::new());
     let before = Written::on(disk)?;
-    for n in 0..BATCH {
-        let (id, took) = client.create(&format!("one-{}-{batch}-{n}", usage.name()), VOLUME, usage).await?;
+    let Batch { number, volumes } = batch;
+    for n in 0..volumes {
+        let (id, took) = client.create(&format!("one-{}-{number}-{n}", usage.name()), VOLUME, usage).await?;
         calls.create.push(took);
         ids.push(id);
     }
-    let written = before.per_volume(Written::on(disk)?);
+    let written = before.per_volume(Written::on(disk)?, volumes);
     for id in &ids {
         calls.delete.push(client.delete(id).await?);
     }
@@ -189,10 +202,10 @@ async fn one_caller(driver: &Driver, disk: &Disk, usage: Usage, batch: usize) ->
     Ok((calls, written))
 }
 
-async fn pairs(driver: &Driver, usage: Usage) -> Result<Samples> {
+async fn pairs(driver: &Driver, usage: Usage, pairs: u64) -> Result<Samples> {
     let client = driver.client().await?;
     let mut both = Samples::default();
-    for n in 0..PAIRS {
+    for n in 0..pairs {
         let (id, create) = client.create(&format!("pair-{}-{n}", usage.name()), VOLUME, usage).await?;
         both.push(create + client.delete(&id).await?);
     }
@@ -200,17 +213,19 @@ async fn pairs(driver: &Driver, usage: Usage) -> Result<Samples> {
 }
 
 /// Callers with connections of their own, each of which makes its share of a batch and then deletes it.
-async fn callers(driver: &Driver, usage: Usage, batch: usize) -> Result<Calls> {
+async fn callers(driver: &Driver, usage: Usage, batch: Batch) -> Result<Calls> {
     let mut clients = Vec::new();
     for _ in 0..CALLERS {
         clients.push(driver.client().await?);
     }
     let room = clients[0].available(usage).await?;
     let mut calls = Calls::default();
+    let Batch { number, volumes } = batch;
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for (caller, client) in clients.iter().cloned().enumerate() {
-        tasks.spawn(create_share(client, format!("many-{}-{batch}-{caller}", usage.name()), usage));
+        let name = format!("many-{}-{number}-{caller}", usage.name());
+        tasks.spawn(create_share(client, name, usage, volumes / CALLERS));
     }
     let mut shares = Vec::new();
     while let Some(share) = tasks.join_next().await {
@@ -218,7 +233,7 @@ async fn callers(driver: &Driver, usage: Usage, batch: usize) -> Result<Calls> {
         calls.create.extend(samples);
         shares.push(ids);
     }
-    calls.rate.push_value(BATCH as f64 / began.elapsed().as_secs_f64());
+    calls.rate.push_value(volumes as f64 / began.elapsed().as_secs_f64());
     let mut tasks = tokio::task::JoinSet::new();
     for (client, ids) in clients.iter().cloned().zip(shares) {
         tasks.spawn(delete_share(client, ids));
@@ -230,9 +245,9 @@ async fn callers(driver: &Driver, usage: Usage, batch: usize) -> Result<Calls> {
     Ok(calls)
 }
 
-async fn create_share(client: Client, name: String, usage: Usage) -> Result<(Samples, Vec<String>)> {
+async fn create_share(client: Client, name: String, usage: Usage, volumes: usize) -> Result<(Samples, Vec<String>)> {
     let (mut samples, mut ids) = (Samples::default(), Vec::new());
-    for n in 0..BATCH / CALLERS {
+    for n in 0..volumes {
         let (id, took) = client.create(&format!("{name}-{n}"), VOLUME, usage).await?;
         samples.push(took);
         ids.push(id);
@@ -260,8 +275,8 @@ impl Written {
         Ok(Self { writes: field(5)?.saturating_sub(flushes), bytes: field(7)? * 512, flushes })
     }
 
-    fn per_volume(self, after: Self) -> Self {
-        let mean = |before: u64, after: u64| after.saturating_sub(before).div_ceil(BATCH as u64);
+    fn per_volume(self, after: Self, volumes: usize) -> Self {
+        let mean = |before: u64, after: u64| after.saturating_sub(before).div_ceil(volumes as u64);
         Self {
             writes: mean(self.writes, after.writes),
             bytes: mean(self.bytes, after.bytes).next_multiple_of(512),
@@ -269,11 +284,11 @@ impl Written {
         }
     }
 
-    fn to_words(self) -> String {
+    fn to_words(self, volumes: usize) -> String {
         let Self { writes, bytes, flushes } = self;
         format!(
             "CreateVolume made {writes} writes of {bytes} bytes together and {flushes} flushes (counted by the kernel on \
-             the disk, mean of its first {BATCH} volumes): label, backup table and primary table, each synced. The bare \
+             the disk, mean of its first {volumes} volumes): label, backup table and primary table, each synced. The bare \
              limit is the same writes and syncs by a loop that does nothing else."
         )
     }
