@@ -19,7 +19,7 @@ use super::proto::{
 };
 use super::{TOPOLOGY_KEY, proto, topology, wire};
 use crate::device::label::VolumeUsage;
-use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes, WantedUsage};
+use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes};
 
 /// How long a caller waits that does not say.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -170,10 +170,10 @@ impl<V: Volumes> Controller for ControllerService<V> {
         request: Request<GetCapacityRequest>,
     ) -> Result<Response<GetCapacityResponse>, Status> {
         let request = request.into_inner();
-        // The provisioner sends no capabilities: a filesystem takes any free space, so that is the answer.
+        // The provisioner sends no capabilities, and the scheduler weighs claims of both modes by the answer.
         let usage = match request.volume_capabilities.as_slice() {
-            [] => WantedUsage::Mount(None),
-            capabilities => usage(capabilities)?,
+            [] => None,
+            capabilities => Some(usage(capabilities)?),
         };
         let (selector, _) = parameters(&request.parameters)?;
         let segments = request.accessible_topology.map(|topology| topology.segments).unwrap_or_default();

@@ -48,6 +48,21 @@ pub struct Capacity {
     pub smallest: u64,
 }
 
+impl Capacity {
+    /// What the same space gives where either of two uses may be asked for.
+    pub fn or(self, other: Self) -> Self {
+        match (self.largest, other.largest) {
+            (_, 0) => self,
+            (0, _) => other,
+            _ => Self {
+                available: self.available.max(other.available),
+                largest: self.largest.max(other.largest),
+                smallest: self.smallest.min(other.smallest),
+            },
+        }
+    }
+}
+
 /// The least size of a volume: whole MiB, and what its filesystem needs.
 pub fn minimum(usage: VolumeUsage) -> u64 {
     match usage {

@@ -99,10 +99,21 @@ impl Volumes for LocalVolumes {
         blocking(move || Ok(pool.volumes().iter().map(|view| volume(&pool, view)).collect())).await
     }
 
-    async fn capacity(&self, selector: Selector, usage: WantedUsage, node: Option<String>) -> Result<Capacity, Error> {
+    async fn capacity(
+        &self,
+        selector: Selector,
+        usage: Option<WantedUsage>,
+        node: Option<String>,
+    ) -> Result<Capacity, Error> {
         let pool = Arc::clone(&self.pool);
         blocking(move || match node.is_none_or(|node| node == pool.owner().node) {
-            true => Ok(pool.capacity(&selector, usage)),
+            true => Ok(match usage {
+                Some(usage) => pool.capacity(&selector, usage),
+                None => {
+                    let given = |usage| pool.capacity(&selector, usage);
+                    given(WantedUsage::Mount(None)).or(given(WantedUsage::Block))
+                }
+            }),
             false => Ok(Capacity::default()),
         })
         .await

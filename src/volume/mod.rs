@@ -65,11 +65,11 @@ pub trait Volumes: Send + Sync + 'static {
     /// All volumes, by id.
     fn list(&self) -> impl Future<Output = Result<Vec<Volume>, Error>> + Send;
 
-    /// What can be given now, on `node` or anywhere.
+    /// What can be given now, on `node` or anywhere; without a use, what can be given for any.
     fn capacity(
         &self,
         selector: Selector,
-        usage: WantedUsage,
+        usage: Option<WantedUsage>,
         node: Option<String>,
     ) -> impl Future<Output = Result<Capacity, Error>> + Send;
 }

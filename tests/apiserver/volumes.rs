@@ -323,7 +323,7 @@ async fn capacity_is_what_nodes_offer_less_what_is_promised() {
     stage.pool(&node, 9).await;
     let capacity = || async {
         let selector = wanted("x", Nodes::Any).selector;
-        let capacity = stage.volumes.capacity(selector, WantedUsage::Mount(None), Some(node.clone())).await;
+        let capacity = stage.volumes.capacity(selector, Some(WantedUsage::Mount(None)), Some(node.clone())).await;
         capacity.expect("an answer").available / GIB
     };
     assert_eq!(capacity().await, 9);

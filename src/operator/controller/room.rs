@@ -20,7 +20,7 @@ pub fn rooms<'a>(
     pools: impl IntoIterator<Item = &'a DevicePool>,
     volumes: impl IntoIterator<Item = &'a PoolVolume>,
     selector: &Selector,
-    usage: WantedUsage,
+    usage: Option<WantedUsage>,
 ) -> BTreeMap<String, Capacity> {
     let mut promised: BTreeMap<&str, Vec<&PoolVolume>> = BTreeMap::new();
     for volume in volumes.into_iter().filter(|volume| matches!(phase(volume), Phase::Pending | Phase::Accepted)) {
@@ -35,20 +35,14 @@ pub fn rooms<'a>(
     pools.into_iter().map(room).collect()
 }
 
-fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage: WantedUsage) -> Capacity {
+fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage: Option<WantedUsage>) -> Capacity {
     let Some(status) = pool.status.as_ref().filter(|_| !pool.spec.cordon) else { return Capacity::default() };
     if !status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
         return Capacity::default();
     }
     let offers: Vec<&SetOffer> = status.sets.iter().filter(|offer| selects(selector, offer)).collect();
-    let sizes = |offer: &&SetOffer| match usage {
-        WantedUsage::Block => [offer.block_available, offer.block_largest, offer.block_smallest].map(bytes),
-        WantedUsage::Mount(_) => [offer.available, offer.largest, offer.smallest].map(bytes),
-    };
-    let offered: Vec<[u64; 3]> = offers.iter().map(sizes).filter(|[_, largest, _]| *largest > 0).collect();
-    let available: u64 = offered.iter().map(|[available, ..]| available).sum();
-    let largest = offered.iter().map(|[_, largest, _]| *largest).max().unwrap_or_default();
-    let smallest = offered.iter().map(|[.., smallest]| *smallest).min().unwrap_or_default();
+    let given: Vec<Capacity> = offers.iter().map(|offer| given(offer, usage)).collect();
+    let Capacity { available, largest, smallest } = total(&given);
     // A promise takes at least the smallest volume there is: a whole disk, a slot.
     let takes = |volume: &&&PoolVolume| offers.iter().any(|offer| selects(&selector_of(volume), offer));
     let promised: u64 = promised.iter().filter(takes).map(|volume| bytes(volume.spec.required).max(smallest)).sum();
@@ -56,6 +50,21 @@ fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage:
     match largest.min(available) {
         largest if largest >= smallest && largest > 0 => Capacity { available, largest, smallest },
         _ => Capacity::default(),
+    }
+}
+
+/// What a set gives in one mode, or in whichever is asked for later.
+fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
+    let capacity = |figures: [i64; 3]| {
+        let [available, largest, smallest] = figures.map(bytes);
+        Capacity { available, largest, smallest }
+    };
+    let mount = || capacity([offer.available, offer.largest, offer.smallest]);
+    let block = || capacity([offer.block_available, offer.block_largest, offer.block_smallest]);
+    match usage {
+        Some(WantedUsage::Block) => block(),
+        Some(WantedUsage::Mount(_)) => mount(),
+        None => mount().or(block()),
     }
 }
 
@@ -146,7 +155,7 @@ mod tests {
     use super::*;
 
     fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<String, Capacity> {
-        rooms(pools, volumes, &wanted("x").selector, WantedUsage::Mount(None))
+        rooms(pools, volumes, &wanted("x").selector, Some(WantedUsage::Mount(None)))
     }
 
     fn gib(available: u64, largest: u64, smallest: u64) -> Capacity {
@@ -170,11 +179,26 @@ mod tests {
             assert_eq!(seen(&[nothing], &[])["a"], Capacity::default());
         }
         let other = Selector { class: Some("slow".to_owned()), set: None };
-        assert_eq!(rooms([&plain], [], &other, WantedUsage::Block)["a"], Capacity::default());
+        assert_eq!(rooms([&plain], [], &other, Some(WantedUsage::Block))["a"], Capacity::default());
         let set = |name: &str| Selector { class: Some("fast".to_owned()), set: Some(name.to_owned()) };
-        assert_eq!(rooms([&plain], [], &set("d/s"), WantedUsage::Mount(None))["a"], gib(10, 4, 1));
-        assert_eq!(rooms([&plain], [], &set("d/t"), WantedUsage::Mount(None))["a"], Capacity::default());
-        assert_eq!(rooms([&plain], [], &set("d/s"), WantedUsage::Block)["a"], Capacity::default());
+        assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Mount(None)))["a"], gib(10, 4, 1));
+        assert_eq!(rooms([&plain], [], &set("d/t"), Some(WantedUsage::Mount(None)))["a"], Capacity::default());
+        assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Block))["a"], Capacity::default());
+    }
+
+    #[test]
+    fn without_a_mode_a_node_gives_what_its_sets_give_in_any_mode() {
+        let asked = |block: [u64; 3], mount: [u64; 3]| {
+            let mut pool = pool("a", mount);
+            let offer = &mut pool.status.as_mut().expect("set").sets[0];
+            let [available, largest, smallest] = block.map(|gib| i64::try_from(gib * GIB).expect("small"));
+            (offer.block_available, offer.block_largest, offer.block_smallest) = (available, largest, smallest);
+            rooms([&pool], [], &wanted("x").selector, None)["a"]
+        };
+        assert_eq!(asked([9, 4, 2], [0, 0, 0]), gib(9, 4, 2), "a set of volumeMode Block");
+        assert_eq!(asked([0, 0, 0], [9, 4, 2]), gib(9, 4, 2), "a set of volumeMode Filesystem");
+        assert_eq!(asked([5, 5, 1], [9, 4, 2]), gib(9, 5, 1), "a set of both, some of whose space is not clean yet");
+        assert_eq!(asked([0, 0, 0], [0, 0, 0]), Capacity::default());
     }
 
     #[test]

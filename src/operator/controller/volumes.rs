@@ -131,7 +131,7 @@ impl ClusterVolumes {
 
     fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
         let (pools, volumes) = (self.pools.all(), self.volumes.all());
-        let rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &wanted.selector, wanted.usage);
+        let rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &wanted.selector, Some(wanted.usage));
         room::choose(wanted, &rooms, |node| self.node_exists(node), tried)
     }
 
@@ -287,7 +287,12 @@ impl Volumes for ClusterVolumes {
         Ok(all.iter().filter_map(|object| view::volume(object, self.node_exists(&object.spec.node))).collect())
     }
 
-    async fn capacity(&self, selector: Selector, usage: WantedUsage, node: Option<String>) -> Result<Capacity, Error> {
+    async fn capacity(
+        &self,
+        selector: Selector,
+        usage: Option<WantedUsage>,
+        node: Option<String>,
+    ) -> Result<Capacity, Error> {
         self.synced()?;
         let (pools, volumes) = (self.pools.all(), self.volumes.all());
         let mut rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &selector, usage);

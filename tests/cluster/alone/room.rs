@@ -84,8 +84,10 @@ async fn offered(space: &Space) -> BTreeMap<String, (u64, u64)> {
     let sets = pool["status"]["sets"].as_array().cloned().unwrap_or_default();
     let offer = |set: &Value| {
         let bytes = |field: &str| set[field].as_u64().unwrap();
-        // The scheduler cannot ask by mode, so it is told of what both get.
-        (set["class"].as_str().unwrap().to_owned(), (bytes("available"), bytes("largest")))
+        // The scheduler cannot ask by mode, so it is told of what either gets.
+        let either = |mount: &str, block: &str| bytes(mount).max(bytes(block));
+        let told = (either("available", "blockAvailable"), either("largest", "blockLargest"));
+        (set["class"].as_str().unwrap().to_owned(), told)
     };
     sets.iter().filter(|set| set["message"].is_null()).map(offer).collect()
 }

@@ -12,4 +12,5 @@ mod kept;
 mod rights;
 mod room;
 mod samples;
+mod served;
 mod show;
