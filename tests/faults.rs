@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::device::label::{ErasePolicy, Layout};
-use localpool::device::rule::Reclaim;
+use localpool::device::Verdict;
+use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::device::reason::Reason;
+use localpool::device::rule::{DeviceType, Filter, Reclaim, Rule};
 use localpool::host::fake::{FakeHost, Fault, Platter};
-use localpool::host::{Extent, FsKind, Geometry, Host};
+use localpool::host::raw::{Kind, Partition};
+use localpool::host::{Access, Extent, FsKind, Geometry, Host};
+use localpool::pool::apply::agent::Pass;
 use localpool::pool::apply::keeper::Verb;
 use localpool::pool::apply::member::Standing;
 use localpool::pool::apply::pool::{PoolError, Selector, WantedUsage};
@@ -349,6 +353,89 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     free.agent.pass().expect("looks");
     assert!(adopt(&mut free).contains("erase"));
     assert!(platter.is_zero(Extent { start: 0, end: geometry().size }));
+}
+
+/// Puts a partition there as the kernel shows one, with 16 MiB of a disk.
+fn partition(host: &FakeHost, disk: &str, guid: &str) -> String {
+    let extent = Extent { start: MIB, end: 17 * MIB };
+    let whole = host.scan().expect("looks").into_iter().find(|raw| raw.name == disk).expect("it is there");
+    host.open(&whole, Access::Look).expect("opens").map(1, extent).expect("mapped");
+    let name = format!("{disk}p1");
+    host.add_disk(&name, "", Geometry { size: extent.len(), ..geometry() });
+    let own = Partition {
+        disk: disk.to_owned(),
+        number: 1,
+        start: extent.start,
+        part_uuid: Some(guid.to_owned()),
+        part_label: None,
+    };
+    host.edit(&name, |raw| raw.kind = Kind::Partition(own));
+    host.edit(disk, |raw| raw.partitions = vec![name.clone()]);
+    name
+}
+
+#[test]
+fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapped() {
+    let host = Arc::new(FakeHost::default());
+    let platter = host.add_disk("fake0", "serial-0", geometry());
+    let whole = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
+    let parts = Rule {
+        set: SetRef { name: "parts".to_owned(), uid: "2".to_owned(), ..whole.set.clone() },
+        filter: Filter::any_of(vec![DeviceType::Part]),
+        ..rule(&Layout::Whole {}, ErasePolicy::Discard)
+    };
+    let start = || Node::start(&host, vec![whole.clone(), parts.clone()], Duration::ZERO).expect("starts");
+    let mut node = start();
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    drop(node);
+
+    // Blank, and by its identity a bare device of the pool: a tenant can write any GUID.
+    let name = partition(&host, "fake0", "6c6f6361-0000-4000-8000-000000000001");
+    let mut node = start();
+    let pass = node.passes().expect("looks");
+    assert_eq!(node.pool.seats().len(), 1, "{:?}", node.pool.disk_views());
+    let of = |pass: &Pass| pass.set.devices.iter().find(|device| device.raw.name == name).expect("it").verdict.clone();
+    assert!(matches!(of(&pass), Verdict::Theirs(Reason::OnPoolVolume { .. })), "{:?}", of(&pass));
+    assert_eq!(platter.mapping(1), None, "it is not left mapped when the device joins");
+
+    let device = host.scan().expect("looks").remove(0);
+    let disk = host.open(&device, Access::Look).expect("opens");
+    disk.map(1, Extent { start: MIB, end: 17 * MIB }).expect("mapped again");
+    platter.set_in_use(1, true);
+    assert!(matches!(node.pool.delete(id("a")), Err(PoolError::InUse { .. })), "somebody uses it");
+    platter.set_in_use(1, false);
+    node.pool.delete(id("a")).expect("deleted");
+    disk.map(1, Extent { start: MIB, end: 17 * MIB }).expect("mapped once more");
+    node.pool.work_until_idle().expect("erased");
+    assert_eq!(platter.mapping(1), None, "it is not there for the next tenant");
+    node.passes().expect("looks");
+    assert_eq!(node.pool.seats().len(), 1, "the erased device is not offered twice");
+}
+
+#[test]
+fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() {
+    let (host, disk, node) = carved();
+    drop(node);
+    let bare = host.add_disk("fake1", "serial-1", Geometry { size: 128 * MIB, ..geometry() });
+    let bare_rule = Rule {
+        set: SetRef { name: "bare".to_owned(), uid: "2".to_owned(), ..rule(&Layout::Whole {}, ErasePolicy::Zero).set },
+        ..rule(&Layout::RawDevice {}, ErasePolicy::Discard)
+    };
+    let rules = || vec![rule(&Layout::Carved {}, ErasePolicy::Discard), bare_rule.clone()];
+    let journal = |node: &Node| node.pool.raw_members().len();
+    let mut node = Node::start(&host, vec![bare_rule.clone()], Duration::ZERO).expect("starts");
+    node.passes().expect("claims");
+    assert_eq!(journal(&node), 1);
+    drop(node);
+    bare.put_content(disk.content());
+    // The pool disk is on another bus since it was claimed, so its label does not say which of the two it is.
+    host.edit("fake0", |raw| raw.serial = Some("SERIAL-1-BY-USB".to_owned()));
+    let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
+    let pass = node.passes().expect("looks");
+    assert_eq!(standing(&node), Standing::Ready, "{:?}", pass.problems);
+    assert_eq!((node.pool.members().len(), journal(&node)), (1, 1));
+    assert!(!pass.problems.contains_key("fake0"), "{:?}", pass.problems);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub type ReadRecord = fn(&dyn BlockDevice) -> Record;
 #[derive(Debug)]
 pub struct Discovery {
     home: Home,
+    /// Hardware ids of the devices that are claimed bare.
+    bare: BTreeSet<String>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: HashMap<String, Cached>,
@@ -79,13 +81,19 @@ enum Reach<'s> {
 
 impl Discovery {
     pub fn new(home: Home, keep: Duration) -> Self {
-        Self { home, keep, cache: HashMap::new(), patience: Patience::new(patience::BOUND) }
+        Self { home, bare: BTreeSet::new(), keep, cache: HashMap::new(), patience: Patience::new(patience::BOUND) }
     }
 
     /// The same with other patience for a device that hangs.
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
         self.patience = Patience::new(bound);
         self
+    }
+
+    /// Which devices are claimed bare now, by hardware id: from here on nothing on them is read, and nothing on them is
+    /// anything but a tenant's.
+    pub fn claimed_bare(&mut self, ids: BTreeSet<String>) {
+        self.bare = ids;
     }
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
@@ -172,8 +180,13 @@ impl Discovery {
             .filter(|(name, cached)| machine.get(name).is_some_and(|raw| self.believes(raw, cached, at, reach)))
             .collect();
 
-        let mut records = HashMap::new();
+        let is_bare = |raw: &&RawDisk| self.bare.contains(&id::hardware(raw, machine.disk_of(raw)).text);
+        let mut records: HashMap<&str, Record> =
+            raws.iter().filter(is_bare).map(|raw| (raw.name.as_str(), Record::Bare)).collect();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
+            if records.contains_key(&*raw.name) {
+                continue;
+            }
             let remembered = known.get(&*raw.name).and_then(|cached| cached.record.clone());
             if let Some(record) =
                 remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw)))
@@ -191,7 +204,8 @@ impl Discovery {
                 probes.insert(raw.name.as_str(), cached.probe.clone());
             } else if reach.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
-                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) {
+                let is_bare = records.get(&*raw.name) == Some(&Record::Bare);
+                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) && !is_bare {
                     records.insert(raw.name.as_str(), self.record_of(host, read, raw));
                 }
                 if machine.needs_probe(raw, &records) {
@@ -243,11 +257,23 @@ impl Discovery {
         }
         for Device { raw, probe, .. } in devices.iter().filter(|device| reach.covers(&device.raw.name)) {
             let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
-            let record = records.get(&*raw.name).filter(|record| !matches!(record, Record::Failed(_))).cloned();
+            let record =
+                records.get(&*raw.name).filter(|record| !matches!(record, Record::Failed(_) | Record::Bare)).cloned();
             let RawDisk { devno, diskseq, size, .. } = *raw;
             self.cache
                 .insert(raw.name.clone(), Cached { devno, diskseq, size, at: read_at, record, probe: probe.clone() });
         }
+    }
+}
+
+impl DeviceSet {
+    /// Who a device is by its hardware, whatever it carries.
+    pub fn hardware_id(&self, device: &Device) -> String {
+        let disk = match &device.raw.kind {
+            Kind::Partition(partition) => self.devices.iter().find(|d| d.raw.name == partition.disk).map(|d| &d.raw),
+            _ => None,
+        };
+        id::hardware(&device.raw, disk).text
     }
 }
 

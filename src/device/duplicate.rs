@@ -24,10 +24,12 @@ pub fn settle(devices: &mut [Device]) {
     follow_disks(devices);
 }
 
-/// The partitions of a pool disk follow it, and the hidden paths of a disk are the disk.
+/// The partitions of a pool disk follow it, and the hidden paths of a disk are the disk. What a tenant built on a volume
+/// has whatever id he gave it.
 fn counts(device: &Device) -> bool {
     match device.verdict {
         Verdict::Ours | Verdict::Foreign { .. } => device.label.is_some(),
+        Verdict::Theirs(Reason::OnPoolVolume { .. }) => false,
         Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => !matches!(device.raw.kind, Kind::Other(_)),
     }
 }

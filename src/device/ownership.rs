@@ -4,7 +4,9 @@
 //! The questions, in this order; the first that applies gives the verdict and its reason:
 //!
 //! 1. A fact could not be read: *Unknown*.
-//! 2. A part of a multipath device or array, or built on another device: *Theirs*. Before the label, as
+//! 2. On one of our disks or volumes: *Theirs*, a tenant's, whatever it calls itself. Claimed bare: *Ours*, and what it
+//!    shows is not looked at.
+//!    A part of a multipath device or array, or a loop device over another device: *Theirs*. Before the label, as
 //!    such a device shows the label of what it is a part of, or one that a tenant wrote into a volume.
 //! 3. Our label: *Ours* or *Foreign*; damaged or newer: *Unknown*. A partition follows its disk. Before
 //!    everything that is about use, as our volumes are mounted.
@@ -40,6 +42,8 @@ pub enum Record {
     Unreadable(String),
     /// The device could not be read; the words say why.
     Failed(String),
+    /// The node's journal claims the whole device for a volume: what is on it is a tenant's, and not read.
+    Bare,
 }
 
 /// Whose node this is.
@@ -137,7 +141,11 @@ impl<'a> Machine<'a> {
         if let Some(what) = raw.unreadable.as_ref().or_else(|| disk?.unreadable.as_ref()) {
             return Decision::Decided(Verdict::Unknown(what.clone()));
         }
-        if let Some(reason) = self.component(raw).or_else(|| self.built_on(raw, records)) {
+        let built_on = self.built_on(raw, records);
+        if built_on.is_none() && records.get(&*raw.name) == Some(&Record::Bare) {
+            return Decision::Decided(Verdict::Ours);
+        }
+        if let Some(reason) = built_on.or_else(|| self.component(raw)) {
             return Decision::Decided(Verdict::Theirs(reason));
         }
         if let Some(verdict) = self.by_record(disk.unwrap_or(raw), records) {
@@ -171,15 +179,20 @@ impl<'a> Machine<'a> {
         held(raw).or_else(|| self.disk_of(raw).and_then(held))
     }
 
-    /// A loop device over a block device; or anything on one of our volumes.
+    /// A loop device over a block device; or anything on one of our volumes, or on a device that is one.
     fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<Reason> {
+        let is_bare = |raw: &RawDisk| records.get(&*raw.name) == Some(&Record::Bare);
+        if let Some(disk) = self.disk_of(raw).filter(|disk| is_bare(disk)) {
+            return Some(Reason::OnPoolVolume { below: disk.name.clone() });
+        }
         let raw = self.disk_of(raw).unwrap_or(raw);
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
                 let Some(slave) = self.get(name) else { continue };
                 let whole = self.disk_of(slave).unwrap_or(slave);
-                if let Some(Record::Valid(_) | Record::Unreadable(_)) = records.get(&*whole.name) {
+                let labelled = matches!(records.get(&*whole.name), Some(Record::Valid(_) | Record::Unreadable(_)));
+                if labelled || is_bare(slave) || is_bare(whole) {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
@@ -205,7 +218,8 @@ impl<'a> Machine<'a> {
 
     fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> Option<Verdict> {
         match records.get(&*whole.name)? {
-            Record::None | Record::Foreign(_) | Record::Failed(_) => None,
+            // A bare disk was decided on before, with all that is on it.
+            Record::None | Record::Foreign(_) | Record::Failed(_) | Record::Bare => None,
             Record::Unreadable(why) => {
                 Some(Verdict::Unknown(format!("carries a localpool label that cannot be used: {why}")))
             }

@@ -9,6 +9,7 @@
 
 mod bad_request;
 mod bad_start;
+mod bare;
 mod blankness;
 mod client;
 mod clock;

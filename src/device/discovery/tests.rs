@@ -216,6 +216,37 @@ fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
 }
 
 #[test]
+fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_label_nor_a_rival_of_anything() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    // sda is a pool disk; on sdb, which is bare, a tenant wrote its label, and a partition with the GUID of sdc1.
+    let desk = Desk::with(&[("sda", "ours"), ("sdb", "ours"), ("sdc", "")]);
+    for disk in ["sdb", "sdc"] {
+        let whole = desk.disks.lock().unwrap()[disk].0.clone();
+        desk.put(RawDisk { partitions: vec![format!("{disk}1")], ..whole }, &desk.word(disk));
+        desk.put(partition(disk, 1, Some(guid)), "");
+    }
+    let mut discovery = discovery();
+    discovery.claimed_bare(["serial--SN-sdb".to_owned()].into());
+    let set = discovery.look(&desk.host(), read).unwrap();
+    let expected = [("sda", "ours"), ("sdb", "ours"), ("sdb1", "theirs"), ("sdc", "theirs"), ("sdc1", "unclaimed")];
+    assert_eq!(verdicts(&set), expected);
+    assert!(set.devices.iter().all(|device| device.standing == Standing::Ready));
+    assert_eq!(find(&set, "sdb").label, None);
+    let (opened, probed) = desk.touched();
+    assert!(!opened.contains("sdb") && !probed.contains("sdb"), "{opened}; {probed}");
+    // It is claimed while the content is remembered, and given back again.
+    discovery.claimed_bare(BTreeSet::new());
+    assert_eq!(discovery.look(&desk.host(), read).unwrap().devices[1].verdict, Verdict::Ours);
+    assert!(desk.touched().0.contains("sdb"), "what is on it counts again, so it is read");
+    discovery.claimed_bare(["serial--SN-sdb".to_owned()].into());
+    assert_eq!(find(&discovery.look(&desk.host(), read).unwrap(), "sdb").label, None);
+    // A partition that is claimed bare itself is that, and not the tenant's of the same GUID.
+    discovery.claimed_bare(["serial--SN-sdb".to_owned(), format!("part-{guid}")].into());
+    let set = discovery.look(&desk.host(), read).unwrap();
+    assert_eq!((verdicts(&set)[2], verdicts(&set)[4]), (("sdb1", "theirs"), ("sdc1", "ours")));
+}
+
+#[test]
 fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival() {
     let desk = Desk::with(&[("sda", "ours")]);
     let guid = "6c6f6361-0000-4000-8000-000000000001";

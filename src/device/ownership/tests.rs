@@ -306,6 +306,36 @@ fn a_label_that_a_tenant_wrote_into_a_volume_makes_nothing_ours() {
 }
 
 #[test]
+fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_tenants() {
+    // A whole disk, in which a tenant made a table, an array and a volume group; and a partition of somebody's disk.
+    let all = [
+        over(disk("sda"), &["sda1", "sda2"], &["md127"]),
+        over(partition("sda", 1, Some(GUID)), &[], &["md127"]),
+        over(partition("sda", 2, None), &[], &["dm-0"]),
+        md("md127", &["sda", "sda1"]),
+        partition("md127", 1, None),
+        dm("dm-0", "LVM-x", &["sda2"]),
+        dm("dm-1", "CRYPT-x", &["dm-0"]),
+        over(disk("sdb"), &["sdb1", "sdb2"], &[]),
+        over(partition("sdb", 1, None), &[], &["dm-2"]),
+        partition("sdb", 2, Some(GUID)),
+        dm("dm-2", "LVM-y", &["sdb1"]),
+    ];
+    let bare = [("sda", Record::Bare), ("sdb1", Record::Bare), ("sdb", Record::Foreign("gpt".into()))];
+    let mut said = bare.to_vec();
+    // What a tenant wrote there reads as a label of ours, and one of them has the id of another bare device.
+    said.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Record::Bare), ("sda1", Record::Bare)]);
+    for name in ["sda", "sdb1"] {
+        assert_eq!(judge_with(&all, name, &Probe::NotLooked, &said), Verdict::Ours, "{name}");
+    }
+    for name in ["sda1", "sda2", "md127", "md127p1", "dm-0", "dm-1", "dm-2"] {
+        let verdict = judge_with(&all, name, &blank(), &said);
+        assert!(matches!(verdict, Verdict::Theirs(Reason::OnPoolVolume { .. })), "{name}: {verdict:?}");
+    }
+    assert_eq!(judge_with(&all, "sdb2", &blank(), &said), Verdict::Unclaimed, "beside it nothing has changed");
+}
+
+#[test]
 fn a_loop_device_is_judged_like_a_disk_otherwise() {
     let mut gone = loop_over("loop0", "/a.img");
     let Kind::Loop(Some(backing)) = &mut gone.kind else { unreachable!() };

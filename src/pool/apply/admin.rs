@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::agent::{Agent, Pass, hardware_id};
+use super::agent::{Agent, Pass};
 use super::disk::ApplyError;
 use super::keeper::Verb;
 use super::member::{Member, Standing, VolumeView};
@@ -65,8 +65,8 @@ impl Agent {
         let set = self.look()?;
         let found = set.devices.iter().find(|device| is_called(device, text));
         let device = found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))?.clone();
-        let bare = self.pool().seat(&hardware_id(&set, &device));
-        let seat = bare.or_else(|| self.pool().seat(&device.id.text));
+        let bare = self.pool().bare_member_of(&set, &device).map(Seat::Raw);
+        let seat = bare.or_else(|| self.pool().member(&device.id.text).map(Seat::Labelled));
         Ok((device, seat))
     }
 
@@ -193,9 +193,10 @@ impl Agent {
 pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
-            let raw = matches!(pool.seat(&hardware_id(&pass.set, device)), Some(Seat::Raw(_)));
             return Some(match device.verdict {
-                _ if raw => format!("in pool as a bare device, but not ready: {problem}"),
+                _ if pool.bare_member_of(&pass.set, device).is_some() => {
+                    format!("in pool as a bare device, but not ready: {problem}")
+                }
                 Verdict::Ours => format!("in pool, but not ready: {problem}"),
                 _ => format!("not claimed: {problem}"),
             });
@@ -215,13 +216,13 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
     };
     let shown = |device: &Device| {
         let mut device = device.clone();
-        let note = match pool.seat(&hardware_id(&pass.set, &device)) {
-            // Its verdict came from its content; whose it is, the journal says.
-            Some(Seat::Raw(member)) => {
+        let note = match pool.bare_member_of(&pass.set, &device) {
+            // It may have been claimed since the look.
+            Some(member) => {
                 device.verdict = Verdict::Ours;
                 note(&device).or_else(|| Some(raw_note(pool, &member)))
             }
-            _ => note(&device),
+            None => note(&device),
         };
         Shown { note, device }
     };

@@ -32,8 +32,8 @@ use crate::device::label::{Label, Layout, SetRef};
 use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
-use crate::device::{Device, Verdict, id};
-use crate::host::raw::{Contents, Kind};
+use crate::device::{Device, Verdict};
+use crate::host::raw::Contents;
 use crate::host::{Access, BlockDevice, Host, Probe, chain};
 use crate::pool::plan::relabel;
 
@@ -148,16 +148,13 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
-        let mut set = self.discovery.look(&self.host, judged_record)?;
+        let mut set = self.look()?;
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
         let mut passes = false;
         self.depart(&set);
-        let raw_claims = self.pool.journal().raw_claims();
-        // On a bare device a label is a tenant's bytes.
-        let bare = |device: &Device| raw_claims.iter().any(|(id, _)| *id == hardware_id(&set, device));
         let told = std::mem::take(&mut self.unusable);
-        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some() && !bare(d)) {
+        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
             if let Err(problem) = self.arrive(device) {
                 let words = problem.words();
                 if told.get(&device.raw.name).is_none_or(|told| told != words) {
@@ -212,7 +209,13 @@ impl Agent {
 
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
+        self.inform();
         self.discovery.look(&self.host, judged_record)
+    }
+
+    /// Tells discovery what no device can say: before each look and each confirmation.
+    fn inform(&mut self) {
+        self.discovery.claimed_bare(self.pool.journal().raw_ids());
     }
 
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
@@ -315,15 +318,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// Who a device is by its hardware, whatever it carries.
-pub(super) fn hardware_id(set: &DeviceSet, device: &Device) -> String {
-    let disk = match &device.raw.kind {
-        Kind::Partition(partition) => set.devices.iter().find(|d| d.raw.name == partition.disk).map(|d| &d.raw),
-        _ => None,
-    };
-    id::hardware(&device.raw, disk).text
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.

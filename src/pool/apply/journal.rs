@@ -90,6 +90,11 @@ impl JournalStore {
         self.journal().raw.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
+    /// Hardware ids of the devices that are claimed bare.
+    pub fn raw_ids(&self) -> BTreeSet<String> {
+        self.journal().raw.keys().cloned().collect()
+    }
+
     pub fn raw_claim(&self, disk: &str) -> Option<RawClaim> {
         self.journal().raw.get(disk).cloned()
     }

@@ -15,12 +15,15 @@ use super::journal::{JournalStore, StoreError};
 use super::member::{DiskView, Member, Standing, VolumeView};
 use super::raw::{RawError, RawMember};
 use super::seat::{Seat, Taken};
+use crate::device::discovery::DeviceSet;
 use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::device::reason::Reason;
 use crate::device::rule::Rule;
 use crate::device::size::Size;
+use crate::device::{Device, Verdict};
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
-use crate::pool::journal::KnownDisk;
+use crate::pool::journal::{KnownDisk, RawClaim};
 use crate::pool::plan::NewVolume;
 use crate::pool::request::difference;
 pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
@@ -166,6 +169,24 @@ impl Pool {
         match self.seat(id) {
             Some(Seat::Labelled(member)) => Some(member),
             Some(Seat::Raw(_)) | None => None,
+        }
+    }
+
+    /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
+    /// on our disks has no claim, though he may have given it the id of one.
+    pub fn bare_claim_of(&self, set: &DeviceSet, device: &Device) -> Option<(String, RawClaim)> {
+        if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. })) {
+            return None;
+        }
+        let id = set.hardware_id(device);
+        self.journal.raw_claim(&id).map(|claim| (id, claim))
+    }
+
+    /// The same, as the member that it is.
+    pub fn bare_member_of(&self, set: &DeviceSet, device: &Device) -> Option<Arc<RawMember>> {
+        match self.seat(&self.bare_claim_of(set, device)?.0) {
+            Some(Seat::Raw(member)) => Some(member),
+            Some(Seat::Labelled(_)) | None => None,
         }
     }
 

@@ -59,6 +59,8 @@ pub enum RawError {
     Busy(#[source] HostError),
     #[error("the device could not be opened")]
     Open(#[source] HostError),
+    #[error("a partition that the kernel has on the device could not be unmapped")]
+    Unmap(#[source] HostError),
     #[error("the device failed")]
     Io(#[from] IoError),
     #[error("the claim was not written down")]
@@ -69,7 +71,7 @@ impl RawError {
     /// The device failed before the journal said anything of what was asked for.
     pub fn left_nothing(&self) -> bool {
         match self {
-            Self::Away { .. } | Self::Busy(_) | Self::Open(_) | Self::Io(_) => true,
+            Self::Away { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => true,
             Self::Taken(_) | Self::Journal(_) => false,
         }
     }
@@ -114,6 +116,10 @@ impl RawMember {
         let words = |e: &dyn std::error::Error| crate::host::chain(e);
         let claim = self.claim().map_err(|e| words(&e))?;
         let disk = self.host.open(raw, Access::Own).map_err(|e| words(&e))?;
+        // A tenant's, mapped while nobody held the device. One in use costs nobody his volume, and is nobody else's either.
+        if let Err(error) = unmap_all(&*disk) {
+            tracing::warn!(disk = %self.id, error = %words(&error), "a partition on a bare device stays mapped");
+        }
         let size = disk.geometry().size;
         if size < claim.size {
             return Err(format!("claim disputed: the device has {size} bytes, and was claimed with {}", claim.size));
@@ -234,8 +240,9 @@ impl RawMember {
     /// From the journal's write on the volume does not exist; the device is erased in the background.
     pub fn delete(&self, policy: ErasePolicy) -> Result<(), RawError> {
         let state = self.lock();
-        self.disk(&state)?;
+        let disk = self.disk(&state)?;
         self.prove_unused(&state)?;
+        unmap_all(&*disk)?;
         self.journal.change_raw(&self.id, |claim| {
             if let Some(volume) = claim.volume.take() {
                 // Without erasure a bare device could not be told from somebody else's afterwards.
@@ -325,6 +332,8 @@ impl RawMember {
                 })?;
             }
             Some(erasing) => {
+                // Made since the deletion: it would lead into the next tenant's volume.
+                unmap_all(&*disk)?;
                 prove_erased(&*disk, whole(claim.size), erasing.policy)?;
                 self.journal.change_raw(&self.id, |claim| {
                     claim.erasing = None;
@@ -349,6 +358,17 @@ impl RawMember {
         }
         Ok(())
     }
+}
+
+/// Drops all partitions that the kernel has on a device, which are what it made of a tenant's bytes.
+fn unmap_all(disk: &dyn Disk) -> Result<(), RawError> {
+    for mapping in disk.mapped().map_err(RawError::Unmap)? {
+        disk.unmap(mapping.number).map_err(|error| match error {
+            HostError::Busy { .. } => RawError::Busy(error),
+            error => RawError::Unmap(error),
+        })?;
+    }
+    Ok(())
 }
 
 pub fn whole(size: u64) -> Extent {

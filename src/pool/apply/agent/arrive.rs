@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Agent, hardware_id, is_same_device};
+use super::{Agent, is_same_device};
 use crate::device::discovery::DeviceSet;
 use crate::device::{self, Device};
 use crate::host::{Access, HostError, chain};
@@ -91,7 +91,8 @@ impl Agent {
     /// Bare devices of the journal that are here, and those that are not.
     pub(super) fn arrive_raw(&self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
         for (id, _) in self.pool.journal().raw_claims() {
-            let mut here = set.devices.iter().filter(|device| hardware_id(set, device) == id);
+            let is_it = |device: &&Device| self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id);
+            let mut here = set.devices.iter().filter(is_it);
             let (device, twin) = (here.next(), here.next());
             let seat = match self.pool.seat(&id) {
                 Some(Seat::Raw(member)) => member,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::blank::NotBlank;
-use super::{Agent, hardware_id, judged_record};
+use super::{Agent, judged_record};
 use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Ballot, Claim as Elected, Election, Outcome, elect};
@@ -80,11 +80,7 @@ impl Agent {
         let promises = self.promises()?;
         let all: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
         let all: Vec<&RawDisk> = all.iter().collect();
-        let raw_claims = self.pool.journal().raw_claims();
-        let free = |device: &&mut Device| {
-            device.verdict == Verdict::Unclaimed && raw_claims.iter().all(|(id, _)| *id != device.id.text)
-        };
-        for device in set.devices.iter_mut().filter(free) {
+        for device in set.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
             if let Some(reason) = promised(&promises, &device.raw, &all) {
                 problems.insert(device.raw.name.clone(), reason.to_string());
                 device.verdict = Verdict::Theirs(reason);
@@ -114,11 +110,10 @@ impl Agent {
         ripeness: &dyn Fn(&Device) -> Ripeness,
     ) -> (Vec<Device>, Election) {
         let counts = self.counts();
-        let raw_claims = self.pool.journal().raw_claims();
         let doubts = self.doubts(set);
         let astray = self.astray(set, rules);
         let released = self.pool.journal().released();
-        let free = |device: &&Device| raw_claims.iter().all(|(id, _)| *id != device.id.text);
+        let free = |device: &&Device| self.pool.bare_claim_of(set, device).is_none();
         let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
         let mut election = elect(&Ballot {
             rules,
@@ -184,7 +179,10 @@ impl Agent {
 
     /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
     fn astray(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
-        let here = |id: &str| set.devices.iter().find(|device| device.id.text == id || hardware_id(set, device) == id);
+        let is = |device: &&Device, id: &str| {
+            device.id.text == id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id)
+        };
+        let here = |id: &str| set.devices.iter().find(|device| is(device, id));
         let mut of: Vec<(SetRef, String)> = Vec::new();
         of.extend(self.pool.members().iter().map(|m| (m.lock().content().label.set.clone(), m.id.clone())));
         of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
@@ -203,6 +201,7 @@ impl Agent {
     fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
+        self.inform();
         let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         if elected.layout == (Layout::RawDevice {}) {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Agent, hardware_id};
+use super::Agent;
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
 use crate::device::wipe::{Spared, may_wipe};
@@ -18,8 +18,9 @@ pub(super) struct Doubts(BTreeSet<u64>);
 impl Agent {
     pub(super) fn doubts(&self, set: &DeviceSet) -> Doubts {
         let claims = self.pool.journal().raw_claims();
-        let is_here = |id: &str| set.devices.iter().any(|device| hardware_id(set, device) == id);
-        let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !is_here(id));
+        let here: BTreeSet<String> =
+            set.devices.iter().filter_map(|device| self.pool.bare_claim_of(set, device)).map(|(id, _)| id).collect();
+        let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !here.contains(id));
         Doubts(away.map(|(_, claim)| claim.size).collect())
     }
 }

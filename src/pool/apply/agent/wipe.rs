@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Agent, hardware_id, judged_record};
+use super::{Agent, judged_record};
 use crate::device::age::Ripeness;
 use crate::device::discovery::DeviceSet;
 use crate::device::election::{Left, Outcome};
@@ -45,10 +45,8 @@ impl Agent {
     ) -> usize {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let orders: Vec<&Rule> = rules.iter().filter(|rule| orders_wipe(rule)).collect();
-        let raw_claims = self.pool.journal().raw_claims();
         // What a bare device of the pool holds is a tenant's.
-        let of_pool =
-            |device: &Device| raw_claims.iter().any(|(id, _)| *id == device.id.text || *id == hardware_id(set, device));
+        let of_pool = |device: &Device| self.pool.bare_claim_of(set, device).is_some();
         let named = |device: &Device| orders.iter().any(|rule| names(rule, device));
         let doubts = self.doubts(set);
         let due = |device: &&Device| named(device) && !of_pool(device) && doubts.may_wipe(device, set).is_ok();
@@ -146,6 +144,7 @@ impl Agent {
 
     /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
     fn wipe_one(&mut self, was: &Device) -> Result<String, String> {
+        self.inform();
         let now = self.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
         let disk = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;

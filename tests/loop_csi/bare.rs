@@ -1,0 +1,55 @@
+//! Bare devices: what a tenant makes inside one is his, and no disk of the machine.
+
+use std::process::Command;
+
+use crate::client::{block, create};
+use crate::driver::{SOON, Start, WHOLE, set};
+use crate::lab::{Disk, MIB, eventually, run, text};
+
+/// A partition that the kernel maps, as udev does when the last one who had the disk open for writing closes it.
+fn map(disk: &Disk) {
+    run("partx", &["--add", disk.path()]);
+    assert_eq!(disk.mapped(), [format!("{}p1", disk.name())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_partition_that_a_tenant_made_inside_a_bare_volume_is_never_given_to_another() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let part = std::path::PathBuf::from(format!("{}p1", disk.path()));
+    let parts = set(&lab, "parts", "none.img", WHOLE);
+    let parts = parts.replace("[loop]", "[part]").replace(text(&lab.path("none.img")), text(&part));
+    let sets = set(&lab, "bare", "bare.img", "layout: RawDevice") + &parts;
+    let start = Start::new(&lab, &sets);
+    let (driver, mut client) = start.ready().await;
+    let all = client.capacity("bare", &block()).await;
+    let made = client.create(create(&lab.named("vm"), "bare", MIB, &block())).await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    client.stage(&made.id, &staging, &block()).await.unwrap();
+    client.publish(&made.id, &staging, &target, &block()).await.unwrap();
+    // The kernel cannot be asked to read it again, which sgdisk says by its status.
+    let _ = Command::new("sgdisk").args(["--new=1:2048:+16M", text(&target)]).output().unwrap();
+    client.unpublish(&made.id, &target).await.unwrap();
+    driver.stop();
+    let table = disk.fingerprint();
+    map(&disk);
+
+    let (driver, mut client) = start.ready().await;
+    assert_eq!(client.capacity("parts", &block()).await, (0, 0), "the tenant's partition is on offer");
+    assert_eq!(disk.mapped(), [] as [String; 0], "it stays mapped");
+    driver.await_verdict(&disk.node, "Ours", &format!("in pool as a bare device, holds volume {}", made.id));
+    // He maps it while the driver runs: it is seen, and left to him.
+    map(&disk);
+    disk.announce();
+    driver.await_verdict(&part, "Theirs", "which is of a pool disk, by whoever uses that volume");
+    assert_eq!(client.capacity("parts", &block()).await, (0, 0));
+    assert!(client.try_create(create(&lab.named("second"), "parts", MIB, &block())).await.is_err());
+    assert_eq!(disk.fingerprint(), table, "something was written to the tenant's volume");
+
+    client.delete(&made.id).await.unwrap();
+    client.await_capacity("bare", &block(), all).await;
+    assert!(eventually(SOON, || disk.mapped().is_empty()), "the next tenant's volume has a partition of the last one");
+    assert!(disk.is_blank());
+    assert_eq!(client.capacity("parts", &block()).await, (0, 0));
+    driver.stop();
+}
