@@ -2,6 +2,7 @@
 
 mod fake_node;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::agent::Pass;
 use localpool::pool::apply::keeper::Verb;
 use localpool::pool::apply::member::Standing;
-use localpool::pool::apply::pool::{PoolError, Selector, WantedUsage};
+use localpool::pool::apply::pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
@@ -156,6 +157,164 @@ fn a_disk_that_fails_before_anything_is_made_leaves_the_volume_to_another_and_on
             assert!(words.contains("Io("), "it says what fails, not that nothing is free: {words}");
         }
     }
+}
+
+/// Two disks, of which the smaller one is chosen first.
+fn two_disks(layout: &Layout) -> (Arc<FakeHost>, [Arc<Platter>; 2], Node) {
+    let host = Arc::new(FakeHost::default());
+    let disks = [("fake0", 64), ("fake1", 96)]
+        .map(|(name, mib)| host.add_disk(name, name, Geometry { size: mib * MIB, ..geometry() }));
+    let mut node = started(&host, layout);
+    node.passes().expect("claims");
+    (host, disks, node)
+}
+
+fn started(host: &Arc<FakeHost>, layout: &Layout) -> Node {
+    Node::start(host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts")
+}
+
+#[test]
+fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk_was_read_again() {
+    let slot = Layout::Slots { size: None, count: Some(1) };
+    let primary = Extent { start: 512, end: 34 * 512 };
+    let (host, [small, large], mut node) = two_disks(&slot);
+    small.inject(Fault { what: "write", range: primary, times: u32::MAX });
+    node.pool.create(&request("new", BLOCK, MIB)).expect_err("the disk fails");
+    let platter = host.unplug("fake0").expect("it was there");
+    let writes = large.write_count();
+    for restart in [false, true] {
+        if restart {
+            node = started(&host, &slot);
+        }
+        node.passes().expect("looks");
+        let error = node.pool.create(&request("new", BLOCK, MIB)).expect_err("it may be on the disk that is away");
+        let PoolError::DiskAway { disk, .. } = &error else { panic!("{error:?}") };
+        assert!(error.to_string().contains(&format!("localpool disk release {disk}")), "{error}");
+        assert!(matches!(node.pool.delete(id("new")), Err(PoolError::DiskAway { .. })), "nobody knows that it is gone");
+        assert!(large.write_count() == writes, "the other disk was written");
+    }
+    node.pool.create(&request("other", BLOCK, MIB)).expect("another id is not held up");
+    node.pool.delete(id("other")).expect("nor its deletion");
+    small.clear_faults();
+    host.plug("fake0", "fake0", platter);
+    node.passes().expect("looks");
+    node.pool.create(&request("new", BLOCK, MIB)).expect("the disk says whether it is there");
+    assert_eq!(node.pool.volumes().len(), 1);
+    node.pool.delete(id("new")).expect("deleted");
+    assert!(node.pool.volumes().is_empty());
+}
+
+#[test]
+fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_cannot_be_opened() {
+    let (host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    host.add_disk("fake1", "SERIAL-2", geometry());
+    node.passes().expect("claims the second");
+    let platter = host.unplug("fake0").expect("it was there");
+    let mut fresh = start(&host);
+    assert!(fresh.pool.delete(id("a")).is_err(), "nothing was looked at yet");
+    fresh.passes().expect("looks");
+    assert!(matches!(fresh.pool.delete(id("a")), Err(PoolError::DiskAway { .. })));
+    assert!(matches!(fresh.pool.delete(id("never")), Ok(Outcome::AlreadySo)), "what was never on it is not there");
+
+    // The journal is lost, and the disk is here but cannot be opened: it may hold anything.
+    host.state.lose();
+    host.plug("fake0", "SERIAL-1", platter);
+    disk.poke(64 * MIB - 512, &[0; 512]);
+    disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
+    let mut lost = start(&host);
+    lost.passes().expect("looks");
+    assert!(lost.pool.volume(id("a")).is_err(), "it is not open");
+    for name in ["a", "never"] {
+        assert!(matches!(lost.pool.delete(id(name)), Err(PoolError::DiskAway { .. })), "{name}");
+    }
+    assert!(matches!(lost.pool.create(&request("a", BLOCK, MIB)), Err(PoolError::DiskAway { .. })), "its label has it");
+    lost.pool.create(&request("new", BLOCK, MIB)).expect("a new volume is not held up");
+    disk.clear_faults();
+    lost.passes().expect("looks");
+    lost.pool.delete(id("a")).expect("it is there");
+    assert!(matches!(lost.pool.delete(id("a")), Ok(Outcome::AlreadySo)));
+
+    // What was deleted before the disk left is not waited for.
+    host.unplug("fake0");
+    lost.passes().expect("looks");
+    let mut fresh = start(&host);
+    fresh.passes().expect("looks");
+    assert!(matches!(fresh.pool.delete(id("a")), Ok(Outcome::AlreadySo)));
+}
+
+#[test]
+fn a_volume_is_made_on_the_disk_that_was_named_beforehand_and_no_other_disk_is_written() {
+    let (_host, [small, large], node) = two_disks(&Layout::Slots { size: None, count: Some(1) });
+    let wanted = |name| request(name, BLOCK, MIB);
+    let Ok(Place::On(named)) = node.pool.place(&wanted("a"), &BTreeSet::new()) else { panic!("there is room") };
+    let writes = large.write_count();
+    small.inject(Fault { what: "write", range: Extent { start: MIB, end: 2 * MIB }, times: 1 });
+    assert!(matches!(node.pool.create_on(&wanted("a"), Some(&named)), Ok(Made::Failed(_))));
+    let Ok(Place::On(other)) = node.pool.place(&wanted("a"), &BTreeSet::from([named.clone()])) else {
+        panic!("the other one has room")
+    };
+    assert_ne!(named, other);
+    assert_eq!(large.write_count(), writes, "the other disk was written before anybody was told of it");
+    assert!(matches!(node.pool.create_on(&wanted("a"), Some(&other)), Ok(Made::Volume(view, _)) if view.disk == other));
+    assert!(matches!(node.pool.create_on(&wanted("b"), Some(&other)), Ok(Made::Full)));
+    assert!(matches!(node.pool.place(&wanted("a"), &BTreeSet::new()), Ok(Place::There)));
+}
+
+#[test]
+fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_one_of_them_is_away() {
+    let (host, disk, node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let platter = host.unplug("fake0").expect("it was there");
+    // An earlier version forgot that it was begun.
+    host.state.lose();
+    host.add_disk("fake1", "SERIAL-2", geometry());
+    let mut node = start(&host);
+    node.passes().expect("claims the second");
+    node.pool.create(&request("a", BLOCK, 2 * MIB)).expect("nobody knows better");
+    host.plug("fake0", "SERIAL-1", platter);
+    let before = disk.content();
+
+    let is_refused = |node: &Node, words: &str| {
+        let errors = [
+            node.pool.usable(id("a")).expect_err("usable"),
+            node.pool.create(&request("a", BLOCK, MIB)).expect_err("created"),
+            node.pool.delete(id("a")).expect_err("deleted"),
+            node.pool.expand(id("a"), 3 * MIB, None).expect_err("grown"),
+            node.pool.adopt_volume(id("a")).expect_err("adopted"),
+        ];
+        for error in errors {
+            assert!(matches!(&error, PoolError::Conflict { why, .. } if why.contains(words)), "{error:?}");
+        }
+    };
+    for restart in [false, true] {
+        if restart {
+            node = start(&host);
+        }
+        node.passes().expect("looks");
+        let views = node.pool.volumes();
+        assert_eq!(views.len(), 2);
+        assert!(views.iter().all(|view| view.conflict.is_some()), "{views:?}");
+        is_refused(&node, "localpool volume settle");
+        assert!(disk.content() == before, "one of them was written");
+    }
+    // With one of them away the other one is not right either.
+    let platter = host.unplug("fake0").expect("it was there");
+    for restart in [false, true] {
+        if restart {
+            node = start(&host);
+        }
+        node.passes().expect("looks");
+        is_refused(&node, "localpool disk release");
+    }
+    let away = node.pool.absent()[0].0.clone();
+    node.agent.verb(&Verb::ReleaseDisk { disk: away, dry_run: false }).expect("given up");
+    node.passes().expect("looks");
+    assert!(node.pool.usable(id("a")).is_ok(), "a person gave the other one up");
+    // It comes back after all.
+    host.plug("fake0", "SERIAL-1", platter);
+    node.passes().expect("looks");
+    is_refused(&node, "localpool volume settle");
 }
 
 #[test]
@@ -458,7 +617,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
         node.passes().expect("looks");
         assert_eq!(node.pool.volume(id("a")).expect("it is remembered").standing, Standing::Missing);
         assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
-        assert!(node.pool.check(&request("b", BLOCK, MIB)).is_err(), "it offers nothing");
+        assert!(node.pool.place(&request("b", BLOCK, MIB), &BTreeSet::new()).is_err(), "it offers nothing");
         let lines = node.agent.verb(&release(true)).expect("it could be").join("\n");
         assert!(lines.contains("would forget") && lines.contains("is given up"), "{lines}");
         assert_eq!(node.pool.disk_views().len(), 1, "a dry run does nothing");

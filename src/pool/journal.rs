@@ -30,6 +30,9 @@ pub struct Journal {
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<String, KnownDisk>,
+    /// Ids of disks with our label that a person gave up while they were away, until they are back.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub let_go: BTreeSet<String>,
 }
 
 /// A disk with our label as it was when it was last here.
@@ -43,6 +46,9 @@ pub struct KnownDisk {
     pub model: Option<String>,
     /// Bytes.
     pub size: u64,
+    /// All volumes that may be on it; `None`: an earlier version did not write them down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<BTreeSet<Uuid>>,
 }
 
 /// A bare device of the pool. It carries no label, so this is all that says whose it is.
@@ -75,7 +81,13 @@ pub struct RawVolume {
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { format: FORMAT, released: BTreeSet::new(), raw: BTreeMap::new(), disks: BTreeMap::new() }
+        Self {
+            format: FORMAT,
+            released: BTreeSet::new(),
+            raw: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            let_go: BTreeSet::new(),
+        }
     }
 }
 
@@ -102,6 +114,13 @@ impl Journal {
         match version.format {
             FORMAT => serde_json::from_str(text).map_err(JournalError::Damaged),
             newer => Err(JournalError::Newer(newer)),
+        }
+    }
+
+    /// The volume is on none of the disks with our label.
+    pub fn take_from_disks(&mut self, volume: Uuid) {
+        for volumes in self.disks.values_mut().filter_map(|known| known.volumes.as_mut()) {
+            volumes.remove(&volume);
         }
     }
 

@@ -23,6 +23,9 @@ impl Condition {
 
     /// What the pool knows of a volume without looking at its mounts.
     pub fn of(view: &VolumeView) -> Self {
+        if let Some(why) = &view.conflict {
+            return Self::abnormal("Conflict", format!("the volume is in conflict: {why}"));
+        }
         match &view.standing {
             Standing::Missing => {
                 Self::abnormal("DiskMissing", format!("disk {} is not there; is it unplugged or dead?", view.disk))

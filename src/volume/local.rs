@@ -27,6 +27,7 @@ impl LocalVolumes {
     async fn locked<T: Send + 'static>(
         &self,
         id: VolumeId,
+        error: fn(PoolError) -> Error,
         work: impl FnOnce(&Arc<Pool>) -> Result<T, PoolError> + Send + 'static,
     ) -> Result<T, Error> {
         let guard = self.locks.hold(id)?;
@@ -40,7 +41,7 @@ impl LocalVolumes {
                 Err(PoolError::Apply(_) | PoolError::Raw(_)) => pool.nudge(),
                 _ => {}
             }
-            result.map_err(Error::from)
+            result.map_err(error)
         })
         .await
     }
@@ -67,7 +68,7 @@ impl Volumes for LocalVolumes {
         if !here {
             return Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one")));
         }
-        self.locked(id, move |pool| {
+        self.locked(id, come_back, move |pool| {
             let NewVolume { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
             let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
@@ -77,7 +78,7 @@ impl Volumes for LocalVolumes {
     }
 
     async fn delete(&self, id: VolumeId) -> Result<(), Error> {
-        self.locked(id, move |pool| {
+        self.locked(id, come_back, move |pool| {
             pool.delete(id.uuid())?;
             pool.kick();
             Ok(())
@@ -86,7 +87,10 @@ impl Volumes for LocalVolumes {
     }
 
     async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
-        self.locked(id, move |pool| pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &view))).await
+        self.locked(id, Error::from, move |pool| {
+            pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &view))
+        })
+        .await
     }
 
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
@@ -132,6 +136,14 @@ fn volume(pool: &Pool, view: &VolumeView) -> Volume {
     }
 }
 
+/// A volume that is, or may be, on a disk that is away can be made or deleted when the disk is back, or given up.
+fn come_back(error: PoolError) -> Error {
+    match error {
+        PoolError::DiskAway { .. } => Error::Aborted(chain(&error)),
+        error => error.into(),
+    }
+}
+
 impl From<PoolError> for Error {
     fn from(error: PoolError) -> Self {
         let words = chain(&error);
@@ -144,8 +156,9 @@ impl From<PoolError> for Error {
             PoolError::InUse { .. }
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
+            | PoolError::Conflict { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::Apply(ApplyError::Locked { .. }) => Error::Aborted(words),
+            PoolError::NotLookedAt { .. } | PoolError::Apply(ApplyError::Locked { .. }) => Error::Aborted(words),
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) => Error::Internal(words),
         }
     }

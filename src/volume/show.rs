@@ -133,6 +133,7 @@ mod tests {
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
             disk: "gpt-1".to_owned(),
             standing,
+            conflict: None,
             node: Default::default(),
         }
     }

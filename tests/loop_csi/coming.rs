@@ -68,12 +68,12 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
         await_condition(&mut client, id, true, "DiskMissing").await;
         let got = client.get(id).await.unwrap().status.unwrap().volume_condition.unwrap();
         assert!(got.abnormal && got.message.contains("DiskMissing"), "{got:?}");
-        assert_refused(client.delete(id).await, Code::FailedPrecondition, &[id, "missing"]);
+        assert_refused(client.delete(id).await, Code::Aborted, &[id, "missing"]);
         assert_refused(client.expand(id, 30 * MIB, 0).await, Code::FailedPrecondition, &[id, "missing"]);
     }
     assert_refused(client.stage(&made.id, &staging, &mount("ext4")).await, Code::FailedPrecondition, &["missing"]);
     let again = client.try_create(create(&lab.named("fs"), "goes", 20 * MIB, &mount("ext4"))).await;
-    assert_refused(again, Code::FailedPrecondition, &["missing"]);
+    assert_refused(again, Code::Aborted, &["missing"]);
     assert_eq!(client.capacity("goes", &block()).await, (0, 0));
     // Nobody holds it any more, and others go on.
     gone.detach();

@@ -3,7 +3,7 @@
 //! Nothing is done before the machine was looked at once and the API server has told of all objects. What
 //! fails is tried again, later each time. Writes carry the version that they were decided on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,7 +225,7 @@ impl Work {
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Cordoned", message }).await;
         }
-        if let Err(error) = self.blocking(move |pool| pool.check(&wanted)).await? {
+        if let Err(error) = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
             return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
         }
         let accepted = self.write(object, status::accepted()).await?;

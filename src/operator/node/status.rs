@@ -16,6 +16,8 @@ use crate::volume::Condition;
 
 /// The condition that says how a volume is doing.
 pub const HEALTHY: &str = "Healthy";
+/// The reason of a volume that is, or may be, on several disks.
+pub const CONFLICT: &str = "Conflict";
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +36,8 @@ impl Refusal {
             PoolError::Differs { .. } => "Differs",
             PoolError::InUse { .. } => "InUse",
             PoolError::Found { .. } => "Found",
-            PoolError::DiskAway { .. } => "DiskMissing",
+            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
+            PoolError::Conflict { .. } => CONFLICT,
             PoolError::NotDescribed { .. } => "NotDescribed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",
@@ -140,6 +143,7 @@ mod tests {
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
             disk: "gpt-1".to_owned(),
             standing: Standing::Ready,
+            conflict: None,
             node: Default::default(),
         };
         let spec = PoolVolumeSpec {

@@ -101,6 +101,7 @@ mod tests {
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
             disk: "gpt-1".to_owned(),
             standing: Standing::Ready,
+            conflict: None,
             node: Default::default(),
         };
         (view, record)

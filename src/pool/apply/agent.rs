@@ -21,9 +21,10 @@ use self::claim::Claimed;
 use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
-use super::member::Standing;
+use super::member::{Member, Standing};
 use super::pool::{Owner, Pool, PoolError};
 use super::seat::Seat;
+use super::whereabouts::{Knowledge, Unasked};
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
 use crate::device::election::Outcome;
@@ -154,6 +155,7 @@ impl Agent {
         let mut passes = false;
         self.depart(&set);
         let told = std::mem::take(&mut self.unusable);
+        let mut unread = Vec::new();
         for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
             if let Err(problem) = self.arrive(device) {
                 let words = problem.words();
@@ -161,11 +163,18 @@ impl Agent {
                     tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
                 }
                 self.unusable.insert(device.raw.name.clone(), words.to_owned());
+                unread.push(Unasked {
+                    disk: device.id.text.clone(),
+                    why: format!("cannot be opened: {words}"),
+                    listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
+                    knowledge: Knowledge::Part,
+                });
                 problems.insert(device.raw.name.clone(), words.to_owned());
                 passes |= matches!(problem, Problem::Passes(_));
             }
         }
         self.arrive_raw(&set, &mut problems);
+        self.pool.looked_at(unread);
         self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
         let before = problems.len();
@@ -233,6 +242,17 @@ impl Agent {
         Ok(())
     }
 
+    /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
+    /// disk, and nothing of the use of what is on it.
+    fn know(&self, member: &Member) {
+        let journal = self.pool.journal();
+        let before = journal.before_look();
+        let Some(disk) = member.known() else { return };
+        if let Err(error) = journal.know(&member.id, disk, &before) {
+            tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
+        }
+    }
+
     /// Each member offers by the set that its label names: by UID, else by name and layout.
     fn attach_rules(&self, problems: &mut BTreeMap<String, String>) {
         for member in self.pool.members() {
@@ -247,12 +267,8 @@ impl Agent {
                 }
             }
             state.rule = rule.cloned();
-            let usable = state.is_usable();
             drop(state);
-            // A full state directory costs the memory of the disk, and nothing of its use.
-            if usable && let Err(error) = self.pool.journal().know(&member.id, &member.known()) {
-                tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
-            }
+            self.know(&member);
         }
         for member in self.pool.raw_members() {
             let journal = self.pool.journal();

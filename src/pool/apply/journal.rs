@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use uuid::Uuid;
+
 use crate::host::{Host, HostError};
 use crate::pool::journal::{JOURNAL, Journal, JournalError, KnownDisk, RawClaim};
 
@@ -10,6 +12,41 @@ use crate::pool::journal::{JOURNAL, Journal, JournalError, KnownDisk, RawClaim};
 pub struct JournalStore {
     host: Arc<dyn Host>,
     journal: Mutex<Journal>,
+    making: Mutex<Making>,
+}
+
+/// The volumes that are being made now: a look at their disk may not show them yet.
+#[derive(Default)]
+struct Making {
+    /// Each with its disk.
+    now: BTreeSet<(String, Uuid)>,
+    /// How many were begun since the process began.
+    begun: u64,
+}
+
+/// A volume that is being made: the journal keeps it on its disk at least until this is dropped. What a look at the
+/// disk finds must be as new as the disk by then.
+pub struct Begun<'j> {
+    store: &'j JournalStore,
+    disk: String,
+    volume: Uuid,
+    before: Before,
+}
+
+/// What the journal said before a volume was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// Nothing of the disk.
+    NoDisk,
+    NotListed,
+    /// The volume might have been on the disk already.
+    Listed,
+}
+
+/// What was being made before a disk was looked at.
+pub struct BeforeLook {
+    now: BTreeSet<(String, Uuid)>,
+    begun: u64,
 }
 
 /// Why the journal was not read or not written.
@@ -27,7 +64,7 @@ impl JournalStore {
     /// Reads the document; a damaged one is an error, as going on would forget what it says.
     pub fn open(host: Arc<dyn Host>) -> Result<Self, StoreError> {
         let text = host.state().load(JOURNAL).map_err(StoreError::State)?;
-        Ok(Self { host, journal: Mutex::new(Journal::parse(text.as_deref())?) })
+        Ok(Self { host, journal: Mutex::new(Journal::parse(text.as_deref())?), making: Mutex::default() })
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -59,25 +96,89 @@ impl JournalStore {
         })
     }
 
-    /// Disks with our label, here or away, by id.
-    pub fn known(&self) -> Vec<(String, KnownDisk)> {
-        self.journal().disks.iter().map(|(id, disk)| (id.clone(), disk.clone())).collect()
+    /// Disks with our label, here or away, by id: those that `wanted` selects.
+    pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
+        // Asked without the lock: whoever answers may wait for a disk.
+        let ids: Vec<String> = self.journal().disks.keys().cloned().collect();
+        let ids: Vec<String> = ids.into_iter().filter(|id| wanted(id)).collect();
+        let journal = self.journal();
+        ids.into_iter().filter_map(|id| journal.disks.get(&id).cloned().map(|disk| (id, disk))).collect()
     }
 
-    /// A disk with our label is here. Written only where it is not known just so.
-    pub fn know(&self, id: &str, disk: &KnownDisk) -> Result<(), StoreError> {
-        if self.journal().disks.get(id) == Some(disk) {
-            return Ok(());
-        }
+    fn making(&self) -> MutexGuard<'_, Making> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be asked before a disk is looked at for [`Self::know`].
+    pub fn before_look(&self) -> BeforeLook {
+        let Making { now, begun } = &*self.making();
+        BeforeLook { now: now.clone(), begun: *begun }
+    }
+
+    /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
+    /// stays on it. Written only where it is not known just so.
+    pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
         self.change(|journal| {
-            journal.disks.insert(id.to_owned(), disk.clone());
+            let mut disk = disk;
+            if let Some(volumes) = &mut disk.volumes {
+                volumes.extend(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
+                // One that was begun since may have ended, too: the next look tells.
+                if self.making().begun != before.begun {
+                    let listed = journal.disks.get(id).and_then(|known| known.volumes.as_ref());
+                    volumes.extend(listed.into_iter().flatten());
+                }
+            }
+            journal.disks.insert(id.to_owned(), disk);
+            journal.let_go.remove(id);
             Ok(())
         })
+    }
+
+    /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
+    /// before; what the journal has there besides is kept until a look at it.
+    pub fn begin(&self, volume: Uuid, disk: &str, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
+        {
+            let mut making = self.making();
+            making.now.insert((disk.to_owned(), volume));
+            making.begun += 1;
+        }
+        // From here on it ends by itself, also where the journal is not written.
+        let mut begun = Begun { store: self, disk: disk.to_owned(), volume, before: Before::Listed };
+        begun.before = self.change(|journal| {
+            let was = journal.disks.get(disk);
+            let listed = was.and_then(|known| known.volumes.clone()).unwrap_or_default();
+            let before = match was {
+                None => Before::NoDisk,
+                Some(_) if listed.contains(&volume) => Before::Listed,
+                Some(_) => Before::NotListed,
+            };
+            journal.take_from_disks(volume);
+            let mut known = known;
+            known.volumes.get_or_insert_default().extend(listed.into_iter().chain([volume]));
+            journal.disks.insert(disk.to_owned(), known);
+            Ok(before)
+        })?;
+        Ok(begun)
     }
 
     /// A disk with our label is not missed any more; false: it was not known.
     pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
         self.change(|journal| Ok(journal.disks.remove(id).is_some()))
+    }
+
+    /// The same of a disk that is away, as a person says so.
+    pub fn let_go(&self, id: &str) -> Result<bool, StoreError> {
+        self.change(|journal| {
+            let was_known = journal.disks.remove(id).is_some();
+            if was_known {
+                journal.let_go.insert(id.to_owned());
+            }
+            Ok(was_known)
+        })
+    }
+
+    pub fn has_let_go(&self, id: &str) -> bool {
+        self.journal().let_go.contains(id)
     }
 
     /// A released disk may be claimed again; false: it may already.
@@ -115,7 +216,104 @@ impl JournalStore {
             if *claim != before {
                 claim.generation = before.generation + 1;
             }
+            let made = claim.volume.as_ref().filter(|_| before.volume.is_none()).map(|volume| volume.id);
+            // It was on no disk that can be asked.
+            if let Some(volume) = made {
+                journal.take_from_disks(volume);
+            }
             Ok(result)
         })
+    }
+}
+
+impl Begun<'_> {
+    /// Nothing of the volume is on that disk after all, by this.
+    pub fn withdraw(self) -> Result<(), StoreError> {
+        if self.before == Before::Listed {
+            return Ok(());
+        }
+        self.store.change(|journal| {
+            let Some(volumes) = journal.disks.get_mut(&self.disk).and_then(|known| known.volumes.as_mut()) else {
+                return Ok(());
+            };
+            volumes.remove(&self.volume);
+            // A disk that was given back meanwhile is not missed.
+            if self.before == Before::NoDisk && volumes.is_empty() {
+                journal.disks.remove(&self.disk);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.store.making().now.remove(&(self.disk.clone(), self.volume));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::label::{Layout, SetRef};
+    use crate::host::fake::FakeHost;
+
+    const A: Uuid = Uuid::from_u128(1);
+    const B: Uuid = Uuid::from_u128(2);
+
+    fn store() -> JournalStore {
+        JournalStore::open(Arc::new(FakeHost::default())).expect("a journal")
+    }
+
+    fn disk(volumes: &[Uuid]) -> KnownDisk {
+        KnownDisk {
+            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            layout: Layout::Carved {},
+            path: "/dev/fake0".into(),
+            model: None,
+            size: 1 << 30,
+            volumes: Some(volumes.iter().copied().collect()),
+        }
+    }
+
+    fn look(store: &JournalStore, id: &str, volumes: &[Uuid]) {
+        let before = store.before_look();
+        store.know(id, disk(volumes), &before).expect("written");
+    }
+
+    fn on(store: &JournalStore, id: &str) -> Vec<Uuid> {
+        let known = store.known(|disk| disk == id).pop();
+        known.and_then(|(_, known)| known.volumes).into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_does_not_find_it() {
+        let store = store();
+        let begun = store.begin(A, "one", disk(&[])).expect("written");
+        look(&store, "one", &[]);
+        assert_eq!(on(&store, "one"), [A], "the look may be older than the volume");
+        // Another one begins with what was found before, and ends while somebody looks.
+        let before = store.before_look();
+        drop(begun);
+        drop(store.begin(B, "one", disk(&[])).expect("written"));
+        store.know("one", disk(&[A]), &before).expect("written");
+        assert_eq!(on(&store, "one"), [A, B]);
+        look(&store, "one", &[B]);
+        assert_eq!(on(&store, "one"), [B]);
+    }
+
+    #[test]
+    fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
+        let store = store();
+        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
+        assert!(store.known(|_| true).is_empty(), "a disk that was given back meanwhile is not missed");
+        look(&store, "one", &[]);
+        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
+        assert_eq!(on(&store, "one"), Vec::<Uuid>::new());
+        drop(store.begin(A, "one", disk(&[])).expect("written"));
+        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("nothing to write");
+        assert_eq!(on(&store, "one"), [A], "the first time may have left it there");
+        drop(store.begin(A, "two", disk(&[])).expect("written"));
+        assert_eq!((on(&store, "one"), on(&store, "two")), (Vec::new(), vec![A]));
     }
 }

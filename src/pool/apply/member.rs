@@ -63,6 +63,8 @@ pub struct VolumeView {
     /// Id of its disk.
     pub disk: String,
     pub standing: Standing,
+    /// It is, or may be, on another disk as well, in words: it cannot be used.
+    pub conflict: Option<String>,
     /// The device that the tenant gets.
     pub node: PathBuf,
 }
@@ -89,7 +91,7 @@ pub struct DiskView {
 impl DiskView {
     /// A disk that has not been here since the process began: what is on it is not known.
     pub fn absent(id: String, disk: KnownDisk) -> Self {
-        let KnownDisk { set, layout, path, model, size } = disk;
+        let KnownDisk { set, layout, path, model, size, volumes: _ } = disk;
         Self {
             id,
             path,
@@ -109,17 +111,11 @@ impl DiskView {
 }
 
 impl Member {
-    /// What is remembered of it should it be away at the next start.
-    pub fn known(&self) -> KnownDisk {
+    /// What is remembered of it should it be away at the next start; `None`: that cannot be told, as a write failed or it
+    /// left.
+    pub fn known(&self) -> Option<KnownDisk> {
         let state = self.lock();
-        let content = state.content();
-        KnownDisk {
-            set: content.label.set.clone(),
-            layout: content.label.layout.clone(),
-            path: state.raw.path.clone(),
-            model: state.raw.model.clone(),
-            size: content.geometry.size,
-        }
+        state.is_usable().then(|| state.known())
     }
 
     pub fn disk_view(&self) -> DiskView {
@@ -164,6 +160,18 @@ impl Member {
 }
 
 impl State {
+    pub(super) fn known(&self) -> KnownDisk {
+        let content = self.content();
+        KnownDisk {
+            set: content.label.set.clone(),
+            layout: content.label.layout.clone(),
+            path: self.raw.path.clone(),
+            model: self.raw.model.clone(),
+            size: content.geometry.size,
+            volumes: Some(content.volumes().map(|volume| volume.id()).collect()),
+        }
+    }
+
     pub fn content(&self) -> &Content {
         match &self.holding {
             Holding::Open(disk) => disk.content(),
@@ -255,6 +263,7 @@ impl State {
             set: content.label.set.clone(),
             disk: member.to_owned(),
             standing: self.standing(),
+            conflict: None,
             node,
         }
     }

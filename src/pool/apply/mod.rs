@@ -22,3 +22,4 @@ pub mod onlooker;
 pub mod pool;
 pub mod raw;
 pub mod seat;
+pub mod whereabouts;

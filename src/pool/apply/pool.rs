@@ -2,7 +2,7 @@
 //!
 //! A verb looks before it acts and may be repeated: what is there already is success.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::journal::{JournalStore, StoreError};
 use super::member::{DiskView, Member, Standing, VolumeView};
 use super::raw::{RawError, RawMember};
 use super::seat::{Seat, Taken};
+use super::whereabouts::Unasked;
 use crate::device::discovery::DeviceSet;
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::reason::Reason;
@@ -53,6 +54,10 @@ pub enum PoolError {
     Found { id: Uuid },
     #[error("the disk {disk} of volume {id} {why}")]
     DiskAway { id: Uuid, disk: String, why: String },
+    #[error("the disks of this node were not looked at yet, and volume {id} may be on one of them")]
+    NotLookedAt { id: Uuid },
+    #[error("volume {id} cannot be used: {why}")]
+    Conflict { id: Uuid, why: String },
     #[error(
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
@@ -65,6 +70,13 @@ pub enum PoolError {
     Apply(#[from] ApplyError),
 }
 
+impl PoolError {
+    /// No disk can take a volume now.
+    pub fn is_no_place(&self) -> bool {
+        matches!(self, Self::NoPlace(_) | Self::NoSet(_))
+    }
+}
+
 /// The pool of one node.
 pub struct Pool {
     owner: Owner,
@@ -72,6 +84,9 @@ pub struct Pool {
     journal: Arc<JournalStore>,
     workers: Workers,
     stopping: Arc<AtomicBool>,
+    /// A pass has looked at the machine, and what it could not open.
+    looked_at: AtomicBool,
+    unread: RwLock<Vec<Unasked>>,
     /// Tells whoever keeps the pool that a pass is due.
     nudge: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -83,6 +98,25 @@ pub enum Workers {
     Threads,
     /// The caller, by [`Pool::work_until_idle`]: in a test every effect has its place.
     Caller,
+}
+
+/// Where a volume is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is on a disk already.
+    There,
+    /// On the disk of that id.
+    On(String),
+}
+
+/// What came of making a volume on one disk.
+#[derive(Debug)]
+pub enum Made {
+    Volume(Box<VolumeView>, Outcome),
+    /// The disk has no room for it, or not any more.
+    Full,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
 }
 
 /// Whose disks they are.
@@ -97,7 +131,16 @@ impl Pool {
     /// Reads the journal; a damaged one stops the process, as going on would forget what it says.
     pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
         let journal = Arc::new(JournalStore::open(host)?);
-        Ok(Self { owner, seats: RwLock::default(), journal, workers, stopping: Arc::default(), nudge: Arc::default() })
+        Ok(Self {
+            owner,
+            seats: RwLock::default(),
+            journal,
+            workers,
+            stopping: Arc::default(),
+            looked_at: AtomicBool::default(),
+            unread: RwLock::default(),
+            nudge: Arc::default(),
+        })
     }
 
     pub fn journal(&self) -> &Arc<JournalStore> {
@@ -192,9 +235,7 @@ impl Pool {
 
     /// Disks with our label that were not here since this process began, by id.
     pub fn absent(&self) -> Vec<(String, KnownDisk)> {
-        let mut known = self.journal.known();
-        known.retain(|(id, _)| self.seat(id).is_none());
-        known
+        self.journal.known(|id| self.seat(id).is_none())
     }
 
     /// A disk that is away is not missed any more; false: there is none of that id that is away. A bare device is not
@@ -213,7 +254,7 @@ impl Pool {
             Some(Seat::Labelled(_)) => self.part(id),
             None => {}
         }
-        Ok(self.journal.forget(id)?)
+        Ok(self.journal.let_go(id)?)
     }
 
     /// All disks of the pool, those that are away too.
@@ -221,6 +262,20 @@ impl Pool {
         let absent = self.absent();
         let here = self.seats().into_iter().filter_map(|seat| seat.disk_view());
         here.chain(absent.into_iter().map(|(id, disk)| DiskView::absent(id, disk))).collect()
+    }
+
+    /// A pass has looked at all disks, and could not open these, which carry our label.
+    pub(super) fn looked_at(&self, unread: Vec<Unasked>) {
+        *self.unread.write().unwrap_or_else(PoisonError::into_inner) = unread;
+        self.looked_at.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.looked_at.load(Ordering::Acquire)
+    }
+
+    pub(super) fn unread(&self) -> Vec<Unasked> {
+        self.unread.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn join(&self, seat: Seat) {
@@ -235,7 +290,8 @@ impl Pool {
     /// All volumes, by id.
     pub fn volumes(&self) -> Vec<VolumeView> {
         let mut views: Vec<VolumeView> = self.seats().iter().flat_map(Seat::views).collect();
-        views.sort_by_key(|view| view.id);
+        self.mark_conflicts(&mut views);
+        views.sort_by(|a, b| (a.id, &a.disk).cmp(&(b.id, &b.disk)));
         views
     }
 
@@ -248,13 +304,22 @@ impl Pool {
         self.find_usable(id).map(|(_, view)| view)
     }
 
+    /// One that is in conflict says so in its view.
     fn find(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
-        let found = self.seats().into_iter().find_map(|seat| seat.view(id).map(|view| (seat, view)));
-        found.ok_or(PoolError::NoSuchVolume { id })
+        self.all_of(id).into_iter().next().ok_or(PoolError::NoSuchVolume { id })
+    }
+
+    /// The one volume of that id.
+    fn find_sound(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        let (seat, view) = self.find(id)?;
+        match view.conflict.clone() {
+            Some(why) => Err(PoolError::Conflict { id, why }),
+            None => Ok((seat, view)),
+        }
     }
 
     fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
-        let (seat, view) = self.find(id)?;
+        let (seat, view) = self.find_sound(id)?;
         let disk = view.disk.clone();
         match (&view.record, &view.standing) {
             (None, _) => Err(PoolError::NotDescribed { id, disk }),
@@ -286,10 +351,48 @@ impl Pool {
 
     /// Makes a volume, or finds it made.
     pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Outcome), PoolError> {
-        if let Ok((seat, _)) = self.find(request.id) {
-            return self.existing(&seat, request).map(|view| (view, Outcome::AlreadySo));
+        let mut failed = BTreeMap::new();
+        loop {
+            let disk = match self.place(request, &failed.keys().cloned().collect()) {
+                Ok(Place::There) => None,
+                Ok(Place::On(disk)) => Some(disk),
+                // What stands in the way is the disk that failed, where one did.
+                Err(error) if error.is_no_place() => return Err(failed.into_values().next().unwrap_or(error)),
+                Err(error) => return Err(error),
+            };
+            match self.create_on(request, disk.as_deref())? {
+                Made::Volume(view, outcome) => return Ok((*view, outcome)),
+                // Another caller was faster: each round somebody wins.
+                Made::Full => {}
+                Made::Failed(error) => failed.extend(disk.map(|disk| (disk, error))),
+            }
         }
+    }
+
+    /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
+    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Place, PoolError> {
+        if self.find(request.id).is_ok() {
+            return Ok(Place::There);
+        }
+        self.may_be_made(request.id)?;
         self.check_selector(&request.selector)?;
+        let usage = self.usage(request.usage, &request.selector);
+        let mut seats = self.seats();
+        seats.retain(|seat| !failed.contains(seat.id()));
+        let offers = offers(&seats, &request.selector, usage);
+        if offers.is_empty() {
+            return Err(PoolError::NoSet(request.selector.clone()));
+        }
+        let (index, _) = choose(&offers, &wish(request, usage))?;
+        Ok(Place::On(seats[index].id().to_owned()))
+    }
+
+    /// Makes a volume on that disk and no other one, or finds it made anywhere.
+    pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
+        if let Ok((seat, _)) = self.find(request.id) {
+            return self.existing(&seat, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
+        }
+        self.may_be_made(request.id)?;
         let usage = self.usage(request.usage, &request.selector);
         let volume = NewVolume {
             id: request.id,
@@ -303,23 +406,11 @@ impl Pool {
                 found: false,
             },
         };
-        let wish = Wish { usage, required: request.required, limit: request.limit };
-        // Another caller may take a place between the look and the lock; each round somebody wins.
-        let mut failed = BTreeMap::new();
-        loop {
-            let mut seats = self.seats();
-            seats.retain(|seat| !failed.contains_key(seat.id()));
-            let offers = offers(&seats, &request.selector, usage);
-            if offers.is_empty() && failed.is_empty() {
-                return Err(PoolError::NoSet(request.selector.clone()));
-            }
-            let (index, site) = match choose(&offers, &wish) {
-                Ok(place) => place,
-                // What stands in the way is the disk that failed, where one did.
-                Err(none) => return Err(failed.into_values().next().unwrap_or(none.into())),
-            };
-            match seats[index].create(site, &volume)? {
-                Taken::ByUs => break,
+        let seats: Vec<Seat> = disk.and_then(|disk| self.seat(disk)).into_iter().collect();
+        // Another caller may take the place between the look and the lock.
+        while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
+            match seats[index].create(site, &volume, &self.journal)? {
+                Taken::ByUs => return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done)),
                 Taken::ByOther => {}
                 Taken::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
@@ -327,24 +418,11 @@ impl Pool {
                     if !matches!(&error, PoolError::Apply(error) if error.is_locked()) {
                         self.nudge();
                     }
-                    failed.insert(seats[index].id().to_owned(), error);
+                    return Ok(Made::Failed(error));
                 }
             }
         }
-        Ok((self.volume(request.id)?, Outcome::Done))
-    }
-
-    /// Whether a volume that is not there could be made now. Writes nothing, promises nothing.
-    pub fn check(&self, request: &CreateRequest) -> Result<(), PoolError> {
-        self.check_selector(&request.selector)?;
-        let usage = self.usage(request.usage, &request.selector);
-        let offers = offers(&self.seats(), &request.selector, usage);
-        if offers.is_empty() {
-            return Err(PoolError::NoSet(request.selector.clone()));
-        }
-        let wish = Wish { usage, required: request.required, limit: request.limit };
-        choose(&offers, &wish)?;
-        Ok(())
+        Ok(Made::Full)
     }
 
     /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.
@@ -372,10 +450,10 @@ impl Pool {
         Ok(view)
     }
 
-    /// Deletes a volume; its space is erased in the background. Not there: success.
+    /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
     pub fn delete(&self, id: Uuid) -> Result<Outcome, PoolError> {
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
-            return Ok(Outcome::AlreadySo);
+            return self.may_be_called_deleted(id).map(|()| Outcome::AlreadySo);
         }
         let (seat, _) = self.find_usable(id)?;
         seat.delete(id)?;
@@ -419,7 +497,7 @@ impl Pool {
 
     /// Makes a found volume usable.
     pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
-        let (seat, view) = self.find(id)?;
+        let (seat, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if !record.found => Ok(Outcome::AlreadySo),
@@ -432,7 +510,7 @@ impl Pool {
 
     /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
     pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
-        let (seat, view) = self.find(id)?;
+        let (seat, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if record.found => Ok(()),
@@ -497,6 +575,10 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
     }
     seat.drop_worker();
     progress
+}
+
+fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {
+    Wish { usage, required: request.required, limit: request.limit }
 }
 
 /// What each member that the selector means has to give.

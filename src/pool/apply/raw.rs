@@ -295,6 +295,7 @@ impl RawMember {
             set: claim.set,
             disk: self.id.clone(),
             standing: state.standing.clone(),
+            conflict: None,
             node: state.path(),
         })
     }

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::disk::ApplyError;
 use super::erase::{Progress, work};
-use super::member::{DiskView, Member, VolumeView};
+use super::journal::JournalStore;
+use super::member::{DiskView, Member, Standing, VolumeView};
 use super::pool::PoolError;
 use super::raw::{RawError, RawMember};
 use crate::device::label::{ErasePolicy, VolumeUsage};
@@ -64,20 +65,40 @@ impl Seat {
         }
     }
 
-    /// Makes the volume, or says why another place must serve.
-    pub fn create(&self, site: Site, volume: &NewVolume) -> Result<Taken, PoolError> {
+    /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on a
+    /// bare device.
+    pub fn why_unusable(&self) -> Option<String> {
+        let Self::Labelled(member) = self else { return None };
+        let state = member.lock();
+        match state.standing() {
+            _ if state.is_usable() => None,
+            Standing::NotReady(why) => Some(format!("is not ready: {why}")),
+            Standing::Missing | Standing::Ready => Some("is missing".to_owned()),
+        }
+    }
+
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has.
+    pub fn create(&self, site: Site, volume: &NewVolume, journal: &JournalStore) -> Result<Taken, PoolError> {
         let made = match self {
-            Self::Labelled(member) => member.lock().create(site, volume).map_err(PoolError::from),
+            Self::Labelled(member) => {
+                let mut state = member.lock();
+                // It has just left or failed: nothing is written down of it.
+                if !state.is_usable() {
+                    return Ok(Taken::ByOther);
+                }
+                let begun = journal.begin(volume.id, &member.id, state.known())?;
+                let made = state.create(site, volume).map_err(PoolError::from);
+                if made.as_ref().is_err_and(left_nothing) {
+                    begun.withdraw()?;
+                }
+                made
+            }
             Self::Raw(member) => member.create(volume).map_err(PoolError::from),
         };
         match made {
             Ok(()) => Ok(Taken::ByUs),
-            Err(PoolError::Apply(ApplyError::Plan {
-                source: PlanError::Taken { .. } | PlanError::TableFull, ..
-            }))
-            | Err(PoolError::Raw(RawError::Taken(_))) => Ok(Taken::ByOther),
-            Err(PoolError::Apply(error)) if error.left_nothing() => Ok(Taken::Failed(error.into())),
-            Err(PoolError::Raw(error)) if error.left_nothing() => Ok(Taken::Failed(error.into())),
+            Err(error) if is_taken(&error) => Ok(Taken::ByOther),
+            Err(error) if left_nothing(&error) => Ok(Taken::Failed(error)),
             Err(error) => Err(error),
         }
     }
@@ -181,6 +202,26 @@ impl Seat {
             Self::Raw(member) => member.lock().worker = false,
         }
     }
+}
+
+fn is_taken(error: &PoolError) -> bool {
+    match error {
+        PoolError::Apply(ApplyError::Plan { source, .. }) => {
+            matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
+        }
+        PoolError::Raw(error) => matches!(error, RawError::Taken(_)),
+        _ => false,
+    }
+}
+
+/// Nothing of what was asked for can be on the disk.
+fn left_nothing(error: &PoolError) -> bool {
+    is_taken(error)
+        || match error {
+            PoolError::Apply(error) => error.left_nothing(),
+            PoolError::Raw(error) => error.left_nothing(),
+            _ => false,
+        }
 }
 
 /// Who got a place.

@@ -37,11 +37,14 @@ impl Agent {
     /// Members whose disk is not there any more let go of it; what they held is remembered.
     pub(super) fn depart(&self, set: &DeviceSet) {
         for member in self.pool.members() {
-            let mut state = member.lock();
+            let state = member.lock();
             let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
             if !here && state.standing() != Standing::Missing {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
-                state.leave(Standing::Missing);
+                drop(state);
+                // What was deleted there since the last pass is not waited for.
+                self.know(&member);
+                member.lock().leave(Standing::Missing);
             }
         }
     }
