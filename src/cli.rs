@@ -4,12 +4,14 @@ pub mod ask;
 mod roles;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo;
 use crate::device::show::Format;
+use crate::host::stdout::{PrintError, complain, print};
 use crate::operator;
 use crate::operator::controller::abandon;
 use crate::operator::crds::{self, Ownership};
@@ -169,9 +171,31 @@ struct CrdsArgs {
     take_ownership: bool,
 }
 
-/// What stopped a command, in words for people.
-pub fn words(error: &anyhow::Error) -> String {
-    operator::words(error.as_ref())
+/// What a shell says of a program that SIGPIPE ended, which this process ignores, as every Rust program does.
+const ENDED_BY_SIGPIPE: u8 = 141;
+
+/// The whole process: does what its command line says, and gives its status.
+pub fn main() -> ExitCode {
+    let done = match Cli::try_parse() {
+        Ok(cli) => cli.run().map(|()| ExitCode::SUCCESS),
+        Err(unread) => show(&unread),
+    };
+    done.unwrap_or_else(|error| {
+        if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(PrintError::Closed))) {
+            return ExitCode::from(ENDED_BY_SIGPIPE);
+        }
+        complain(&format!("localpool: {}", operator::words(error.as_ref())));
+        ExitCode::FAILURE
+    })
+}
+
+/// What clap answers by itself: help and version, or what is wrong with the command line.
+fn show(answer: &clap::Error) -> Result<ExitCode> {
+    let printed = answer.print();
+    if !answer.use_stderr() {
+        printed.map_err(PrintError::of)?;
+    }
+    Ok(ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(1)))
 }
 
 impl Cli {
@@ -181,20 +205,13 @@ impl Cli {
             Command::Node(args) => args.run(),
             Command::Controller(args) => args.run(),
             Command::Discovery(args) => args.run(),
-            Command::Devices(DevicesArgs { output, state }) => {
-                print!("{}", ask::devices(&state.local()?, output)?);
-                Ok(())
-            }
-            Command::Volumes(DevicesArgs { output, state }) => {
-                print!("{}", ask::volumes(&state.local()?, output)?);
-                Ok(())
-            }
+            Command::Devices(DevicesArgs { output, state }) => Ok(print(&ask::devices(&state.local()?, output)?)?),
+            Command::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
             Command::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
             Command::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
             Command::Set(SetCommand::Plan(args)) => args.run(),
             Command::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
-                print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?);
-                Ok(())
+                print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?)
             }
             Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
             Command::Crds(args) => args.run(),
@@ -207,8 +224,7 @@ impl PlanArgs {
     fn run(self) -> Result<()> {
         let Self { file, state } = self;
         let documents = sets::documents(&file).context("--file")?;
-        print_lines(&ask::plan_sets(&state.local()?, documents)?);
-        Ok(())
+        print_lines(&ask::plan_sets(&state.local()?, documents)?)
     }
 }
 
@@ -217,8 +233,7 @@ impl AbandonArgs {
         let Self { volume, dry_run } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let lines = runtime.block_on(async { abandon(operator::client().await?, volume, dry_run).await })?;
-        print_lines(&lines);
-        Ok(())
+        print_lines(&lines)
     }
 }
 
@@ -226,29 +241,25 @@ impl CrdsArgs {
     fn run(self) -> Result<()> {
         let Self { apply, take_ownership } = self;
         if !apply {
-            print!("{}", crds::yaml()?);
-            return Ok(());
+            return Ok(print(&crds::yaml()?)?);
         }
         let ownership = if take_ownership { Ownership::Take } else { Ownership::Respect };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let lines = runtime.block_on(async { crds::apply(operator::client().await?, ownership).await })?;
-        print_lines(&lines);
-        Ok(())
+        print_lines(&lines)
     }
 }
 
 impl DiskArgs {
     fn print(self, ask: impl Fn(&Local, &str, bool) -> Result<Vec<String>>) -> Result<()> {
         let Self { disk, how } = self;
-        print_lines(&ask(&how.state.local()?, &disk, how.dry_run)?);
-        Ok(())
+        print_lines(&ask(&how.state.local()?, &disk, how.dry_run)?)
     }
 }
 
-fn print_lines(lines: &[String]) {
-    for line in lines {
-        println!("{line}");
-    }
+fn print_lines(lines: &[String]) -> Result<()> {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    Ok(print(&text)?)
 }
 
 fn host_name() -> Result<String> {

@@ -18,7 +18,7 @@
 //! tests/layering holds this; docs/architecture.md says more.
 
 // Effects belong to `host` (clippy.toml names them); tests may do what they like.
-#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod api;
 pub mod cli;

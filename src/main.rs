@@ -2,14 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    match localpool::cli::Cli::parse().run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("localpool: {}", localpool::cli::words(&error));
-            ExitCode::FAILURE
-        }
-    }
+    localpool::cli::main()
 }

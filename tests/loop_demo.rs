@@ -250,6 +250,24 @@ fn loop_a_demo_whose_driver_dies_fails_in_words_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn loop_a_demo_that_nobody_can_read_says_why_it_fails_and_leaves_nothing_behind() {
+    let Some(_turn) = turn("a demo that nobody can read") else { return };
+    let closed = std::io::pipe().unwrap().1;
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    for (out, code, words) in
+        [(Stdio::from(closed), 141, ""), (Stdio::from(full), 1, "could not be printed: standard output could not")]
+    {
+        let tmp = tempfile::Builder::new().prefix("demo").tempdir().unwrap();
+        let mut command = Command::new(BINARY);
+        command.arg("demo").env("TMPDIR", tmp.path()).stdout(out).stderr(Stdio::piped());
+        let (output, _, errors) = output(&mut command);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(words) && errors.is_empty() == words.is_empty(), "{errors}");
+        Ended { status: output.status, text: String::new(), errors, tmp }.expect_nothing_left();
+    }
+}
+
+#[test]
 fn the_demo_without_root_says_that_it_needs_root_and_does_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = if nix::unistd::geteuid().is_root() {

@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::lab::Lab;
 use self::report::{Report, say};
 use crate::host::HostError;
+use crate::host::stdout::PrintError;
 
 /// Lines of the driver's log that a failure shows.
 const LOG_LINES: usize = 20;
@@ -58,6 +59,8 @@ pub enum Error {
     /// The driver said that all was well, and it is not.
     #[error("{object}: {what}")]
     Wrong { object: String, what: String },
+    #[error("all went well, and the report could not be printed")]
+    Unprinted(#[from] PrintError),
     #[error("stopped by {0}")]
     Stopped(&'static str),
     #[error("something is left behind: {}", .0.join("; "))]
@@ -110,8 +113,7 @@ async fn demonstrate() -> Result<(), Error> {
     match (outcome, swept) {
         (Ok(()), Ok(what)) => {
             report.done("tidy up", None, &what, "nothing is left behind", begun.elapsed());
-            report.finish();
-            Ok(())
+            Ok(report.finish()?)
         }
         (Err(error), Ok(what)) => {
             say(&format!("tidied up: {what}"));

@@ -1,13 +1,14 @@
 //! What the demo tells: a line for each step as it is done, and at the end one table and the disks before and after.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::host::stdout::{PrintError, print};
+
 /// Prints a line. A reader that has gone away, as in `localpool demo | head`, stops nothing.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = print(&format!("{text}\n"));
 }
 
 /// What was done so far.
@@ -57,10 +58,10 @@ impl Report {
         self.after = table;
     }
 
-    /// The closing table.
-    pub fn finish(&self) {
-        say(&format!("\n{}", table(&self.rows, self.begun.elapsed())));
-        say(&format!("disks before:\n{}\ndisks after:\n{}", self.before, self.after));
+    /// The closing table. Here it counts whether somebody can read it.
+    pub fn finish(&self) -> Result<(), PrintError> {
+        let table = table(&self.rows, self.begun.elapsed());
+        print(&format!("\n{table}\ndisks before:\n{}\ndisks after:\n{}\n", self.before, self.after))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod raw;
 pub mod real;
 pub mod signature;
 pub mod state;
+pub mod stdout;
 pub mod swaps;
 pub mod sysfs;
 pub mod table;

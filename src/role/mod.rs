@@ -35,6 +35,8 @@ fn log_to_stderr(format: LogFormat) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    // What cannot be logged, as on a disk that is full, is lost: to complain of it would be a panic in whoever logs.
+    let log = log.log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().try_init(),

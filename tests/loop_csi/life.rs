@@ -324,3 +324,16 @@ async fn loop_what_was_synced_to_a_block_volume_is_on_the_disk_at_the_place_of_i
     assert!(disk.read(start, WRITTEN) == pattern(0, WRITTEN));
     assert!(Path::new(&life.target()).exists());
 }
+
+/// Each line that cannot be logged would be a panic of whoever logs: of the agent itself, or of an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_driver_whose_log_is_on_a_full_disk_serves_on() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 64 * MIB);
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", CARVED)).logging_to("/dev/full");
+    let (driver, mut client) = start.ready().await;
+    driver.await_verdict(&disk.node, "Ours", "in pool");
+    let made = client.create(create(&lab.named("pvc-1"), "fast", 16 * MIB, &of_kind(None))).await;
+    client.delete(&made.id).await.unwrap();
+    driver.stop();
+}
