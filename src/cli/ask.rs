@@ -1,4 +1,4 @@
-//! Asking the agent of this machine; where none runs, being it for a moment.
+//! Asking the agent of this machine; where none runs, being it for a moment, or in a dry run one that only pretends.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,14 +10,19 @@ use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, VolumeRequest};
 use crate::device::show::{Format, render};
+use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
+use crate::host::{Host, StateStore as _, chain};
 use crate::pool::apply::admin::inventory;
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool};
+use crate::pool::journal::JOURNAL;
 use crate::role::standalone::CLUSTER;
 use crate::role::{AGENT_SOCKET, looking, sets};
 use crate::volume::VolumeId;
+
+const LOOKING: &str = "looking at the disks of this machine";
 
 /// Where the agent of this machine is, and what it is called.
 pub struct Local {
@@ -34,7 +39,7 @@ pub fn devices(local: &Local, output: Format) -> Result<String> {
     }
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
     let (mut agent, pool) = agent_of(local)?;
-    let set = agent.look().context("looking at the disks of this machine")?;
+    let set = agent.look().context(LOOKING)?;
     let pass = crate::pool::apply::agent::Pass::of_look(set);
     Ok(render(&inventory(&pool, &pass), output)?)
 }
@@ -52,13 +57,13 @@ pub fn volumes(local: &Local, output: Format) -> Result<String> {
 pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| be_agent(local, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }), Ok)
+    asked.map_or_else(|| alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }, dry_run), Ok)
 }
 
 pub fn adopt_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| be_agent(local, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }), Ok)
+    asked.map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }, dry_run), Ok)
 }
 
 pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<String>> {
@@ -91,19 +96,61 @@ fn ask<T>(
     })
 }
 
+/// A verb where no agent runs.
+fn alone(local: &Local, verb: &Verb, dry_run: bool) -> Result<Vec<String>> {
+    if dry_run { pretend(local, verb) } else { be_agent(local, verb) }
+}
+
 /// Does a verb as the agent of this machine, under its lock.
 fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::open(&local.state_dir)?;
-    let lock = state.try_lock()?;
-    let _lock = lock
-        .ok_or_else(|| anyhow!("another process is the agent on {}, and does not answer", local.state_dir.display()))?;
+    let _lock = state.try_lock()?.ok_or_else(|| does_not_answer(local))?;
     let (mut agent, _) = agent_of(local)?;
-    agent.pass().context("looking at the disks of this machine")?;
+    agent.pass().context(LOOKING)?;
     Ok(agent.verb(verb)?)
 }
 
-fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
+/// Says what a verb would do, as an agent whose every write is only pretended; and what such a one cannot know.
+fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
-    let cluster = looking::known_cluster(&state)?.unwrap_or_else(|| CLUSTER.to_owned());
-    looking::agent(state, Owner { cluster, node: local.node.clone() })
+    if state.is_locked()? {
+        return Err(does_not_answer(local));
+    }
+    let unknown = unknown(local, &state)?;
+    let dry = Arc::new(DryHost::new(looking::machine(state)));
+    let (mut agent, _) = agent_on(local, Arc::clone(&dry) as Arc<dyn Host>)?;
+    agent.pass().context(LOOKING)?;
+    let first = dry
+        .written()
+        .into_iter()
+        .map(|disk| format!("would first end on {} what an earlier stop of the agent left undone", disk.display()));
+    let first: Vec<String> = first.collect();
+    let said = agent.verb(verb).map_err(|error| anyhow!("{} ({unknown})", chain(&error)))?;
+    Ok(first.into_iter().chain(said).chain([unknown]).collect())
+}
+
+/// What only a running agent could tell, or a state directory that is there.
+fn unknown(local: &Local, state: &StateDir) -> Result<String> {
+    let mut words = format!("no agent runs on {}: this is what the disks alone say", local.state_dir.display());
+    if state.load(JOURNAL)?.is_none() {
+        words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
+    }
+    if looking::known_cluster(state)?.is_none() {
+        words += &format!("; the cluster is taken to be `{CLUSTER}`");
+    }
+    Ok(words)
+}
+
+fn does_not_answer(local: &Local) -> anyhow::Error {
+    anyhow!("another process is the agent on {}, and does not answer", local.state_dir.display())
+}
+
+/// An agent of this machine for looks, or for more where its lock is held.
+fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
+    agent_on(local, looking::machine(StateDir::at(&local.state_dir)))
+}
+
+fn agent_on(local: &Local, host: Arc<dyn Host>) -> Result<(Agent, Arc<Pool>)> {
+    let cluster = looking::known_cluster(host.state())?.unwrap_or_else(|| CLUSTER.to_owned());
+    looking::agent(host, Owner { cluster, node: local.node.clone() })
 }

@@ -3,7 +3,7 @@
 //! Takes in what the modules to its right decide; gives out what the kernel says ([`RawDisk`],
 //! [`Probe`], mounts) and does what is asked of it (disk I/O, partition mapping, mkfs, mount).
 //! [`Host`] is the seam: `real::RealHost` talks to Linux, `fake::FakeHost` is a machine in memory
-//! that loses unsynced writes and fails on purpose.
+//! that loses unsynced writes and fails on purpose, `dry::DryHost` changes nothing on another one.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
@@ -12,6 +12,7 @@ pub mod block;
 pub mod command;
 pub mod described;
 pub mod disk;
+pub mod dry;
 pub mod events;
 pub mod extent;
 pub mod fake;

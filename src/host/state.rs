@@ -12,6 +12,8 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::HostError;
 
+const LOCK: &str = "agent.lock";
+
 /// Documents by name.
 pub trait StateStore: Send + Sync {
     /// Not there: `None`.
@@ -52,8 +54,23 @@ impl StateDir {
         locked.ok_or_else(|| HostError::Busy { object: self.path.display().to_string() })
     }
 
+    /// Whether some process is the agent now. Makes nothing where nothing is.
+    pub fn is_locked(&self) -> Result<bool, HostError> {
+        let path = self.path.join(LOCK);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(failed("open the agent's lock", &path, source)),
+        };
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Ok(_free) => Ok(false),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(true),
+            Err((_, errno)) => Err(failed("look at the agent's lock", &path, errno.into())),
+        }
+    }
+
     fn flock(&self, how: FlockArg) -> Result<Option<AgentLock>, HostError> {
-        let path = self.path.join("agent.lock");
+        let path = self.path.join(LOCK);
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.map_err(|source| failed("open the agent's lock", &path, source))?;
         match Flock::lock(file, how) {
@@ -114,7 +131,9 @@ mod tests {
         let state = StateDir::open(dir.path()).expect("made");
         let held = state.try_lock().expect("no error").expect("free");
         assert!(state.try_lock().expect("no error").is_none());
+        assert!(state.is_locked().expect("no error"));
         drop(held);
+        assert!(!state.is_locked().expect("no error"));
         assert!(state.try_lock().expect("no error").is_some());
     }
 

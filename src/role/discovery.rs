@@ -158,7 +158,7 @@ async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival
         tokio::task::spawn_blocking(move || -> Result<()> {
             // Before the first look, so that nothing that comes after it is missed.
             let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-            let (mut agent, _pool) = looking::agent(state, owner)?;
+            let (mut agent, _pool) = looking::agent(looking::machine(state), owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
                 true => Wanted::NoMore,
                 false => Wanted::Still,

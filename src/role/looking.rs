@@ -10,19 +10,23 @@ use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
 use crate::host::sysfs::Roots;
-use crate::host::{Host, StateStore as _};
+use crate::host::{Host, StateStore};
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
 
 /// Whose disks an agent of Kubernetes has written down that these are.
-pub fn known_cluster(state: &StateDir) -> Result<Option<String>> {
+pub fn known_cluster(state: &dyn StateStore) -> Result<Option<String>> {
     let cluster = state.load(CLUSTER_FILE)?;
     Ok(cluster.map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty()))
 }
 
-/// Without rules and without the lock: it must not be asked for more than looks.
-pub fn agent(state: StateDir, owner: Owner) -> Result<(Agent, Arc<Pool>)> {
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
+/// This machine, with that state directory.
+pub fn machine(state: StateDir) -> Arc<dyn Host> {
+    Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state))
+}
+
+/// Without rules; on a machine whose lock nobody has taken it must not be asked for more than looks.
+pub fn agent(host: Arc<dyn Host>, owner: Owner) -> Result<(Agent, Arc<Pool>)> {
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
     Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))
 }

@@ -1,6 +1,9 @@
 //! What a set would take: a dry run and `localpool set plan` say it, and touch nothing.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use tonic::Code;
 
@@ -58,4 +61,47 @@ async fn loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_witho
     let refused = driver.cli_refused(&plan);
     assert!(refused.contains("spec.deviceInclusionSpec.minsize: unknown field; did you mean minSize?"), "{refused}");
     assert_eq!((large.writes(), small.writes(), nobody.exists()), (0, 0, false));
+}
+
+/// All that is in a folder, by name.
+fn documents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.file_type().unwrap().is_file());
+    entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_it_cannot_know() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 64 * MIB);
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", CARVED));
+    let (driver, _client) = start.ready().await;
+    driver.await_verdict(&disk.node, "Ours", "in pool");
+    let running = driver.cli_ok(&["disk", "release", "--dry-run", disk.path()]);
+    assert!(running.contains("would wipe") && !running.contains("no agent"), "{running}");
+    driver.stop();
+    // Without its backup the table is one that a start would mend; and nothing of the disk is mapped.
+    disk.unmap();
+    disk.write(disk.size() - 33 * 512, &[0; 33 * 512]);
+    let before = (disk.fingerprint(), disk.writes(), disk.mapped());
+    let state = documents(&start.state);
+    let nobody = lab.path("nobody.state");
+    let says = |state: &Path, node: &str, verb: &str, words: &[&str]| {
+        let out = cli(state, &["disk", verb, "--dry-run", disk.path(), "--node-name", node]);
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        for words in words {
+            assert!(said.contains(words), "{words:?} is not in {said}");
+        }
+        assert_eq!((disk.fingerprint(), disk.writes(), disk.mapped()), before, "a dry run changed the disk");
+    };
+    let mend = format!("would first end on {} what an earlier stop", disk.path());
+    says(&start.state, &start.node, "release", &[&mend, "would wipe", "no agent runs on"]);
+    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without its journal", "taken to be `standalone`"]);
+    says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent runs on"]);
+    assert_eq!(documents(&start.state), state, "a dry run changed the state directory");
+    assert!(!nobody.exists(), "a dry run made a state directory");
+    // It is no promise of another process's: the real thing does what was said.
+    let done = cli(&start.state, &["disk", "release", disk.path(), "--node-name", &start.node]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(disk.is_blank());
 }

@@ -1,0 +1,320 @@
+//! A machine on which nothing is changed: for a dry run, beside the real one.
+//!
+//! Takes in another host; gives out what that one shows. Disks are opened to look only, and what is written, mapped or
+//! stored is remembered here, so that who writes reads it back; the other host never hears of it. What cannot be pretended
+//! (mounts, filesystems, an exclusive claim) is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{
+    Access, BlockDevice, Disk, Extent, Filesystems, FsIdentity, FsKind, Geometry, Health, Host, HostError, IoError,
+    Mapping, Mount, Mounts, PartitionMap, Probe, RawDisk, StateStore, TargetKind, Usage,
+};
+
+/// The machine.
+pub struct DryHost {
+    real: Arc<dyn Host>,
+    written: Arc<Mutex<BTreeSet<PathBuf>>>,
+    documents: Mutex<BTreeMap<String, String>>,
+}
+
+/// One of its disks.
+struct DryDisk {
+    real: Arc<dyn Disk>,
+    /// The paths of all disks that something was written to.
+    written: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// What was written, in its order; no bytes: zeros.
+    writes: Mutex<Vec<(Extent, Option<Vec<u8>>)>>,
+    mapped: Mutex<BTreeMap<u32, Extent>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refused<T>(what: &str, object: &Path) -> Result<T, HostError> {
+    Err(HostError::Unsupported { what: format!("a dry run does not {what} {}", object.display()) })
+}
+
+impl DryHost {
+    pub fn new(real: Arc<dyn Host>) -> Self {
+        Self { real, written: Arc::default(), documents: Mutex::default() }
+    }
+
+    /// The disks that would have been written to so far.
+    pub fn written(&self) -> Vec<PathBuf> {
+        locked(&self.written).iter().cloned().collect()
+    }
+}
+
+impl Host for DryHost {
+    fn scan(&self) -> Result<Vec<RawDisk>, HostError> {
+        self.real.scan()
+    }
+
+    fn probe(&self, disk: &RawDisk) -> Probe {
+        self.real.probe(disk)
+    }
+
+    fn health(&self, disk: &RawDisk) -> Health {
+        self.real.health(disk)
+    }
+
+    fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
+        match access {
+            Access::Look => self.real.open(disk, Access::Look),
+            Access::Own => {
+                let real = self.real.open(disk, Access::Look)?;
+                let mapped = real.mapped()?.into_iter().map(|one| (one.number, one.extent)).collect();
+                let written = Arc::clone(&self.written);
+                Ok(Arc::new(DryDisk { real, written, writes: Mutex::default(), mapped: Mutex::new(mapped) }))
+            }
+            Access::Claim => refused("claim", &disk.path),
+        }
+    }
+
+    fn filesystems(&self) -> &dyn Filesystems {
+        self
+    }
+
+    fn mounts(&self) -> &dyn Mounts {
+        self
+    }
+
+    fn state(&self) -> &dyn StateStore {
+        self
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic()
+    }
+}
+
+impl StateStore for DryHost {
+    fn load(&self, name: &str) -> Result<Option<String>, HostError> {
+        let pretended = locked(&self.documents).get(name).cloned();
+        pretended.map_or_else(|| self.real.state().load(name), |text| Ok(Some(text)))
+    }
+
+    fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
+        locked(&self.documents).insert(name.to_owned(), text.to_owned());
+        Ok(())
+    }
+}
+
+impl Filesystems for DryHost {
+    fn make(&self, _: FsKind, device: &Path, _: Uuid) -> Result<(), HostError> {
+        refused("make a filesystem on", device)
+    }
+
+    fn check(&self, _: FsKind, device: &Path) -> Result<(), HostError> {
+        refused("repair the filesystem on", device)
+    }
+
+    fn grow(&self, _: FsKind, device: &Path, _: Option<&Path>) -> Result<(), HostError> {
+        refused("grow the filesystem on", device)
+    }
+
+    fn identify(&self, device: &Path) -> Result<Option<FsIdentity>, HostError> {
+        self.real.filesystems().identify(device)
+    }
+}
+
+impl Mounts for DryHost {
+    fn table(&self) -> Result<Vec<Mount>, HostError> {
+        self.real.mounts().table()
+    }
+
+    fn mount(&self, _: &Path, target: &Path, _: FsKind, _: &[String]) -> Result<(), HostError> {
+        refused("mount at", target)
+    }
+
+    fn bind(&self, _: &Path, target: &Path, _: bool) -> Result<(), HostError> {
+        refused("mount at", target)
+    }
+
+    fn unmount(&self, target: &Path) -> Result<(), HostError> {
+        refused("unmount", target)
+    }
+
+    fn make_target(&self, target: &Path, _: TargetKind) -> Result<(), HostError> {
+        refused("make", target)
+    }
+
+    fn remove_target(&self, target: &Path) -> Result<(), HostError> {
+        refused("remove", target)
+    }
+
+    fn is_of(&self, mount: &Mount, node: &Path) -> bool {
+        self.real.mounts().is_of(mount, node)
+    }
+
+    fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
+        self.real.mounts().is_read_only(node)
+    }
+
+    fn set_read_only(&self, node: &Path, _: bool) -> Result<(), HostError> {
+        refused("change who may write to", node)
+    }
+
+    fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        self.real.mounts().usage(path)
+    }
+}
+
+impl DryDisk {
+    fn pretend(&self, range: Extent, bytes: Option<Vec<u8>>) {
+        locked(&self.written).insert(self.real.path());
+        locked(&self.writes).push((range, bytes));
+    }
+}
+
+impl BlockDevice for DryDisk {
+    fn geometry(&self) -> Geometry {
+        self.real.geometry()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.real.read_at(offset, buf)?;
+        for (range, bytes) in locked(&self.writes).iter() {
+            lay_over(offset, buf, *range, bytes.as_deref());
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let end = offset.saturating_add(data.len() as u64);
+        self.pretend(Extent { start: offset, end }, Some(data.to_vec()));
+        Ok(())
+    }
+
+    fn zero(&self, range: Extent) -> Result<(), IoError> {
+        self.pretend(range, None);
+        Ok(())
+    }
+
+    fn discard(&self, _: Extent) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// What of `range` lies in a buffer that was read at `offset`; no bytes are zeros.
+fn lay_over(offset: u64, buf: &mut [u8], range: Extent, bytes: Option<&[u8]>) {
+    let (start, end) = (range.start.max(offset), range.end.min(offset.saturating_add(buf.len() as u64)));
+    for at in start..end {
+        let index = |from: u64| usize::try_from(at - from).ok();
+        let byte = bytes.map_or(Some(0), |bytes| bytes.get(index(range.start)?).copied());
+        if let (Some(place), Some(byte)) = (index(offset).and_then(|index| buf.get_mut(index)), byte) {
+            *place = byte;
+        }
+    }
+}
+
+impl PartitionMap for DryDisk {
+    fn mapped(&self) -> Result<Vec<Mapping>, HostError> {
+        Ok(locked(&self.mapped).iter().map(|(number, extent)| Mapping { number: *number, extent: *extent }).collect())
+    }
+
+    fn map(&self, number: u32, extent: Extent) -> Result<(), HostError> {
+        locked(&self.mapped).insert(number, extent);
+        Ok(())
+    }
+
+    /// Refused by a partition that is in use, as the kernel would.
+    fn unmap(&self, number: u32) -> Result<(), HostError> {
+        self.prove_unused(number)?;
+        locked(&self.mapped).remove(&number);
+        Ok(())
+    }
+
+    fn resize(&self, number: u32, extent: Extent) -> Result<(), HostError> {
+        self.map(number, extent)
+    }
+
+    fn prove_unused(&self, number: u32) -> Result<(), HostError> {
+        self.real.prove_unused(number)
+    }
+
+    fn hold(&self, _: u32) -> Result<(), HostError> {
+        Ok(())
+    }
+
+    fn node(&self, number: u32) -> PathBuf {
+        self.real.node(number)
+    }
+}
+
+impl Disk for DryDisk {
+    fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
+        Ok(Box::new(()))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.real.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn what_is_written_on_a_dry_machine_is_read_back_there_and_nowhere_else() {
+        let fake = Arc::new(FakeHost::default());
+        fake.add_disk("fake0", "one", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
+        let raw = fake.scan().expect("a scan").remove(0);
+        let real = fake.open(&raw, Access::Own).expect("opened");
+        real.write_at(0, &[1; 2048]).expect("written");
+        let dry = DryHost::new(Arc::clone(&fake) as Arc<dyn Host>);
+        let disk = dry.open(&raw, Access::Own).expect("opened");
+        assert_eq!(dry.written(), [] as [PathBuf; 0]);
+        disk.write_at(512, &[2; 1024]).expect("pretended");
+        disk.zero(Extent { start: 1024, end: 1 << 20 }).expect("pretended");
+        disk.write_at(1536, &[3; 512]).expect("pretended");
+        disk.sync().expect("pretended");
+        disk.map(1, Extent { start: 512, end: 1024 }).expect("pretended");
+        let read = |disk: &dyn Disk| {
+            let mut bytes = vec![9; 2560];
+            disk.read_at(256, &mut bytes).expect("read");
+            [0, 300, 800, 1300, 2000].map(|at| bytes[at])
+        };
+        assert_eq!(read(&*disk), [1, 2, 0, 3, 0]);
+        assert_eq!(disk.mapped().expect("said").len(), 1);
+        assert_eq!(read(&*real), [1, 1, 1, 1, 0]);
+        assert_eq!(real.mapped().expect("said"), []);
+        assert_eq!(dry.written(), std::slice::from_ref(&raw.path));
+        dry.state().store("journal.json", "dry").expect("pretended");
+        assert_eq!(dry.state().load("journal.json").expect("read").as_deref(), Some("dry"));
+        assert_eq!(fake.state().load("journal.json").expect("read"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_pretended_is_refused_by_its_name() {
+        let fake = Arc::new(FakeHost::default());
+        fake.add_disk("fake0", "one", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
+        let raw = fake.scan().expect("a scan").remove(0);
+        let dry = DryHost::new(fake);
+        let path = Path::new("/x");
+        let refused = [
+            dry.open(&raw, Access::Claim).map(drop),
+            dry.filesystems().make(FsKind::Ext4, path, Uuid::nil()),
+            dry.mounts().mount(path, path, FsKind::Ext4, &[]),
+            dry.mounts().unmount(path),
+            dry.mounts().set_read_only(path, true),
+        ];
+        for one in refused {
+            let error = one.expect_err("it would be done").to_string();
+            assert!(error.starts_with("a dry run does not "), "{error}");
+        }
+    }
+}
