@@ -25,9 +25,10 @@ enum End {
     Killed,
 }
 
-const ENDS: [End; 5] = [
+const ENDS: [End; 6] = [
     End::PowerCut(Fate::Whole),
     End::PowerCut(Fate::Torn),
+    End::PowerCut(Fate::Unreadable),
     End::PowerCut(Fate::LastLost),
     End::PowerCut(Fate::Lost),
     End::Killed,
@@ -326,6 +327,10 @@ fn stop_everywhere(layout: Layout, geometry: Geometry, erase: ErasePolicy) {
             machine.host.power.cut_after(n);
             let stopped = run(&life, &machine, &mut told);
             assert!(stopped.is_err() && machine.host.power.is_off(), "{at}: it was not stopped: {stopped:?}");
+            if matches!(end, End::PowerCut(Fate::Unreadable)) && told.done == 0 {
+                // Not yet provably ours, so it is left alone.
+                continue;
+            }
             match end {
                 End::PowerCut(fate) => machine.host.reboot(fate),
                 End::Killed => machine.host.restart_process(),

@@ -321,7 +321,7 @@ fn loop_a_repaired_table_verifies_and_a_wiped_disk_is_blank_to_libblkid() {
                 &vec![0; usize::try_from(2 * sector).unwrap().min(usize::try_from(SIZE - start).unwrap())],
             )
             .unwrap();
-            repair(dev, &MARK, &choose(&read_copies(dev), &MARK).unwrap()).unwrap();
+            repair(dev, &MARK, &choose(&read_copies(dev), &MARK).unwrap().table).unwrap();
             dev.verify();
         }
         assert_eq!(dev.chosen(), table);

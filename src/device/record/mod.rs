@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use uuid::Uuid;
 
 use super::label::{Label, MARK};
-use crate::host::BlockDevice;
 use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
+use crate::host::{BlockDevice, chain};
 pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, newest, read_label, write_label};
 
 /// What a disk says of us.
@@ -63,7 +63,7 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
         Err(Refusal::Absent) => without_table(&labels),
         Err(Refusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
         Err(Refusal::Broken(words)) => Record::Broken(words),
-        Err(Refusal::Unreadable(words)) => Record::Unreadable(words),
+        Err(Refusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
     }
 }
 
@@ -90,7 +90,11 @@ fn with_table(choice: Choice, copies: &Copies, labels: LabelCopies) -> Record {
         return Record::Newer(format);
     }
     let Some((label, place)) = newest(&labels, disk).map(|(label, place)| (label.clone(), place)) else {
-        return without_label(&labels);
+        return match &copies.primary {
+            // The backup alone does not say whose the disk is now.
+            Err(e @ TableError::Unreadable { .. }) => Record::Unreadable(chain(e)),
+            Ok(_) | Err(_) => without_label(&labels),
+        };
     };
     if label.releasing {
         return Record::UnfinishedRelease { table: choice.table, label: Box::new(label) };
@@ -142,16 +146,17 @@ fn bereft(label: &Label) -> Option<String> {
         .then(|| format!("a label of ours with {volumes} volumes and {erasing} being erased, but no partition table"))
 }
 
-/// A lone backup whose header is sound and names the disk of our label: a claim or a release was stopped in
-/// the write of just this copy.
+/// A lone backup whose header is sound and names the disk of our label, with entries that are torn or cannot be read:
+/// a claim or a release was stopped in the write of just this copy.
 fn torn_backup(copies: &Copies, labels: &LabelCopies) -> Option<Record> {
-    let (Err(TableError::NoSignature { .. }), Err(TableError::EntriesCrc { disk, .. }), Ok(Mbr::None)) =
+    let (Err(TableError::NoSignature { .. }), Err(torn), Ok(Mbr::None)) =
         (&copies.primary, &copies.backup, &copies.mbr)
     else {
         return None;
     };
-    let (label, _) = newest(labels, *disk)?;
-    let table = Table::new(*disk, copies.geometry).ok()?;
+    let disk = torn.disk()?;
+    let (label, _) = newest(labels, disk)?;
+    let table = Table::new(disk, copies.geometry).ok()?;
     Some(match bereft(label) {
         Some(words) => Record::Broken(words),
         None if label.releasing => Record::UnfinishedRelease { table, label: Box::new(label.clone()) },

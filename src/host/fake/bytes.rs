@@ -1,15 +1,19 @@
 //! Bytes of a disk that is mostly zeros: only pages that hold something take memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host::Extent;
 
 const PAGE: u64 = 4096;
+/// What can be unreadable by itself; a larger sector is several of these.
+const UNIT: u64 = 512;
 
 /// A sparse disk content; unwritten bytes read as zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SparseBytes {
     pages: BTreeMap<u64, Box<[u8]>>,
+    /// What the medium does not give back until it is written, by unit.
+    unreadable: BTreeSet<u64>,
 }
 
 impl SparseBytes {
@@ -20,7 +24,21 @@ impl SparseBytes {
         });
     }
 
+    /// From now on that range cannot be read, until it is written.
+    pub fn lose(&mut self, range: Extent) {
+        self.unreadable.extend(range.start / UNIT..range.end.div_ceil(UNIT));
+    }
+
+    pub fn is_readable(&self, range: Extent) -> bool {
+        range.is_empty() || self.unreadable.range(range.start / UNIT..range.end.div_ceil(UNIT)).next().is_none()
+    }
+
+    fn heal(&mut self, range: Extent) {
+        self.unreadable.retain(|unit| !(range.start / UNIT..range.end.div_ceil(UNIT)).contains(unit));
+    }
+
     pub fn write(&mut self, offset: u64, data: &[u8]) {
+        self.heal(Extent { start: offset, end: offset + data.len() as u64 });
         each_page(offset, data.len(), |page, within, at, len| {
             let bytes = self.pages.entry(page).or_insert_with(|| vec![0; as_index(PAGE)].into_boxed_slice());
             bytes[within..within + len].copy_from_slice(&data[at..at + len]);
@@ -28,6 +46,7 @@ impl SparseBytes {
     }
 
     pub fn zero(&mut self, range: Extent) {
+        self.heal(range);
         let first_whole = range.start.div_ceil(PAGE);
         let end_whole = range.end / PAGE;
         if first_whole >= end_whole {

@@ -87,6 +87,17 @@ impl Platter {
         state.synced.write(offset, data);
     }
 
+    /// From now on reads of that range fail, until it is written.
+    pub fn lose(&self, range: Extent) {
+        let mut state = self.state();
+        state.now.lose(range);
+        state.synced.lose(range);
+    }
+
+    pub fn is_readable(&self, range: Extent) -> bool {
+        self.state().now.is_readable(range)
+    }
+
     pub fn is_zero(&self, range: Extent) -> bool {
         self.state().now.is_zero(range)
     }
@@ -141,7 +152,11 @@ impl Platter {
             match (fate, index == last) {
                 (Fate::Lost, _) => {}
                 (Fate::LastLost, true) => {}
-                (Fate::Torn, true) => effect.torn(u64::from(self.geometry.sector)).apply(&mut content),
+                (Fate::Torn, true) => drop(effect.tear(u64::from(self.geometry.sector), &mut content)),
+                (Fate::Unreadable, true) => {
+                    let stopped_in = effect.tear(u64::from(self.geometry.sector), &mut content);
+                    content.lose(stopped_in);
+                }
                 _ => effect.apply(&mut content),
             }
         }
@@ -189,18 +204,22 @@ impl Effect {
         }
     }
 
-    /// Every other sector of it: the worst that a write may leave.
-    fn torn(&self, sector: u64) -> Effect {
-        match self {
+    /// The first half of it reaches the medium. Gives the last sector that did.
+    fn tear(&self, sector: u64, content: &mut SparseBytes) -> Extent {
+        let (start, end) = match self {
             Effect::Write(offset, data) => {
                 let half = (data.len() as u64 / 2).next_multiple_of(sector);
                 let keep = usize::try_from(half).unwrap_or(data.len()).min(data.len());
-                Effect::Write(*offset, data[..keep].to_vec())
+                content.write(*offset, &data[..keep]);
+                (*offset, *offset + keep as u64)
             }
             Effect::Zero(range) => {
-                Effect::Zero(Extent { start: range.start, end: range.start + range.len() / 2 / sector * sector })
+                let kept = Extent { start: range.start, end: range.start + range.len() / 2 / sector * sector };
+                content.zero(kept);
+                (kept.start, kept.end)
             }
-        }
+        };
+        Extent { start: start.max(end.saturating_sub(sector)), end }
     }
 }
 
@@ -217,7 +236,12 @@ impl BlockDevice for FakeDisk {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         let range = Extent { start: offset, end: offset + buf.len() as u64 };
-        self.platter.begin("read", range)?.now.read(offset, buf);
+        let state = self.platter.begin("read", range)?;
+        if !state.now.is_readable(range) {
+            let source = std::io::Error::from_raw_os_error(nix::libc::EIO);
+            return Err(IoError { what: "read", disk: self.name.clone(), range, source });
+        }
+        state.now.read(offset, buf);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub use power::{Fate, Power};
 pub use state::FakeState;
 
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
-use super::{Access, Disk, Filesystems, Geometry, Health, Host, HostError, Mounts, StateStore};
+use super::{Access, Disk, Extent, Filesystems, Geometry, Health, Host, HostError, Mounts, StateStore};
 
 /// The machine. Its disks, like real ones, outlive every process that opens them.
 pub struct FakeHost {
@@ -156,6 +156,10 @@ impl Host for FakeHost {
             return Probe::Failed("no such device".to_owned());
         };
         platter.until_it_answers();
+        let tail = platter.geometry.size.saturating_sub(4096);
+        if ![0, tail].into_iter().all(|start| platter.is_readable(Extent { start, end: start + 4096 })) {
+            return Probe::Failed("read: Input/output error".to_owned());
+        }
         let mut head = vec![0; 4096];
         platter.peek(0, &mut head);
         let mut contents = Contents { busy: platter.is_in_use(0), ..Contents::default() };

@@ -10,6 +10,8 @@ pub enum Fate {
     Whole,
     /// All but the last, of which a part did.
     Torn,
+    /// As torn, and the sector in which the write stopped cannot be read until it is written again.
+    Unreadable,
     /// All but the last.
     LastLost,
     /// None of them.
@@ -17,7 +19,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    pub const ALL: [Fate; 4] = [Fate::Whole, Fate::Torn, Fate::LastLost, Fate::Lost];
+    pub const ALL: [Fate; 5] = [Fate::Whole, Fate::Torn, Fate::Unreadable, Fate::LastLost, Fate::Lost];
 }
 
 /// Counts down to a power cut.

@@ -19,7 +19,8 @@ const ENTRY: u32 = 128;
 /// A header that is sound and of a shape that we edit; the entries are not looked at yet.
 #[derive(Clone, Debug)]
 pub struct Header {
-    disk: Uuid,
+    /// The disk that it is of.
+    pub disk: Uuid,
     usable: (u64, u64),
     slots: u32,
     crc: u32,

@@ -102,14 +102,16 @@ fn read_header(dev: &Ends<'_>, at: u64, last: u64) -> Result<Header, TableError>
         return Err(TableError::TooSmall { size });
     }
     let mut block = vec![0; sector as usize];
-    dev.read_at(at * u64::from(sector), &mut block).map_err(TableError::Unreadable)?;
+    let read = dev.read_at(at * u64::from(sector), &mut block);
+    read.map_err(|source| TableError::Unreadable { disk: None, source })?;
     codec::header(&block, at, last)
 }
 
 fn read_table(dev: &Ends<'_>, header: &Header) -> Result<Table, TableError> {
     let sector = dev.geometry().sector;
     let mut array = vec![0; codec::array_bytes(header, sector)];
-    dev.read_at(header.array * u64::from(sector), &mut array).map_err(TableError::Unreadable)?;
+    let read = dev.read_at(header.array * u64::from(sector), &mut array);
+    read.map_err(|source| TableError::Unreadable { disk: Some(header.disk), source })?;
     codec::table(header, &array, sector)
 }
 
@@ -154,15 +156,19 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
 }
 
 /// Which copy is to be believed. A sound primary wins, as it does in the kernel; the backup counts only
-/// where the primary is absent or damaged, and only with our label. Two copies that contradict each other
+/// where the primary is absent, damaged or unreadable, and only with our label. Two copies that contradict each other
 /// beyond what a stopped write leaves are somebody's work, and nobody's to mend by itself.
 pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
     match (&copies.primary, &copies.backup) {
         (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
-        (Err(TableError::Unreadable(e)), _) => Err(unreadable(e)),
+        // What a drive has lost in the middle of a write it cannot read, until it is written again.
+        (Err(damage @ TableError::Unreadable { .. }), Ok(backup)) if backup.is_marked(mark) => {
+            choose_backup(copies, damage, backup, mark)
+        }
+        (Err(TableError::Unreadable { source, .. }), _) => Err(unreadable(source)),
         (Err(e), _) if !e.is_damage() => Err(Refusal::Foreign(e.to_string())),
         (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, mark),
-        (Err(_), Err(TableError::Unreadable(e))) => Err(unreadable(e)),
+        (Err(_), Err(TableError::Unreadable { source, .. })) => Err(unreadable(source)),
         (Err(_), Err(e)) if !e.is_damage() => Err(Refusal::Foreign(format!("a lone backup: {e}"))),
         (Err(primary), Err(backup)) => Err(without_table(copies, primary, backup)),
     }
@@ -178,11 +184,13 @@ fn choose_primary(
         return Err(Refusal::Foreign("a GPT without our label".into()));
     }
     let mut stale = Vec::new();
+    let of = backup.as_ref().map_or_else(TableError::disk, |backup| Some(backup.disk()));
+    if let Some(disk) = of.filter(|disk| *disk != primary.disk()) {
+        return Err(two_disks(primary, disk));
+    }
     match backup {
-        Ok(backup) if backup.disk() != primary.disk() => return Err(two_disks(primary, backup.disk())),
-        Err(TableError::EntriesCrc { disk, .. }) if *disk != primary.disk() => return Err(two_disks(primary, *disk)),
         Ok(backup) if backup == primary => {}
-        Ok(_) | Err(TableError::Unreadable(_)) => stale.push(Part::Backup),
+        Ok(_) | Err(TableError::Unreadable { .. }) => stale.push(Part::Backup),
         Err(e) if e.is_damage() => stale.push(Part::Backup),
         Err(e) => return Err(Refusal::Broken(format!("our table with another's backup: {e}"))),
     }
@@ -194,23 +202,20 @@ fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Ma
     if !backup.is_marked(mark) {
         return Err(Refusal::Foreign(format!("a backup GPT without our label ({damage})")));
     }
-    if let TableError::EntriesCrc { disk, .. } = damage
-        && *disk != backup.disk()
-    {
-        return Err(two_disks(backup, *disk));
+    if let Some(disk) = damage.disk().filter(|disk| *disk != backup.disk()) {
+        return Err(two_disks(backup, disk));
     }
     let mut stale = vec![Part::Primary];
     stale.extend(stale_mbr(copies)?);
     Ok(Choice { table: backup.clone(), good: Part::Backup, stale })
 }
 
-/// Whether the MBR is missing. One with partitions in it is refused: other systems would use them.
+/// Whether the MBR is missing or unreadable. One with partitions in it is refused: other systems would use them.
 fn stale_mbr(copies: &Copies) -> Result<Option<Part>, Refusal> {
     match &copies.mbr {
         Ok(Mbr::Protective) => Ok(None),
-        Ok(Mbr::None) => Ok(Some(Part::Mbr)),
+        Ok(Mbr::None) | Err(_) => Ok(Some(Part::Mbr)),
         Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(Refusal::Broken(format!("our table under {mbr}"))),
-        Err(e) => Err(unreadable(e)),
     }
 }
 

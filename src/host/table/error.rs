@@ -8,7 +8,12 @@ use crate::host::{Extent, IoError};
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("reading a partition table")]
-    Unreadable(#[source] IoError),
+    Unreadable {
+        /// The disk that its header names, where that could be read.
+        disk: Option<Uuid>,
+        #[source]
+        source: IoError,
+    },
     #[error("no GPT header is at sector {at}")]
     NoSignature { at: u64 },
     #[error("the GPT header says that it is {bytes} bytes long")]
@@ -48,6 +53,15 @@ pub enum TableError {
 }
 
 impl TableError {
+    /// The disk that a copy is of, where its header is sound and the rest is not.
+    pub fn disk(&self) -> Option<Uuid> {
+        match self {
+            Self::EntriesCrc { disk, .. } => Some(*disk),
+            Self::Unreadable { disk, .. } => *disk,
+            _ => None,
+        }
+    }
+
     /// Absent, torn or rotten: what a stopped write can leave. All else was written on purpose, by
     /// whoever, and is never overwritten with a backup.
     pub fn is_damage(&self) -> bool {
@@ -55,7 +69,7 @@ impl TableError {
             Self::NoSignature { .. } | Self::HeaderSize { .. } | Self::HeaderCrc { .. } | Self::EntriesCrc { .. } => {
                 true
             }
-            Self::Unreadable(_)
+            Self::Unreadable { .. }
             | Self::NotEdited { .. }
             | Self::Shrunk { .. }
             | Self::Sector { .. }

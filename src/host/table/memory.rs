@@ -24,7 +24,6 @@ struct State {
     ops: Vec<Op>,
     /// Writes that go through whole, then sectors of the next one; afterwards everything fails.
     power: Option<(usize, u64, Torn)>,
-    broken: Vec<Extent>,
     largest_read: usize,
     reads: usize,
 }
@@ -59,9 +58,9 @@ impl Memory {
         self
     }
 
-    /// Reads of that range fail.
+    /// Reads of that range fail until it is written.
     pub fn break_range(&self, range: Extent) {
-        self.lock().broken.push(range);
+        self.lock().content.lose(range);
     }
 
     pub fn ops(&self) -> Vec<Op> {
@@ -113,7 +112,7 @@ impl BlockDevice for Memory {
         let sector = u64::from(self.geometry.sector);
         assert!(offset.is_multiple_of(sector) && range.len().is_multiple_of(sector), "unaligned read of {range}");
         let mut state = self.lock();
-        if range.end > self.geometry.size || state.broken.iter().any(|broken| broken.overlaps(&range)) {
+        if range.end > self.geometry.size || !state.content.is_readable(range) {
             return Err(self.failed("read", range));
         }
         state.content.read(offset, buf);

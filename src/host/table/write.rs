@@ -14,7 +14,7 @@
 use uuid::Uuid;
 
 use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
-use super::copies::{Choice, Mbr, Part, Refusal, choose, read_copies, read_copy};
+use super::copies::{Mbr, Part, Refusal, choose, read_copies, read_copy};
 use super::{Mark, Table, TableError};
 use crate::host::{BlockDevice, IoError};
 
@@ -88,10 +88,10 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
     verify(dev, mark, table)
 }
 
-/// Rewrites the stale parts of what [`choose`] found, from its good copy.
-pub fn repair(dev: &dyn BlockDevice, mark: &Mark, choice: &Choice) -> Result<(), TableWriteError> {
+/// Rewrites whatever is stale beside `table`, which [`choose`] found in its good copy.
+pub fn repair(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
     let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
-    if let Some(what) = difference(&choice.table, &now.table) {
+    if let Some(what) = difference(table, &now.table) {
         return Err(TableWriteError::ChangedUnderneath { what });
     }
     for part in now.stale {
@@ -104,9 +104,17 @@ pub fn repair(dev: &dyn BlockDevice, mark: &Mark, choice: &Choice) -> Result<(),
 /// is there, and for a disk that holds another table.
 pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
     let copies = read_copies(dev);
-    check_wipe(mark, table, &copies.primary)?;
+    let speaks = match (&copies.primary, &copies.backup) {
+        (Err(TableError::Unreadable { disk: None, .. }), Ok(_)) => &copies.backup,
+        (primary, _) => primary,
+    };
+    check_wipe(mark, table, speaks)?;
     if let Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) = copies.mbr {
         return Err(TableWriteError::Occupied { what: mbr.to_string() });
+    }
+    if let (Ok(primary), Err(TableError::Unreadable { .. })) = (&copies.primary, &copies.backup) {
+        // Without the primary nothing would say that what cannot be read there is ours to wipe.
+        put(dev, Part::Backup, primary)?;
     }
     zero(dev, Part::Primary, table)
 }
@@ -115,7 +123,7 @@ pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result
 pub fn wipe_backup(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
     match read_copy(dev, 1) {
         Err(TableError::NoSignature { .. }) => {}
-        Err(e @ TableError::Unreadable(_)) => return Err(occupied_by(&e)),
+        Err(e @ TableError::Unreadable { .. }) => return Err(occupied_by(&e)),
         Ok(_) | Err(_) => return Err(TableWriteError::Occupied { what: "a primary table".into() }),
     }
     check_wipe(mark, table, &read_copy(dev, table.size() / u64::from(table.sector()) - 1))?;
@@ -128,11 +136,11 @@ fn check_wipe(mark: &Mark, table: &Table, found: &Result<Table, TableError>) -> 
         return Err(TableWriteError::Foreign { number });
     }
     let other = |disk: Uuid| Err(TableWriteError::Occupied { what: format!("a table of disk {disk}") });
-    match found {
-        Ok(found) if found.disk() != table.disk() => other(found.disk()),
-        Err(TableError::EntriesCrc { disk, .. }) if *disk != table.disk() => other(*disk),
-        Err(e) if !e.is_damage() => Err(occupied_by(e)),
-        Ok(_) | Err(_) => Ok(()),
+    let of = found.as_ref().map_or_else(TableError::disk, |found| Some(found.disk()));
+    match (of, found) {
+        (Some(disk), _) if disk != table.disk() => other(disk),
+        (None, Err(e)) if !e.is_damage() => Err(occupied_by(e)),
+        (Some(_) | None, _) => Ok(()),
     }
 }
 

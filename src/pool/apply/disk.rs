@@ -12,7 +12,7 @@ use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::Content;
-use crate::pool::plan::{Claim, ERASE_CHUNK, Plan, PlanError, Step, claim, recover_mappings, release};
+use crate::pool::plan::{Claim, ERASE_CHUNK, Plan, PlanError, Step, claim, recover_mappings, relabel, release};
 
 /// An open disk with our label.
 pub struct PoolDisk {
@@ -20,6 +20,8 @@ pub struct PoolDisk {
     content: Content,
     /// Which label copy is the newest; the next one goes over the other.
     place: Option<Place>,
+    /// Both label copies say the same.
+    is_mirrored: bool,
     /// A write failed: nothing more is written before the disk is opened again.
     lost: Option<String>,
 }
@@ -111,15 +113,21 @@ impl PoolDisk {
             }
             other => return Err(not_ours(&*disk, &other)),
         };
-        let Own { choice, label, place, copies: _ } = *own;
+        let Own { choice, label, place, copies } = *own;
         if !choice.stale.is_empty() {
             tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
             let _guard = lock(&*disk)?;
-            let mended = table::repair(&*disk, &MARK, &choice);
+            let mended = table::repair(&*disk, &MARK, &choice.table);
             mended.map_err(|e| step_error(&*disk, "mend the partition table".to_owned(), e.into()))?;
         }
         let content = Content { geometry: disk.geometry(), table: choice.table, label };
-        let mut this = Self { disk, content, place: Some(place), lost: None };
+        let other = copies.get(place.half.other());
+        let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == content.label);
+        let mut this = Self { disk, content, place: Some(place), is_mirrored, lost: None };
+        if let Err(damage) = other {
+            tracing::info!(disk = %this.disk.path().display(), damage = %chain(damage), "rewriting a label copy");
+            this.mirror()?;
+        }
         this.follow_growth()?;
         this.recover_mappings()?;
         this.hold();
@@ -141,7 +149,7 @@ impl PoolDisk {
     /// Claims a blank disk. Every check that it is blank has been made by the caller.
     pub fn claim(disk: Arc<dyn Disk>, wanted: &Claim) -> Result<Self, ApplyError> {
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
-        let mut this = Self { disk, content, place: None, lost: None };
+        let mut this = Self { disk, content, place: None, is_mirrored: false, lost: None };
         this.perform(&plan)?;
         this.hold();
         Ok(this)
@@ -194,10 +202,25 @@ impl PoolDisk {
     /// Gives the disk back, blank. It must hold no volume.
     pub fn release(&mut self) -> Result<(), ApplyError> {
         let released = self.change(release);
-        if released.is_err() {
-            self.hold();
+        match released {
+            // Whoever still has this disk at hand must not write a label on it again.
+            Ok(()) => self.lost = Some("it was given back".to_owned()),
+            Err(_) => self.hold(),
         }
         released
+    }
+
+    /// Whether both copies of the label say the same. Where they do not, and the newest becomes unreadable, volumes
+    /// made since would have no description.
+    pub fn is_mirrored(&self) -> bool {
+        self.is_mirrored
+    }
+
+    /// Writes the label over its older copy, too.
+    pub fn mirror(&mut self) -> Result<(), ApplyError> {
+        self.change(|content| Ok(relabel(content.label.clone())))?;
+        self.is_mirrored = true;
+        Ok(())
     }
 
     /// A plan that writes a table waits for the lock before its first change, so that who waited in vain has changed
@@ -240,7 +263,7 @@ impl PoolDisk {
                 Ok(())
             }
             Step::Table(new) => {
-                table::write_table(self.device(), &MARK, &self.content.table, new)?;
+                self.write_table(new)?;
                 self.content.table = (**new).clone();
                 Ok(())
             }
@@ -249,7 +272,20 @@ impl PoolDisk {
         }
     }
 
+    /// A primary that can no longer be read, or has rotted, is mended on the way.
+    fn write_table(&self, new: &Table) -> Result<(), TableWriteError> {
+        let old = &self.content.table;
+        match table::write_table(self.device(), &MARK, old, new) {
+            Err(TableWriteError::Damaged) => {
+                table::repair(self.device(), &MARK, old)?;
+                table::write_table(self.device(), &MARK, old, new)
+            }
+            done => done,
+        }
+    }
+
     fn write_label(&mut self, label: &Label) -> Result<(), LabelError> {
+        self.is_mirrored = false;
         self.place = Some(record::write_label(self.device(), label, self.place)?);
         self.content.label = label.clone();
         Ok(())

@@ -25,6 +25,8 @@ const SAMPLE_BYTES: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Worked,
+    /// Nothing but the label's older copy, which says less than the newest.
+    Unmirrored,
     Idle,
 }
 
@@ -42,6 +44,7 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
                 std::thread::sleep(GIVE_WAY);
                 return Ok(Progress::Worked);
             }
+            (None, None) if state.is_unmirrored() => return Ok(Progress::Unmirrored),
             // Under the lock: who gives work from now on finds no worker, and starts one.
             (None, None) => {
                 state.worker = false;

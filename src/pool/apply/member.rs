@@ -229,6 +229,11 @@ impl State {
         matches!(self.holding, Holding::Open(_)) && self.standing() == Standing::Ready
     }
 
+    /// Whether only one copy of the label says what is on it.
+    pub fn is_unmirrored(&self) -> bool {
+        matches!(&self.holding, Holding::Open(disk) if !disk.is_mirrored()) && self.is_usable()
+    }
+
     /// What it has to give for `usage`, where its set exists and allows that.
     pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
         let rule = self.rule.as_ref()?;

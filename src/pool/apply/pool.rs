@@ -32,6 +32,8 @@ pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
 /// How often and how long an expansion waits for the erasure of the space that it needs.
 const ERASE_WAITS: u32 = 100;
 const ERASE_WAIT: Duration = Duration::from_millis(20);
+/// How long the older label copy may stay behind: one write then serves all changes of a burst.
+const MIRROR_AFTER: Duration = Duration::from_millis(50);
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -410,7 +412,10 @@ impl Pool {
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
             match seats[index].create(site, &volume, &self.journal)? {
-                Taken::ByUs => return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done)),
+                Taken::ByUs => {
+                    self.give_work(&seats[index]);
+                    return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
+                }
                 Taken::ByOther => {}
                 Taken::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
@@ -476,23 +481,32 @@ impl Pool {
                     self.kick();
                     std::thread::sleep(ERASE_WAIT);
                 }
-                done => return done.and_then(|()| self.volume(id)),
+                done => return done.and_then(|()| self.grown(&seat, id)),
             }
         }
         seat.expand(&view, required)?;
+        self.grown(&seat, id)
+    }
+
+    fn grown(&self, seat: &Seat, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.give_work(seat);
         self.volume(id)
     }
 
     /// Writes down that mkfs has ended and was synced.
     pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
         let (seat, view) = self.find_usable(id)?;
-        seat.mark_formatted(&view)
+        seat.mark_formatted(&view)?;
+        self.give_work(&seat);
+        Ok(())
     }
 
     /// Writes down that the filesystem fills its volume of `size` bytes.
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
         let (seat, _) = self.find_usable(id)?;
-        seat.mark_grown(id, size)
+        seat.mark_grown(id, size)?;
+        self.give_work(&seat);
+        Ok(())
     }
 
     /// Makes a found volume usable.
@@ -524,23 +538,23 @@ impl Pool {
         capacity(&offers(&self.seats(), selector, usage), usage)
     }
 
-    /// Starts a worker on each disk that has erasing or cleaning to do and none at it.
+    /// Starts a worker on each disk that has background work and none at it.
     pub fn kick(&self) {
-        if self.workers == Workers::Caller {
+        self.seats().iter().for_each(|seat| self.give_work(seat));
+    }
+
+    fn give_work(&self, seat: &Seat) {
+        if self.workers == Workers::Caller || !seat.take_worker() {
             return;
         }
-        for seat in self.seats() {
-            if seat.take_worker() {
-                let (stopping, nudge) = (Arc::clone(&self.stopping), Arc::clone(&self.nudge));
-                std::thread::spawn(move || {
-                    if run_worker(&seat, &stopping) == Progress::Worked
-                        && let Some(nudge) = nudge.get()
-                    {
-                        nudge();
-                    }
-                });
+        let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
+        std::thread::spawn(move || {
+            if run_worker(&seat, &stopping) == Progress::Worked
+                && let Some(nudge) = nudge.get()
+            {
+                nudge();
             }
-        }
+        });
     }
 
     /// Background workers end after their chunk.
@@ -551,7 +565,13 @@ impl Pool {
     /// Does all background work here and now.
     pub fn work_until_idle(&self) -> Result<(), PoolError> {
         for seat in self.seats() {
-            while seat.work()? == Progress::Worked {}
+            loop {
+                match seat.work()? {
+                    Progress::Worked => {}
+                    Progress::Unmirrored => seat.mirror()?,
+                    Progress::Idle => break,
+                }
+            }
         }
         Ok(())
     }
@@ -561,8 +581,17 @@ impl Pool {
 fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
     let mut progress = Progress::Idle;
     while !stopping.load(Ordering::Relaxed) {
-        match seat.work() {
+        let worked = seat.work().and_then(|done| match done {
+            Progress::Unmirrored => {
+                std::thread::sleep(MIRROR_AFTER);
+                seat.mirror().map(|()| done)
+            }
+            Progress::Worked | Progress::Idle => Ok(done),
+        });
+        match worked {
             Ok(Progress::Worked) => progress = Progress::Worked,
+            // Nothing that anybody looks for.
+            Ok(Progress::Unmirrored) => {}
             Ok(Progress::Idle) => return progress,
             Err(PoolError::Apply(error)) if error.is_locked() => {
                 tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");

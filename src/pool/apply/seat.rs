@@ -188,6 +188,14 @@ impl Seat {
         }
     }
 
+    /// Both copies of the label say the same afterwards.
+    pub fn mirror(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.mirror()?),
+            Self::Raw(_) => Ok(()),
+        }
+    }
+
     /// Marks that a worker is on it; false: one was already.
     pub fn take_worker(&self) -> bool {
         !match self {

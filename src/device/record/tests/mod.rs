@@ -167,6 +167,20 @@ fn blank_foreign_and_unreadable_disks_are_told_apart() {
 }
 
 #[test]
+fn an_unreadable_primary_is_ours_only_where_backup_and_label_say_so() {
+    let lost = Extent { start: 512, end: 1024 };
+    let (dev, _, _) = claimed(512);
+    dev.break_range(lost);
+    assert_eq!(ours(&dev).choice.good, Part::Backup);
+    let (dev, _, _) = claimed(512);
+    dev.break_range(lost);
+    dev.poke(A, &[0; 4096]);
+    assert!(matches!(read_record(&dev), Record::Unreadable(_)), "no label");
+    write_label(&dev, &label(OTHER), None).unwrap();
+    assert!(matches!(read_record(&dev), Record::Unreadable(_)), "another disk's label");
+}
+
+#[test]
 fn our_table_without_any_label_is_broken_and_one_bad_copy_is_not() {
     let (dev, _, place) = claimed(512);
     write_label(&dev, &with_volume(), Some(place)).unwrap();
@@ -230,7 +244,7 @@ fn go_on_with_claim(dev: &Memory) -> usize {
             1
         }
         Record::UnfinishedClaim(own) => {
-            repair(dev, &MARK, &own.choice).unwrap();
+            repair(dev, &MARK, &own.choice.table).unwrap();
             2
         }
         Record::Ours(_) => 3,

@@ -28,7 +28,7 @@ fn every_cut(before: &Memory, act: impl Fn(&Memory), mut check: impl FnMut(Memor
 /// Mends what is stale; afterwards both copies hold the chosen table.
 fn mend(dev: &Memory) -> Table {
     let choice = chosen(dev);
-    repair(dev, &MARK, &choice).unwrap();
+    repair(dev, &MARK, &choice.table).unwrap();
     assert_eq!(chosen(dev), Choice { table: choice.table.clone(), good: Part::Primary, stale: vec![] });
     choice.table
 }
@@ -105,7 +105,7 @@ fn a_torn_repair_never_costs_the_good_copy() {
             assert_eq!(choice.stale.len(), 2);
             every_cut(
                 &dev,
-                |dev| drop(repair(dev, &MARK, &choice)),
+                |dev| drop(repair(dev, &MARK, &choice.table)),
                 |dev, _| {
                     assert_eq!(mend(&dev), table);
                 },

@@ -196,10 +196,7 @@ fn an_mbr_with_partitions_beside_our_table_is_refused() {
     assert_eq!(refused(&dev), Refusal::Broken("our table under a hybrid MBR".into()));
     dev.poke(446, &[0; 16]);
     assert_eq!(refused(&dev), Refusal::Broken("our table under a DOS partition table or boot sector".into()));
-    assert!(matches!(
-        repair(&dev, &MARK, &Choice { table: sample(&dev), good: Part::Primary, stale: vec![] }),
-        Err(TableWriteError::Refused(_))
-    ));
+    assert!(matches!(repair(&dev, &MARK, &sample(&dev)), Err(TableWriteError::Refused(_))));
     assert_eq!(dev.ops(), []);
 }
 
@@ -223,17 +220,76 @@ fn a_protective_mbr_alone_is_not_a_blank_disk() {
     assert_eq!(refused(&dev), Refusal::Foreign("a protective MBR without a GPT".into()));
 }
 
+/// Every sector of both ends of a disk: of the MBR, of the primary, of the backup.
+fn sectors_of_tables(sector: u64) -> Vec<Extent> {
+    let copy = 1 + (128 * 128_u64).div_ceil(sector);
+    let ends = (0..=copy).chain(SIZE / sector - copy..SIZE / sector);
+    ends.map(|n| Extent { start: n * sector, end: (n + 1) * sector }).collect()
+}
+
 #[test]
-fn what_cannot_be_read_is_not_written_over() {
+fn each_sector_of_our_tables_that_cannot_be_read_is_written_again_from_the_other_copy() {
+    for sector in [512, 4096] {
+        for lost in sectors_of_tables(u64::from(sector)) {
+            let (dev, table) = written(sector);
+            dev.break_range(lost);
+            let choice = chosen(&dev);
+            assert_eq!(choice.table, table, "{lost}");
+            assert_eq!(choice.stale.len(), 1, "{lost}: {choice:?}");
+            repair(&dev, &MARK, &table).unwrap();
+            assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![] }, "{lost}");
+        }
+    }
+    // What a drive of large physical sectors loses of the front at once.
     let (dev, table) = written(512);
-    dev.break_range(Extent { start: 512, end: 1024 });
-    assert!(matches!(refused(&dev), Refusal::Unreadable(_)));
-    let (dev, _) = written(512);
-    dev.break_range(Extent { start: SIZE - 512, end: SIZE });
-    assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![Part::Backup] });
+    dev.break_range(Extent { start: 0, end: 4096 });
+    repair(&dev, &MARK, &table).unwrap();
+    assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![] });
+}
+
+#[test]
+fn a_disk_with_a_sector_of_its_tables_that_cannot_be_read_is_released_all_the_same() {
+    for sector in [512, 4096] {
+        for lost in sectors_of_tables(u64::from(sector)) {
+            let (dev, table) = written(sector);
+            let table = table.with(128, None).unwrap();
+            let dev = Memory::new(dev.geometry().size, sector);
+            write_first(&dev, &MARK, &table).unwrap();
+            dev.break_range(lost);
+            wipe_primary(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
+            wipe_backup(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
+            assert_eq!(refused(&dev), Refusal::Absent, "{lost}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
+    for lost in sectors_of_tables(512).into_iter().filter(|lost| lost.start < SIZE / 2) {
+        let dev = Memory::new(SIZE, 512);
+        dev.break_range(lost);
+        assert!(matches!(refused(&dev), Refusal::Unreadable(_) | Refusal::Absent), "{lost}");
+    }
+    let header = Extent { start: 512, end: 1024 };
     let dev = Memory::new(SIZE, 512);
-    dev.break_range(Extent { start: 0, end: 512 });
-    assert!(matches!(refused(&dev), Refusal::Unreadable(_)));
+    let foreign = sample(&dev).with(1, None).unwrap();
+    dev.poke(SIZE - 33 * 512, &backup_bytes(&foreign));
+    dev.break_range(header);
+    assert!(matches!(refused(&dev), Refusal::Unreadable(_)), "the backup is somebody's");
+
+    let (dev, table) = written(512);
+    dev.break_range(header);
+    dev.poke(SIZE - 512, &[0; 512]);
+    assert!(matches!(refused(&dev), Refusal::Unreadable(_)), "no copy is left");
+    assert!(repair(&dev, &MARK, &table).is_err() && wipe_primary(&dev, &MARK, &table).is_err());
+    assert_eq!(dev.ops(), []);
+
+    // A primary whose header names another disk is that disk's, though its entries cannot be read.
+    let (dev, _) = written(512);
+    dev.poke(512 + 56, &Uuid::from_u128(0xbad).to_bytes_le());
+    seal(&dev, 1);
+    dev.break_range(Extent { start: 1024, end: 1536 });
+    assert!(matches!(refused(&dev), Refusal::Broken(_)));
 }
 
 #[test]
@@ -280,7 +336,7 @@ proptest! {
         }
         if let Ok(choice) = choose(&copies, &MARK) {
             prop_assert!(choice.table.is_marked(&MARK));
-            repair(&dev, &MARK, &choice).unwrap();
+            repair(&dev, &MARK, &choice.table).unwrap();
             prop_assert_eq!(chosen(&dev), Choice { good: Part::Primary, stale: vec![], ..choice });
         }
     }
