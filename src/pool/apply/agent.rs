@@ -177,11 +177,12 @@ impl Agent {
         self.pool.looked_at(unread);
         self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
-        let before = problems.len();
-        let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut problems);
-        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut problems);
-        let again = passes || problems.len() > before || self.must_look_again(&set);
-        let again = self.again(again);
+        // What these two ran into is over without an event, on a disk of which something was told before, too.
+        let mut met = BTreeMap::new();
+        let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut met);
+        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut met);
+        let again = self.again(passes || !met.is_empty() || self.must_look_again(&set));
+        problems.extend(met);
         let gave_back = self.give_back();
         self.pool.kick();
         let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {

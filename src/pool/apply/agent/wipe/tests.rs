@@ -8,7 +8,7 @@ use crate::device::elsewhere::Promise;
 use crate::device::label::Layout;
 use crate::device::named::Named;
 use crate::device::sample;
-use crate::host::fake::{FakeHost, Platter};
+use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
 use crate::host::{FsKind, Geometry, Host as _};
 use crate::pool::apply::agent::Pass;
@@ -126,6 +126,21 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     assert_eq!(case.pass().claimed, ["fake0"]);
     assert!(!case.pass().problems.contains_key("fake0"), "it is over");
     assert_eq!(case.platter("fake1").write_count(), 0, "nobody named it");
+}
+
+#[test]
+fn a_wiped_disk_whose_claim_fails_is_looked_at_again_soon_and_claimed_then() {
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.mkfs("fake0");
+    case.passes(2);
+    let told = case.pass();
+    assert!(told.problems["fake0"].contains("it was wiped"), "{:?}", told.problems);
+    case.host.advance(AGE);
+    case.platter("fake0").inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: 1 });
+    let failed = case.pass();
+    assert!(failed.claimed.is_empty() && !failed.problems["fake0"].contains("it was wiped"), "{:?}", failed.problems);
+    assert!(failed.ripe_in.is_some_and(|soon| soon <= Duration::from_secs(1)), "{:?}", failed.ripe_in);
+    assert_eq!(case.pass().claimed, ["fake0"]);
 }
 
 #[test]
