@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::age::is_or_is_on;
+use super::duplicate::{self, Identities};
 use super::ownership::{Home, Machine, Record};
-use super::{Device, Standing, Verdict, duplicate, id};
+use super::{Device, Standing, Verdict, id};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, DevNo, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
@@ -25,6 +26,7 @@ pub struct Discovery {
     home: Home,
     /// Hardware ids of the devices that are claimed bare.
     bare: BTreeSet<String>,
+    identities: Identities,
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: HashMap<String, Cached>,
@@ -81,7 +83,14 @@ enum Reach<'s> {
 
 impl Discovery {
     pub fn new(home: Home, keep: Duration) -> Self {
-        Self { home, bare: BTreeSet::new(), keep, cache: HashMap::new(), patience: Patience::new(patience::BOUND) }
+        Self {
+            home,
+            bare: BTreeSet::new(),
+            identities: Identities::new(),
+            keep,
+            cache: HashMap::new(),
+            patience: Patience::new(patience::BOUND),
+        }
     }
 
     /// The same with other patience for a device that hangs.
@@ -94,6 +103,11 @@ impl Discovery {
     /// anything but a tenant's.
     pub fn claimed_bare(&mut self, ids: BTreeSet<String>) {
         self.bare = ids;
+    }
+
+    /// Which hardware our disks are, and which are copies of them, from here on.
+    pub fn identities_are(&mut self, identities: Identities) {
+        self.identities = identities;
     }
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
@@ -216,7 +230,7 @@ impl Discovery {
         let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
         self.remember(&devices, &known, &records, at, reach);
         let mut set = DeviceSet { at, devices };
-        duplicate::settle(&mut set.devices);
+        duplicate::settle(&mut set.devices, &self.identities);
         Ok(set)
     }
 

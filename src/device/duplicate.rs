@@ -1,27 +1,87 @@
 //! Several devices with one identity: a `dd` copy, a restored snapshot, two paths to one disk.
 //!
-//! Takes in all devices, changes only those that share an id with another. Of our disks, the one whose
-//! hardware is on record in the label stays Ready; where none or several are, nobody can tell, and all
-//! are NotReady. An unclaimed device that shares its id with anything becomes *Theirs*: there is another
-//! way to it or another one of it, and somebody may use that.
+//! Takes in all devices and what is known of the hardware of our disks, changes those that share an id with another, and
+//! those that are known copies. Of our disks, the one whose hardware is on record in the label stays Ready, else the one
+//! that was in use last; where none or several are, nobody can tell, and all are NotReady. What was seen beside the
+//! believed one is a copy from then on: it stays NotReady also when it is alone, until a person adopts it. An unclaimed
+//! device that shares its id with anything becomes *Theirs*: there is another way to it or another one of it, and somebody
+//! may use that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 use super::reason::Reason;
 use super::{Device, Standing, Verdict, id};
+use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
-/// Settles which device of each shared identity may be used. The order of `devices` does not matter.
-pub fn settle(devices: &mut [Device]) {
-    let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
-    for (index, device) in devices.iter().enumerate().filter(|(_, device)| counts(device)) {
-        by_id.entry(device.id.text.clone()).or_default().push(index);
-    }
-    for group in by_id.into_values().filter(|group| group.len() > 1) {
-        settle_group(devices, &group);
+/// Which hardware is a disk of ours, and which was only seen beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// The hardware that was in use last, or that a person chose.
+    pub original: Option<String>,
+    /// None of these takes its place by itself.
+    pub copies: BTreeSet<String>,
+}
+
+/// By disk id.
+pub type Identities = BTreeMap<String, Identity>;
+
+/// Settles which device of each identity may be used. The order of `devices` does not matter.
+pub fn settle(devices: &mut [Device], known: &Identities) {
+    let unknown = Identity::default();
+    for (id, group) in groups(devices, counts) {
+        let identity = known.get(&id).unwrap_or(&unknown);
+        match group[..] {
+            [alone] => settle_alone(&mut devices[alone], identity),
+            _ => settle_group(devices, &group, identity),
+        }
     }
     follow_disks(devices);
+}
+
+/// What these devices, settled, say of the hardware of each disk of ours that several have: none of two ways to one disk
+/// is a copy.
+pub fn seen_together(devices: &[Device]) -> Identities {
+    let ours = |device: &Device| device.verdict == Verdict::Ours && device.label.is_some();
+    let mut seen = Identities::new();
+    for (id, group) in groups(devices, ours).into_iter().filter(|(_, group)| group.len() > 1) {
+        let believed = group.iter().copied().find(|index| devices[*index].standing == Standing::Ready);
+        let others = |index: usize| match believed {
+            Some(believed) => vec![believed],
+            None => group.iter().copied().filter(|other| *other != index).collect(),
+        };
+        let is_copy = |index: &usize| {
+            let own = ways(devices, &devices[*index]);
+            Some(*index) != believed && others(*index).iter().all(|o| ways(devices, &devices[*o]).is_disjoint(&own))
+        };
+        let copies = group.iter().copied().filter(is_copy).filter_map(|index| hardware(&devices[index].raw)).collect();
+        seen.insert(id, Identity { original: believed.and_then(|index| hardware(&devices[index].raw)), copies });
+    }
+    seen
+}
+
+/// The stable ids of a device's hardware, and those of the paths that a multipath device is made of.
+fn ways(devices: &[Device], device: &Device) -> BTreeSet<String> {
+    let below = devices.iter().filter(|below| device.raw.slaves.contains(&below.raw.name));
+    below.chain([device]).filter_map(|way| hardware(&way.raw)).collect()
+}
+
+/// Who a disk of ours is by its hardware, where that tells it from others.
+pub fn hardware(raw: &RawDisk) -> Option<String> {
+    let hardware = id::hardware(raw, None);
+    hardware.stable.then_some(hardware.text)
+}
+
+fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<String, Vec<usize>> {
+    let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, device) in devices.iter().enumerate().filter(|(_, device)| which(device)) {
+        by_id.entry(device.id.text.clone()).or_default().push(index);
+    }
+    by_id
 }
 
 /// The partitions of a pool disk follow it, and the hidden paths of a disk are the disk. What a tenant built on a volume
@@ -34,14 +94,52 @@ fn counts(device: &Device) -> bool {
     }
 }
 
-fn settle_group(devices: &mut [Device], group: &[usize]) {
-    let mut recorded = group.iter().copied().filter(|index| is_on_record(&devices[*index]));
-    let believed = recorded.next().filter(|_| recorded.next().is_none());
+fn is_known_copy(device: &Device, identity: &Identity) -> bool {
+    let ours = device.verdict == Verdict::Ours && device.label.is_some();
+    ours && hardware(&device.raw).is_some_and(|hardware| identity.copies.contains(&hardware))
+}
+
+fn settle_alone(device: &mut Device, identity: &Identity) {
+    if !is_known_copy(device, identity) {
+        return;
+    }
+    let (id, path) = (&device.id, device.raw.path.display());
+    device.standing = Standing::NotReady(match &identity.original {
+        Some(original) => format!(
+            "a copy of the pool disk {id}: it was seen beside the original ({original}), whose place it never takes by \
+             itself; bring the original back, or, if that is gone for good, make this one the disk: `localpool disk adopt \
+             {path}`"
+        ),
+        None => format!(
+            "one of several with the identity {id} that were seen together, and nothing says which is the disk: \
+             `localpool disk adopt {path}` says that it is this one"
+        ),
+    });
+}
+
+/// The one that may be used. What the label says comes before what was in use last.
+fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
+    let eligible = group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity));
+    let (recorded, others): (Vec<usize>, Vec<usize>) = eligible.partition(|index| is_on_record(&devices[*index]));
+    let is_original =
+        |index: &usize| identity.original.is_some() && hardware(&devices[*index].raw) == identity.original;
+    let used: Vec<usize> = others.into_iter().filter(is_original).collect();
+    match (&recorded[..], &used[..]) {
+        ([one], _) | ([], [one]) => Some(*one),
+        _ => None,
+    }
+}
+
+fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
+    let believed = believed(devices, group, identity);
+    let trusted = believed.map(|index| {
+        let why = if is_on_record(&devices[index]) { "that the label was written on" } else { "that is in use" };
+        format!("; {} is the hardware {why}", devices[index].raw.path.display())
+    });
     for &index in group.iter().filter(|index| Some(**index) != believed) {
         let mut others: Vec<PathBuf> =
             group.iter().filter(|other| **other != index).map(|other| devices[*other].raw.path.clone()).collect();
         others.sort();
-        let trusted = believed.map(|index| devices[index].raw.path.clone());
         let device = &mut devices[index];
         let id = device.id.text.clone();
         match device.verdict {
@@ -52,17 +150,19 @@ fn settle_group(devices: &mut [Device], group: &[usize]) {
                 continue;
             }
         }
-        let tail = match trusted {
-            Some(path) => format!("; {} is the hardware that the label was written on", path.display()),
-            None => "; which one the label was written on cannot be told: take the others away".to_owned(),
-        };
+        let tail = trusted.clone().unwrap_or_else(|| {
+            let path = device.raw.path.display();
+            format!(
+                "; which of them is the disk cannot be told: `localpool disk adopt {path}` says that it is this one"
+            )
+        });
         device.standing = Standing::NotReady(format!("{}{tail}", Reason::SameIdentity { id, others }));
     }
 }
 
 fn is_on_record(device: &Device) -> bool {
-    let hardware = id::hardware(&device.raw, None);
-    hardware.stable && device.label.as_ref().is_some_and(|label| label.hardware.id == hardware.text)
+    let recorded = device.label.as_ref().map(|label| &label.hardware.id);
+    recorded.is_some() && hardware(&device.raw).as_ref() == recorded
 }
 
 fn follow_disks(devices: &mut [Device]) {
@@ -83,9 +183,8 @@ fn follow_disks(devices: &mut [Device]) {
 #[cfg(test)]
 mod tests {
     use super::super::DiskId;
-    use super::super::sample::{device, disk, label, partition};
+    use super::super::sample::{device, disk, dm, label, partition};
     use super::*;
-    use crate::host::RawDisk;
 
     /// A disk of ours on hardware `naa.<number>`, with a label that was written on `naa.1`.
     fn ours(name: &str, number: u32) -> Device {
@@ -102,7 +201,7 @@ mod tests {
     #[test]
     fn the_disk_whose_hardware_is_on_record_stays_ready_and_its_copy_does_not() {
         for mut devices in [[ours("sda", 1), ours("sdb", 2)], [ours("sdb", 2), ours("sda", 1)]] {
-            settle(&mut devices);
+            settle(&mut devices, &Identities::new());
             assert_eq!(ready(&devices), ["sda"]);
             let copy = devices.iter().find(|device| device.raw.name == "sdb").unwrap();
             let Standing::NotReady(why) = &copy.standing else { unreachable!() };
@@ -114,7 +213,7 @@ mod tests {
     fn where_none_or_two_are_on_record_nobody_is_ready() {
         for (one, two) in [(2, 3), (1, 1)] {
             let mut devices = [ours("sda", one), ours("sdb", two), ours("sdc", 4)];
-            settle(&mut devices);
+            settle(&mut devices, &Identities::new());
             assert_eq!(ready(&devices), Vec::<&str>::new(), "{one} {two}");
             assert!(devices.iter().all(|device| device.verdict == Verdict::Ours));
         }
@@ -127,14 +226,72 @@ mod tests {
             device.raw.wwid = None;
             device.label.as_mut().unwrap().hardware.id = "path-/dev/sda".into();
         }
-        settle(&mut devices);
+        settle(&mut devices, &Identities::new());
         assert_eq!(ready(&devices), Vec::<&str>::new());
+    }
+
+    fn known(original: &str, copies: &[&str]) -> Identities {
+        let copies = copies.iter().map(|copy| format!("wwid-naa.{copy}")).collect();
+        let identity = Identity { original: Some(format!("wwid-naa.{original}")), copies };
+        Identities::from([(format!("gpt-{}", label("c", "n").disk), identity)])
+    }
+
+    fn ready_with(known: &Identities, mut devices: Vec<Device>) -> Vec<String> {
+        settle(&mut devices, known);
+        ready(&devices).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_known_copy_is_not_ready_also_when_it_is_alone() {
+        let copied = known("1", &["2"]);
+        assert_eq!(ready_with(&copied, vec![ours("sdb", 2)]), [] as [&str; 0]);
+        assert_eq!(ready_with(&copied, vec![ours("sda", 1)]), ["sda"]);
+        assert_eq!(ready_with(&copied, vec![ours("sdc", 3)]), ["sdc"], "on other hardware, and never seen beside it");
+        let mut alone = [ours("sdb", 2)];
+        settle(&mut alone, &copied);
+        let Standing::NotReady(why) = &alone[0].standing else { unreachable!() };
+        assert!(why.contains("(wwid-naa.1)") && why.contains("`localpool disk adopt /dev/sdb`"), "{why}");
+    }
+
+    #[test]
+    fn the_hardware_that_is_in_use_is_believed_beside_others_where_the_label_names_none_of_them() {
+        assert_eq!(ready_with(&known("5", &[]), vec![ours("sda", 5), ours("sdb", 2)]), ["sda"], "re-cabled");
+        assert_eq!(ready_with(&known("5", &["2"]), vec![ours("sda", 6), ours("sdb", 2)]), [] as [&str; 0]);
+        // Adopted: the old original is a copy, though the label names it.
+        assert_eq!(ready_with(&known("2", &["1"]), vec![ours("sda", 1), ours("sdb", 2)]), ["sdb"]);
+        assert_eq!(
+            ready_with(&known("5", &[]), vec![ours("sda", 1), ours("sdb", 5)]),
+            ["sda"],
+            "the label comes first"
+        );
+    }
+
+    #[test]
+    fn what_is_seen_beside_the_believed_disk_is_a_copy_and_another_way_to_it_is_none() {
+        let copies = |mut devices: Vec<Device>| {
+            settle(&mut devices, &Identities::new());
+            let seen = seen_together(&devices).into_values().next().unwrap_or_default();
+            (seen.original, seen.copies.into_iter().collect::<Vec<_>>().join(" "))
+        };
+        let one = || Some("wwid-naa.1".to_owned());
+        assert_eq!(copies(vec![ours("sda", 1)]), (None, String::new()));
+        assert_eq!(copies(vec![ours("sda", 1), ours("sdb", 2)]), (one(), "wwid-naa.2".to_owned()));
+        assert_eq!(copies(vec![ours("sda", 2), ours("sdb", 3)]), (None, "wwid-naa.2 wwid-naa.3".to_owned()));
+        assert_eq!(copies(vec![ours("sda", 1), ours("sdb", 1)]), (None, String::new()), "two paths");
+        let mut multipath = Device { raw: dm("dm-0", "mpath-1", &["sdb"]), ..ours("dm-0", 1) };
+        let member = device(ours("sdb", 1).raw, Verdict::Theirs(Reason::Busy));
+        assert_eq!(copies(vec![ours("sda", 1), multipath.clone(), member.clone()]), (one(), String::new()));
+        multipath.raw.slaves.clear();
+        assert_eq!(copies(vec![ours("sda", 1), multipath, member]), (one(), "dm-mpath-1".to_owned()));
+        let mut elsewhere = ours("sdb", 2);
+        elsewhere.verdict = Verdict::Foreign { cluster: "c".into(), node: "other".into() };
+        assert_eq!(copies(vec![ours("sda", 1), elsewhere]), (None, String::new()), "it joins no pool by itself");
     }
 
     #[test]
     fn a_single_disk_is_ready_on_whatever_hardware_it_comes_back() {
         let mut devices = [ours("sda", 5)];
-        settle(&mut devices);
+        settle(&mut devices, &Identities::new());
         assert_eq!(ready(&devices), ["sda"]);
     }
 
@@ -143,7 +300,7 @@ mod tests {
         let path = |name| device(RawDisk { wwid: Some("naa.5000".into()), ..disk(name) }, Verdict::Unclaimed);
         let other = device(RawDisk { wwid: Some("naa.6000".into()), ..disk("sdz") }, Verdict::Unclaimed);
         let mut devices = [path("sda"), other, path("sdb")];
-        settle(&mut devices);
+        settle(&mut devices, &Identities::new());
         let Verdict::Theirs(reason) = &devices[0].verdict else { unreachable!() };
         assert_eq!(
             reason.to_string(),
@@ -158,13 +315,13 @@ mod tests {
         let path = |name, verdict| device(RawDisk { wwid: Some("naa.5000".into()), ..disk(name) }, verdict);
         for other in [Verdict::Theirs(Reason::Busy), Verdict::Unknown("not looked at yet".into())] {
             let mut devices = [path("sda", Verdict::Unclaimed), path("sdb", other.clone())];
-            settle(&mut devices);
+            settle(&mut devices, &Identities::new());
             assert!(matches!(devices[0].verdict, Verdict::Theirs(Reason::SameIdentity { .. })), "{other:?}");
             assert_eq!(devices[1].verdict, other);
         }
         let hidden = RawDisk { kind: Kind::Other("hidden".into()), ..path("nvme0c0n1", Verdict::Unclaimed).raw };
         let mut devices = [path("nvme0n1", Verdict::Unclaimed), device(hidden, Verdict::Unknown("hidden".into()))];
-        settle(&mut devices);
+        settle(&mut devices, &Identities::new());
         assert_eq!(devices[0].verdict, Verdict::Unclaimed);
     }
 
@@ -175,7 +332,7 @@ mod tests {
             let guid = Some("6c6f6361-0000-4000-8000-000000000001");
             devices.push(device(partition(name, 1, guid), Verdict::Ours));
         }
-        settle(&mut devices);
+        settle(&mut devices, &Identities::new());
         assert_eq!(ready(&devices), ["sda", "sda1"]);
     }
 }

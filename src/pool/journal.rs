@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::device::duplicate::Identities;
 use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord};
 
 /// The name of the document in the state directory.
@@ -33,6 +34,9 @@ pub struct Journal {
     /// Ids of disks with our label that a person gave up while they were away, until they are back.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<String>,
+    /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub identities: Identities,
 }
 
 /// A disk with our label as it was when it was last here.
@@ -87,6 +91,7 @@ impl Default for Journal {
             raw: BTreeMap::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
+            identities: Identities::new(),
         }
     }
 }

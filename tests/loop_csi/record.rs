@@ -159,6 +159,29 @@ async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     driver.await_verdict(&copy.node, "Ours", "not ready");
     kept.assert_whole(&mut client).await;
     assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
+    // The original leaves, at once and over a restart: its place stays empty until a person says otherwise.
+    driver.stop();
+    let original = kept.disk.fingerprint();
+    kept.disk.detach();
+    for _ in 0..2 {
+        let (driver, mut client) = kept.start.ready().await;
+        driver.await_verdict(&copy.node, "Ours", &format!("`localpool disk adopt {}`", copy.path()));
+        let refused = client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await;
+        assert!(refused.is_err(), "the copy is used");
+        let dry = driver.cli_ok(&["disk", "adopt", copy.path(), "--dry-run"]);
+        assert!(dry.contains("would make") && dry.contains(&kept.made.id), "{dry}");
+        driver.stop();
+    }
+    assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
+    let (driver, mut client) = kept.start.ready().await;
+    driver.cli_ok(&["disk", "adopt", copy.path()]);
+    driver.await_verdict(&copy.node, "Ours", "1 volume");
+    kept.assert_whole(&mut client).await;
+    let back = lab.attach(&kept.disk.image, 512);
+    driver.await_verdict(&back.node, "Ours", &format!("{} is the hardware", copy.path()));
+    kept.assert_whole(&mut client).await;
+    assert_eq!((back.fingerprint(), back.writes()), (original, 0));
+    driver.stop();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

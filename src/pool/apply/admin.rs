@@ -10,11 +10,11 @@ use super::member::{Member, Standing, VolumeView};
 use super::pool::{Owner, Pool, PoolError};
 use super::raw::RawMember;
 use super::seat::Seat;
-use crate::device::discovery::DiscoveryError;
+use crate::device::discovery::{DeviceSet, DiscoveryError};
 use crate::device::election::Left;
 use crate::device::show::Shown;
 use crate::device::size::Size;
-use crate::device::{Device, Verdict};
+use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
 use crate::host::raw::Kind;
 use crate::pool::content::Content;
@@ -46,7 +46,7 @@ fn is_called(device: &Device, text: &str) -> bool {
 }
 
 /// `would wipe`, or `wiped`.
-fn tense(dry_run: bool, verb: &str, done: &str) -> String {
+pub(super) fn tense(dry_run: bool, verb: &str, done: &str) -> String {
     if dry_run { format!("would {verb}") } else { done.to_owned() }
 }
 
@@ -61,17 +61,19 @@ impl Agent {
     }
 
     /// A device, and its member where it has one: a bare device's by its hardware, whatever it carries.
-    fn find(&mut self, text: &str) -> Result<(Device, Option<Seat>), AdminError> {
+    fn find(&mut self, text: &str) -> Result<(DeviceSet, Device, Option<Seat>), AdminError> {
         let set = self.look()?;
         let found = set.devices.iter().find(|device| is_called(device, text));
         let device = found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))?.clone();
         let bare = self.pool().bare_member_of(&set, &device).map(Seat::Raw);
-        let seat = bare.or_else(|| self.pool().member(&device.id.text).map(Seat::Labelled));
-        Ok((device, seat))
+        // A copy is not the member that has its id.
+        let labelled = self.pool().member(&device.id.text).filter(|_| device.standing == device::Standing::Ready);
+        let seat = bare.or(labelled.map(Seat::Labelled));
+        Ok((set, device, seat))
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (device, seat) = match self.find(text) {
+        let (_, device, seat) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
             found => found?,
         };
@@ -135,11 +137,14 @@ impl Agent {
     }
 
     fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (device, seat) = self.find(text)?;
+        let (set, device, seat) = self.find(text)?;
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
-        if let crate::device::Standing::NotReady(why) = &device.standing {
-            return Err(refused(why.clone()));
+        if let device::Standing::NotReady(why) = &device.standing {
+            return match device.verdict {
+                Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, dry_run),
+                _ => Err(refused(why.clone())),
+            };
         }
         if let Some(Seat::Raw(member)) = seat {
             let Standing::NotReady(why) = member.lock().standing.clone() else {

@@ -6,6 +6,7 @@
 mod arrive;
 mod blank;
 mod claim;
+mod copies;
 mod doubt;
 mod health;
 mod preview;
@@ -27,6 +28,7 @@ use super::seat::Seat;
 use super::whereabouts::{Knowledge, Unasked};
 use crate::device::age::{Ripeness, Watchlist, is_or_is_on};
 use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
+use crate::device::duplicate::Identities;
 use crate::device::election::Outcome;
 use crate::device::elsewhere::AskPromises;
 use crate::device::label::{Label, Layout, SetRef};
@@ -61,6 +63,8 @@ pub struct Agent {
     elsewhere: Option<AskPromises>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     unusable: BTreeMap<String, String>,
+    /// What the last look saw together.
+    together: Identities,
 }
 
 /// What one pass saw and did.
@@ -100,6 +104,7 @@ impl Agent {
             healths: Healths::default(),
             elsewhere: None,
             unusable: BTreeMap::new(),
+            together: Identities::new(),
         }
     }
 
@@ -175,6 +180,7 @@ impl Agent {
         }
         self.arrive_raw(&set, &mut problems);
         self.pool.looked_at(unread);
+        let unsure = self.remember_copies(&set);
         self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
         // What these two ran into is over without an event, on a disk of which something was told before, too.
@@ -191,7 +197,8 @@ impl Agent {
         });
         // What was just claimed, wiped or given back is another disk now than the one that this pass saw; and what turned
         // out not to be blank gives way to others.
-        let stale = (gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        let stale =
+            (unsure || gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
         let due = self.wipe_in(&set);
         Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
     }
@@ -226,17 +233,25 @@ impl Agent {
     /// Tells discovery what no device can say: before each look and each confirmation.
     fn inform(&mut self) {
         self.discovery.claimed_bare(self.pool.journal().raw_ids());
+        self.discovery.identities_are(self.identities());
     }
 
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
     pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
-        let disk = self.host.open(&device.raw, Access::Own).map_err(AdminError::Open)?;
-        let Opened::Ours(mut disk) = PoolDisk::open(disk)? else { return Ok(()) };
         let Owner { cluster, node } = self.pool.owner().clone();
-        disk.change(|content| {
-            let mut label = content.pruned_label();
+        self.relabel(device, |label| {
             label.volumes.values_mut().for_each(|record| record.found = true);
             (label.cluster, label.node) = (cluster, node);
+        })
+    }
+
+    /// Changes the label of a disk that is no member now.
+    fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label)) -> Result<(), AdminError> {
+        let disk = self.host.open(&device.raw, Access::Own).map_err(AdminError::Open)?;
+        let Opened::Ours(mut disk) = PoolDisk::open(disk)? else { return Ok(()) };
+        disk.change(|content| {
+            let mut label = content.pruned_label();
+            change(&mut label);
             Ok(relabel(label))
         })?;
         self.discovery.changed(&device.raw.name);

@@ -1,10 +1,12 @@
 //! The journal in the state directory, one writer at a time. A change counts when it is durable.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
+use crate::device::duplicate::Identities;
 use crate::host::{Host, HostError};
 use crate::pool::journal::{JOURNAL, Journal, JournalError, KnownDisk, RawClaim};
 
@@ -13,6 +15,8 @@ pub struct JournalStore {
     host: Arc<dyn Host>,
     journal: Mutex<Journal>,
     making: Mutex<Making>,
+    /// The document lacks something that is known here.
+    is_behind: AtomicBool,
 }
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
@@ -64,7 +68,12 @@ impl JournalStore {
     /// Reads the document; a damaged one is an error, as going on would forget what it says.
     pub fn open(host: Arc<dyn Host>) -> Result<Self, StoreError> {
         let text = host.state().load(JOURNAL).map_err(StoreError::State)?;
-        Ok(Self { host, journal: Mutex::new(Journal::parse(text.as_deref())?), making: Mutex::default() })
+        Ok(Self {
+            host,
+            journal: Mutex::new(Journal::parse(text.as_deref())?),
+            making: Mutex::default(),
+            is_behind: AtomicBool::new(false),
+        })
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -179,6 +188,25 @@ impl JournalStore {
 
     pub fn has_let_go(&self, id: &str) -> bool {
         self.journal().let_go.contains(id)
+    }
+
+    /// Which hardware was a disk of ours, and which a copy.
+    pub fn identities(&self) -> Identities {
+        self.journal().identities.clone()
+    }
+
+    /// The same, as it is known now. It counts in this process even where it could not be written down.
+    pub fn identify(&self, change: impl FnOnce(&mut Identities)) -> Result<(), StoreError> {
+        let mut journal = self.journal();
+        let before = journal.identities.clone();
+        change(&mut journal.identities);
+        if journal.identities == before && !self.is_behind.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.is_behind.store(true, Ordering::Relaxed);
+        self.host.state().store(JOURNAL, &journal.to_text()).map_err(StoreError::State)?;
+        self.is_behind.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// A released disk may be claimed again; false: it may already.
