@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::{LocalVolumeSet, PoolVolume};
+use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::operator::controller::{Gone, Leader, Metrics, abandon};
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use prometheus::Registry;
@@ -30,9 +31,14 @@ impl Drop for Work {
 }
 
 pub fn lead(stage: &Stage, gone: Gone) -> Work {
+    lead_leaving_for(stage, gone, SignedDuration::from_mins(10))
+}
+
+/// One that takes back sooner what nobody asks for any more.
+fn lead_leaving_for(stage: &Stage, gone: Gone, left_for: SignedDuration) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
-    Work { task: tokio::spawn(leader.run()), metrics }
+    Work { task: tokio::spawn(leader.leaving_for(left_for).run()), metrics }
 }
 
 pub async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
@@ -177,6 +183,61 @@ async fn made(stage: &Stage, node: &str) -> (String, VolumeId) {
     let (made, ()) = tokio::join!(stage.volumes.create(wanted(&name, on(node))), agent);
     made.expect("made");
     (name, id)
+}
+
+/// An object that no agent has said anything of.
+async fn asked(stage: &Stage, node: &str, intent: &str) -> VolumeId {
+    let name = unique("pvc");
+    let id = VolumeId::of_name(&name);
+    let object = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume",
+        "metadata": {"name": id.to_string(), "finalizers": [FINALIZER]},
+        "spec": {"node": node, "volumeName": name, "required": 1 << 20, "volumeMode": "Block", "intent": intent},
+    });
+    let object = serde_json::from_value(object).expect("ours");
+    stage.objects.create(&PostParams::default(), &object).await.expect("a new one");
+    id
+}
+
+#[tokio::test]
+async fn what_nobody_asks_for_any_more_is_withdrawn_by_time_alone_and_an_order_to_erase_never() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let node = unique("n");
+    stage.node(&node).await;
+    let (waiting, ordered) = (asked(&stage, &node, "Keep").await, asked(&stage, &node, "Delete").await);
+    stage.objects.delete(&ordered.to_string(), &DeleteParams::default()).await.expect("there");
+    let later = asked(&stage, &node, "Keep").await;
+    let _work = lead_leaving_for(&stage, Gone::Keep, SignedDuration::from_secs(4));
+    for left in [waiting, later] {
+        until("it is withdrawn", async || stage.is_gone(left).await.then_some(())).await;
+    }
+    assert!(!stage.is_gone(ordered).await, "only its node's agent knows whether it is erased");
+}
+
+#[tokio::test]
+async fn the_device_pool_of_a_deleted_node_goes_when_no_volume_of_that_node_is_left() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let pools: Api<DevicePool> = Api::all(stage.client.clone());
+    let nodes = ["empty", "used", "stays"].map(unique);
+    for node in &nodes {
+        stage.node(node).await;
+        stage.pool(node, 5).await;
+    }
+    let [empty, used, _] = &nodes;
+    let (_, id) = made(&stage, used).await;
+    let _work = lead_leaving_for(&stage, Gone::Keep, SignedDuration::from_secs(1));
+    for node in [empty, used] {
+        stage.delete_node(node).await;
+    }
+    let there = async |node: &str| pools.get_opt(node).await.expect("an answer").is_some();
+    until("the pool of a node without volumes goes", async || (!there(empty).await).then_some(())).await;
+    stage.see(id, "marked", gone_mark).await;
+    assert!(there(used).await, "its volumes are not given up");
+    abandon(stage.client.clone(), id, false).await.expect("given up");
+    until("it goes after its last volume", async || (!there(used).await).then_some(())).await;
+    assert!(there(&nodes[2]).await);
 }
 
 fn gone_mark(object: &PoolVolume) -> bool {

@@ -1,23 +1,19 @@
-//! Objects that no agent will make a volume of, and that nobody asks for any more: the controller stopped
-//! between a refusal and the withdrawal. Pure.
+//! Objects that no agent will make a volume of, or that nobody asks for any more: the controller stopped before the
+//! withdrawal. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::wish::phase;
-use crate::api::crd::{Phase, PoolVolume};
+use super::super::wish::never_accepted;
+use crate::api::crd::{Intent, PoolVolume};
 
-/// A CreateVolume that is still under way withdraws its object itself, long before this.
-const AGE: SignedDuration = SignedDuration::from_mins(10);
-
-/// Whether to withdraw it.
-pub fn is_leftover(volume: &PoolVolume, now: Timestamp) -> bool {
-    let refused = match phase(volume) {
-        Phase::Rejected | Phase::Failed => true,
-        Phase::Pending => volume.metadata.deletion_timestamp.is_some(),
-        Phase::Accepted | Phase::Ready | Phase::Found | Phase::Deleting => false,
-    };
-    let made = volume.metadata.creation_timestamp.as_ref();
-    refused && made.is_some_and(|made| now.duration_since(made.0) > AGE)
+/// When it is one, given how long a CreateVolume may be under way: that withdraws its object itself. `None`: never. What
+/// is ordered to be erased may be on a disk that is away, whatever its object says: only its node's agent lets it go.
+pub fn due(volume: &PoolVolume, age: SignedDuration) -> Option<Timestamp> {
+    if !never_accepted(volume) || volume.spec.intent == Intent::Delete {
+        return None;
+    }
+    let made = volume.metadata.creation_timestamp.as_ref()?;
+    made.0.checked_add(age).ok()
 }
 
 #[cfg(test)]
@@ -26,24 +22,37 @@ mod tests {
 
     use super::super::super::sample::{being_deleted, in_phase};
     use super::*;
+    use crate::api::crd::Phase;
+
+    const AGE: SignedDuration = SignedDuration::from_mins(10);
+    const UNACCEPTED: [Phase; 3] = [Phase::Pending, Phase::Rejected, Phase::Failed];
+
+    fn due_of(mut volume: PoolVolume) -> Option<Timestamp> {
+        volume.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        due(&volume, AGE)
+    }
 
     #[test]
-    fn only_old_objects_without_a_volume_are_leftovers() {
-        let made = |mut volume: PoolVolume| {
-            volume.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-            volume
-        };
-        let at = |minutes| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
-        for phase in [Phase::Rejected, Phase::Failed] {
-            assert!(is_leftover(&made(in_phase(phase)), at(11)), "{phase:?}");
-            assert!(!is_leftover(&made(in_phase(phase)), at(9)), "{phase:?}");
-        }
-        assert!(is_leftover(&made(being_deleted(in_phase(Phase::Pending))), at(11)));
-        for phase in [Phase::Pending, Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
-            assert!(!is_leftover(&made(in_phase(phase)), at(99)), "{phase:?}");
+    fn what_no_agent_accepted_is_withdrawn_when_no_call_can_wait_for_it_any_more() {
+        for phase in UNACCEPTED {
+            for object in [in_phase(phase), being_deleted(in_phase(phase))] {
+                assert_eq!(due_of(object), Some(Timestamp::UNIX_EPOCH + AGE), "{phase:?}");
+            }
         }
         for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
-            assert!(!is_leftover(&made(being_deleted(in_phase(phase))), at(99)), "{phase:?}");
+            for object in [in_phase(phase), being_deleted(in_phase(phase))] {
+                assert_eq!(due_of(object), None, "{phase:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_order_to_erase_is_never_withdrawn_whatever_the_age_and_phase_of_its_object() {
+        for phase in UNACCEPTED {
+            let mut ordered = in_phase(phase);
+            ordered.spec.intent = Intent::Delete;
+            assert_eq!(due_of(ordered.clone()), None, "{phase:?}");
+            assert_eq!(due_of(being_deleted(ordered)), None, "{phase:?}");
         }
     }
 }

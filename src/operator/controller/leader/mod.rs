@@ -1,13 +1,16 @@
 //! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node is gone.
 //!
 //! Each pass looks at the whole and writes what differs; it begins when something changed, or when the one
-//! before could not do all. `class`, `set`, `local_volume`, `gone` and `leftover` decide and are pure; this does it.
+//! before could not do all, or when
+//! something is due. `class`, `set`, `local_volume`, `gone`, `leftover` and `pool` decide and are pure;
+//! this does it.
 
 mod class;
 mod gone;
 mod leftover;
 mod local_volume;
 mod news;
+mod pool;
 #[cfg(test)]
 mod sample;
 mod set;
@@ -17,9 +20,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DeserializeGuard;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -44,6 +48,8 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// How long a pass that could not do all is not tried again: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long what nobody asks for any more is left as it is.
+const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// The work of the leader.
 pub struct Leader {
@@ -54,6 +60,15 @@ pub struct Leader {
     recorder: Recorder,
     metrics: Metrics,
     gone: Gone,
+    left_for: SignedDuration,
+}
+
+/// How a pass ended.
+struct Pass {
+    /// Nothing is left to be tried again.
+    done: bool,
+    /// When there is something to do though nothing changes.
+    due: Option<Timestamp>,
 }
 
 impl Leader {
@@ -66,8 +81,14 @@ impl Leader {
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             gone,
+            left_for: LEFT_FOR,
             client,
         }
+    }
+
+    /// Takes back after another time what nobody asks for any more.
+    pub fn leaving_for(self, left_for: SignedDuration) -> Self {
+        Self { left_for, ..self }
     }
 
     /// Works until it is dropped.
@@ -77,15 +98,19 @@ impl Leader {
         tasks.spawn(cache::keep(self.classes.clone(), api, "StorageClasses"));
         let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
         let mut wait = FIRST_WAIT;
+        let mut left = pool::Left::default();
         loop {
             // What changes from here on begins another pass.
             changes.seen();
             classes.borrow_and_update();
-            let done = match self.caches.are_synced() && self.classes.is_synced() {
-                true => self.pass().await,
-                false => true,
+            let Pass { done, due } = match self.caches.are_synced() && self.classes.is_synced() {
+                true => self.pass(&mut left).await,
+                false => Pass { done: true, due: None },
             };
-            let again = if done { Duration::MAX } else { wait };
+            let until = due.map_or(Duration::MAX, |due| {
+                Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()
+            });
+            let again = if done { until } else { until.min(wait) };
             wait = if done { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
             let _ = tokio::time::timeout(again, async {
                 tokio::select! {
@@ -98,13 +123,13 @@ impl Leader {
         }
     }
 
-    /// Whether all was done.
-    async fn pass(&self) -> bool {
+    async fn pass(&self, left: &mut pool::Left) -> Pass {
         let mut made = BTreeMap::new();
         let sets = self.sets(&mut made).await;
         let local_volumes = self.local_volumes(&mut made).await;
-        let volumes = self.volumes().await;
-        sets && local_volumes && volumes
+        let (volumes, leftover) = self.volumes().await;
+        let (pools, unused) = self.unused_pools(left).await;
+        Pass { done: sets && local_volumes && volumes && pools, due: leftover.into_iter().chain(unused).min() }
     }
 
     /// Counts a write, and says what went wrong.
@@ -277,13 +302,19 @@ impl Leader {
         }
     }
 
-    async fn volumes(&self) -> bool {
+    /// Whether all was done, and when the next object becomes a leftover.
+    async fn volumes(&self) -> (bool, Option<Timestamp>) {
         let mut done = true;
-        let now = jiff::Timestamp::now();
+        let mut next: Option<Timestamp> = None;
+        let now = Timestamp::now();
         for volume in self.caches.volumes.all() {
-            if leftover::is_leftover(&volume, now) {
-                done &= self.note("leftovers", self.objects.withdraw(&volume).await);
-                continue;
+            match leftover::due(&volume, self.left_for) {
+                Some(due) if due <= now => {
+                    done &= self.note("leftovers", self.objects.withdraw(&volume).await);
+                    continue;
+                }
+                Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
+                None => {}
             }
             let exists = self.caches.nodes.get(&volume.spec.node).is_some();
             let Some(act) = gone::decide(&volume, exists, self.gone) else { continue };
@@ -300,7 +331,35 @@ impl Leader {
                 Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
             }
         }
-        done
+        (done, next)
+    }
+
+    /// Deletes DevicePools that no agent brings up to date any more; gives whether all was done, and when the next one is
+    /// due.
+    async fn unused_pools(&self, left: &mut pool::Left) -> (bool, Option<Timestamp>) {
+        let volumes = self.caches.volumes.all();
+        let used =
+            |name: &str| self.caches.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
+        let (due, next) = left.due(self.caches.pools.all(), used, self.left_for, Timestamp::now());
+        let mut done = true;
+        for pool in due {
+            // A watch may be behind.
+            if !self.exists(&pool.name_any()).await.unwrap_or(true) {
+                done &= self.note("nodes", self.delete_pool(&pool).await);
+            }
+        }
+        (done, next)
+    }
+
+    async fn delete_pool(&self, pool: &DevicePool) -> Result<(), Error> {
+        let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
+        let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
+        let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
+        let what = format!("deleting DevicePool {name}, whose node was deleted");
+        match within(&what, api.delete(&name, &params)).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     async fn exists(&self, node: &str) -> Result<bool, Error> {

@@ -1,0 +1,86 @@
+//! DevicePools whose Node was deleted: they go a while later, when no PoolVolume of that node is left. Pure.
+//!
+//! One whose spec a person wrote something into stays: the node may come back under its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+
+use crate::api::crd::{DevicePool, DevicePoolSpec};
+
+/// Since when each pool was seen without Node and volumes.
+#[derive(Debug, Default)]
+pub struct Left(BTreeMap<String, Timestamp>);
+
+impl Left {
+    /// The pools that are to be deleted now, and when the next one is. `used` says of a name whether its Node or a
+    /// PoolVolume of it is there.
+    pub fn due(
+        &mut self,
+        pools: Vec<Arc<DevicePool>>,
+        used: impl Fn(&str) -> bool,
+        age: SignedDuration,
+        now: Timestamp,
+    ) -> (Vec<Arc<DevicePool>>, Option<Timestamp>) {
+        let mut left = BTreeMap::new();
+        let (mut due, mut next) = (Vec::new(), None);
+        for pool in pools {
+            let name = pool.name_any();
+            if pool.spec != DevicePoolSpec::default() || used(&name) {
+                continue;
+            }
+            let since = self.0.get(&name).copied().unwrap_or(now);
+            match since.checked_add(age) {
+                Ok(at) if at > now => next = Some(next.map_or(at, |next: Timestamp| next.min(at))),
+                Ok(_) => due.push(pool),
+                Err(_) => {}
+            }
+            left.insert(name, since);
+        }
+        self.0 = left;
+        (due, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: SignedDuration = SignedDuration::from_mins(10);
+
+    fn pool(name: &str, cordon: bool) -> Arc<DevicePool> {
+        Arc::new(DevicePool::new(name, DevicePoolSpec { cordon }))
+    }
+
+    fn names(pools: &[Arc<DevicePool>]) -> Vec<String> {
+        pools.iter().map(|pool| pool.name_any()).collect()
+    }
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
+    }
+
+    #[test]
+    fn the_pool_of_a_deleted_node_without_volumes_goes_after_a_while_and_no_other() {
+        let mut left = Left::default();
+        let pools = || vec![pool("gone", false), pool("cordoned", true), pool("used", false)];
+        let mut look = |minutes: i64| {
+            let (due, next) = left.due(pools(), |name| name == "used", AGE, at(minutes));
+            (names(&due), next)
+        };
+        assert_eq!(look(0), (vec![], Some(at(10))));
+        assert_eq!(look(9), (vec![], Some(at(10))), "a look in between begins nothing anew");
+        assert_eq!(look(10), (vec!["gone".to_owned()], None));
+    }
+
+    #[test]
+    fn a_node_that_is_back_for_a_moment_begins_the_time_anew() {
+        let mut left = Left::default();
+        let mut look = |used: bool, minutes: i64| left.due(vec![pool("n", false)], |_| used, AGE, at(minutes));
+        assert_eq!(look(false, 0).1, Some(at(10)));
+        assert_eq!(look(true, 5).1, None);
+        assert_eq!(look(false, 6), (vec![], Some(at(16))));
+    }
+}
