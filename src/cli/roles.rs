@@ -62,6 +62,9 @@ pub struct ControllerArgs {
     /// Unix socket to serve CSI on, shared with the sidecars
     #[arg(long, default_value = "/csi/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
     socket: PathBuf,
+    /// Another socket, where volumes can be grown and nothing else, for the resizer
+    #[arg(long)]
+    resizer_socket: Option<PathBuf>,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "0.0.0.0:9809", env = "LOCALPOOL_HTTP", hide_env_values = true)]
     http: SocketAddr,
@@ -146,6 +149,7 @@ impl ControllerArgs {
             namespace,
             pod_name,
             socket,
+            resizer_socket,
             http,
             lease,
             sidecar_service_account,
@@ -159,6 +163,7 @@ impl ControllerArgs {
             namespace,
             pod_name,
             socket,
+            resizer_socket,
             http,
             lease,
             deleted_node_volumes,

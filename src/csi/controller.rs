@@ -216,12 +216,41 @@ impl<V: Volumes> Controller for ControllerService<V> {
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
         ];
-        let capability = |kind: rpc::Type| ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() })),
-        };
         let capabilities = capabilities.map(capability).to_vec();
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
     }
+}
+
+/// The same service for one who only grows volumes: it can make, find and delete none.
+pub struct ExpansionService<V>(ControllerService<V>);
+
+impl<V: Volumes> ExpansionService<V> {
+    pub fn new(volumes: V) -> Self {
+        Self(ControllerService::new(volumes))
+    }
+}
+
+/// What is not named here is UNIMPLEMENTED.
+#[tonic::async_trait]
+impl<V: Volumes> Controller for ExpansionService<V> {
+    async fn controller_expand_volume(
+        &self,
+        request: Request<ControllerExpandVolumeRequest>,
+    ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
+        self.0.controller_expand_volume(request).await
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _request: Request<ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
+        let capabilities = vec![capability(rpc::Type::ExpandVolume)];
+        Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
+    }
+}
+
+fn capability(kind: rpc::Type) -> ControllerServiceCapability {
+    ControllerServiceCapability { r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() })) }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub mod server;
 mod status;
 
 pub use agent::{AgentService, Looks};
-pub use controller::ControllerService;
+pub use controller::{ControllerService, ExpansionService};
 pub use identity::{IdentityService, Readiness};
 pub use measure::Calls;
 pub use node::NodeService;

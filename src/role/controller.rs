@@ -17,7 +17,7 @@ use super::sidecar::{self, Sidecar};
 use super::{GRACE, LogFormat, http, log_to_stderr};
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
-use crate::csi::{Calls, ControllerService, IdentityService, Readiness, server};
+use crate::csi::{Calls, ControllerService, ExpansionService, IdentityService, Readiness, server};
 use crate::operator::controller::lease::{self, Lease};
 use crate::operator::controller::{Caches, Discoveries, Gone, Leader, Metrics, Pattern};
 
@@ -27,6 +27,8 @@ pub struct Settings {
     pub namespace: String,
     pub pod_name: String,
     pub socket: PathBuf,
+    /// Where only growth is served.
+    pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
     pub deleted_node_volumes: Gone,
@@ -74,8 +76,18 @@ async fn serve(settings: Settings) -> Result<()> {
 
 /// All that runs, each part until `stopped`.
 async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
-    let Settings { namespace, pod_name, socket, http, lease, deleted_node_volumes, sidecar, discovery, log: _ } =
-        settings;
+    let Settings {
+        namespace,
+        pod_name,
+        socket,
+        resizer_socket,
+        http,
+        lease,
+        deleted_node_volumes,
+        sidecar,
+        discovery,
+        log: _,
+    } = settings;
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
@@ -105,12 +117,21 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         }
         // The sidecars take the socket for the sign that all is there for them.
         let listener = server::bind(&socket)?;
+        let resizer = resizer_socket.as_deref().map(server::bind).transpose()?;
         tasks.spawn(tell(caches.clone(), readiness.clone()));
         let volumes = caches.volumes(client.clone());
-        let routes = Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())))
-            .add_service(ControllerServer::new(ControllerService::new(volumes)));
+        let identity = || Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())));
+        let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
+        let growth = identity().add_service(ControllerServer::new(ExpansionService::new(volumes)));
         tracing::info!(socket = %socket.display(), "serving CSI");
-        server::serve(listener, calls.around(routes), until(stopped.clone())).await.context("serving CSI")
+        let all = server::serve(listener, calls.around(all), until(stopped.clone()));
+        let growth = async {
+            match resizer {
+                Some(listener) => server::serve(listener, calls.around(growth), until(stopped.clone())).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(all, growth).map(|_| ()).context("serving CSI")
     };
 
     let (leads, leading) = watch::channel(false);

@@ -1,7 +1,8 @@
 //! An identity for the sidecars of the controller: the files that a client of Kubernetes looks for, for
 //! another ServiceAccount, in a folder that the sidecars mount.
 //!
-//! So neither the provisioner nor the resizer can order a volume erased, though they share the controller's pod.
+//! So neither can write a PoolVolume, though they share the controller's pod. What they can have done is what their
+//! sockets serve: to the resizer growth, to the provisioner all, and a deletion only of what no claim has.
 
 #![allow(clippy::disallowed_methods, reason = "wiring: the files are this module's one effect")]
 

@@ -164,6 +164,18 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// What Kubernetes says of a PersistentVolume, once a claim had it.
+    pub async fn persistent_is(&self, name: &str, phase: &str) {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let params = PatchParams::default();
+        let claimed = json!({"spec": {"claimRef": {"namespace": "default", "name": "data"}}});
+        api.patch(name, &params, &Patch::Merge(&claimed)).await.expect("it is there");
+        let status = json!({"status": {"phase": phase}});
+        api.patch_status(name, &params, &Patch::Merge(&status)).await.expect("it is there");
+    }
+}
+
 impl SimNode {
     /// A machine with one blank disk, when the controller knows of the node.
     pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {

@@ -264,6 +264,41 @@ async fn a_volume_whose_object_is_missing_is_erased_by_what_its_persistent_volum
 }
 
 #[tokio::test]
+async fn a_volume_whose_persistent_volume_is_bound_is_deleted_for_nobody() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let refused = async |id| {
+        let refused = stage.volumes.delete(id).await;
+        let told = |words: &str| words.contains("is Bound to the claim default/data");
+        assert!(matches!(&refused, Err(Error::Precondition(words)) if told(words)), "{refused:?}");
+    };
+    for by_hand in [false, true] {
+        let (node, name, id) = ready(&stage).await;
+        let persistent = if by_hand { unique("by-hand") } else { name };
+        stage.persistent(&persistent, id, &node).await;
+        stage.persistent_is(&persistent, "Bound").await;
+        refused(id).await;
+        let kept = stage.objects.get(&id.to_string()).await.expect("it is kept");
+        assert_eq!((kept.spec.intent, kept.metadata.deletion_timestamp), (Intent::Keep, None));
+        stage.persistent_is(&persistent, "Released").await;
+        let agent = async {
+            let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
+            stage.let_go(&going).await;
+        };
+        let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
+        deleted.expect("deleted");
+    }
+    // One whose object is missing is not ordered either.
+    let (node, name) = (unique("n"), unique("pvc"));
+    let id = VolumeId::of_name(&name);
+    stage.node(&node).await;
+    stage.persistent(&name, id, &node).await;
+    stage.persistent_is(&name, "Bound").await;
+    refused(id).await;
+    assert!(stage.is_gone(id).await);
+}
+
+#[tokio::test]
 async fn an_expansion_is_asked_of_the_agent_and_a_failed_one_taken_back() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;

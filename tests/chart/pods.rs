@@ -175,6 +175,26 @@ fn the_controllers_token_is_in_the_controllers_container_and_the_sidecars_have_t
 }
 
 #[test]
+fn the_resizer_sees_no_socket_that_makes_or_deletes_volumes() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let pod = pods(&objects)["localpool-controller"];
+    let sockets = |container: &str| -> Vec<(&str, &str)> {
+        let found = containers(pod).into_iter().find(|one| one["name"] == container).unwrap();
+        let mounts = list(found, "volumeMounts").into_iter();
+        let text = |mount: &'_ Value, key: &str| mount[key].as_str().unwrap().to_owned();
+        let mounts = mounts.map(|mount| (text(mount, "name"), text(mount, "mountPath")));
+        let sockets = mounts.filter(|(name, _)| name.contains("socket"));
+        sockets.map(|(name, path)| (&*name.leak(), &*path.leak())).collect()
+    };
+    assert_eq!(sockets("csi-resizer"), [("resizer-socket", "/csi")]);
+    assert_eq!(sockets("csi-provisioner"), [("socket", "/csi")]);
+    assert_eq!(sockets("controller"), [("socket", "/csi"), ("resizer-socket", "/resizer")]);
+    let controller = containers(pod).into_iter().find(|one| one["name"] == "controller").unwrap();
+    assert!(list(controller, "args").iter().any(|arg| *arg == "--resizer-socket=/resizer/csi.sock"));
+}
+
+#[test]
 fn the_sidecars_start_when_the_controller_is_ready_and_stop_before_it() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&[]);

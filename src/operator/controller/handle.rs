@@ -32,6 +32,15 @@ pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, String> {
     })
 }
 
+/// The claim that it is bound to, as `namespace/name`.
+pub fn bound_to(volume: &PersistentVolume) -> Option<String> {
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let text = |word: Option<&String>| word.cloned().unwrap_or_default();
+    let claim = claim.map(|claim| format!("{}/{}", text(claim.namespace.as_ref()), text(claim.name.as_ref())));
+    (phase == Some("Bound")).then(|| claim.unwrap_or_else(|| "it does not say which".to_owned()))
+}
+
 fn node(selector: &NodeSelector) -> Option<String> {
     let requirements = selector.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
     let mut ours = requirements.filter(|requirement| requirement.key == TOPOLOGY_KEY && requirement.operator == "In");

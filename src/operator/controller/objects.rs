@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Precon
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::super::Error;
+use super::super::{Error, is_object_name};
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
 use crate::volume::DRIVER_NAME;
 
@@ -116,15 +116,26 @@ impl Objects {
         Ok(self.patch(held, json!({ "metadata": { "finalizers": others } })).await?.map(|_| ()))
     }
 
+    /// The PersistentVolume of a volume that has an object. The provisioner names it as it named the volume; one that a
+    /// person made may be called anything.
+    pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, Error> {
+        let (id, name) = (object.name_any(), &object.spec.volume_name);
+        if is_object_name(name) {
+            let what = format!("reading PersistentVolume {name}");
+            let found = within(&what, self.persistent.get_opt(name)).await?;
+            if let Some(found) = found.filter(|found| is_of(found, &id)) {
+                return Ok(Some(found));
+            }
+        }
+        self.persistent_volume(&id).await
+    }
+
     /// The PersistentVolume of a volume, where there is one.
     pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
         let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = within("listing PersistentVolumes", self.persistent.list(&params)).await?;
-            let ours = |volume: &PersistentVolume| {
-                let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-                csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == name)
-            };
+            let ours = |volume: &PersistentVolume| is_of(volume, name);
             let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
             match (page.items.into_iter().find(ours), next) {
                 (Some(found), _) => return Ok(Some(found)),
@@ -133,6 +144,12 @@ impl Objects {
             }
         }
     }
+}
+
+/// Whether it is that of the volume of this id.
+fn is_of(volume: &PersistentVolume, id: &str) -> bool {
+    let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
 }
 
 /// One request, which does not hang for ever.

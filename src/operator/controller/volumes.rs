@@ -166,7 +166,12 @@ impl ClusterVolumes {
                     Outcome::Done(()) => return Ok(()),
                     Outcome::Changed => Ok(Outcome::Changed),
                 },
-                (delete::Act::Order, Some(seen)) => self.objects.order(&seen).await.map(|done| done.map(Some)),
+                (delete::Act::Order, Some(seen)) => {
+                    if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
+                        unbound(id, &volume)?;
+                    }
+                    self.objects.order(&seen).await.map(|done| done.map(Some))
+                }
                 (delete::Act::Delete, Some(seen)) => self.objects.delete(&seen).await,
                 (_, _) => {
                     sight.changed(if now < grace_at { grace_at } else { over_at }).await;
@@ -190,6 +195,7 @@ impl ClusterVolumes {
 
     /// The object that orders it; `None` where its node is missing, too.
     fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
+        unbound(id, volume)?;
         let spec = handle::order(volume).map_err(|why| {
             let name = volume.name_any();
             Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
@@ -240,6 +246,17 @@ impl ClusterVolumes {
 fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
     let volume = object.and_then(|object| view::volume(object, true));
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
+}
+
+/// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.
+fn unbound(id: VolumeId, volume: &PersistentVolume) -> Result<(), Error> {
+    match handle::bound_to(volume) {
+        None => Ok(()),
+        Some(claim) => Err(Error::Precondition(format!(
+            "volume {id} is not deleted: its PersistentVolume {} is Bound to the claim {claim}; delete that claim first",
+            volume.name_any()
+        ))),
+    }
 }
 
 /// Nobody knows whether a request that failed was done: the caller comes back.
