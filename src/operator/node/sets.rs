@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -127,24 +128,32 @@ async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, de
         let _ = notify.try_send(());
     };
     let named = watcher::Config::default().fields(&format!("metadata.name={}", operator.node));
-    let sets = mirror(Api::<LocalVolumeSet>::all(operator.client.clone()), watcher::Config::default(), |sets| {
-        let sets = sets.clone();
-        update(Box::new(move |objects| (objects.sets, objects.told) = (Some(sets), objects.told + 1)));
-    });
-    let volumes = mirror(Api::<LocalVolume>::all(operator.client.clone()), watcher::Config::default(), |volumes| {
-        let volumes = volumes.clone();
-        update(Box::new(move |objects| (objects.volumes, objects.told) = (Some(volumes), objects.told + 1)));
-    });
-    let node = mirror(Api::<KubeNode>::all(operator.client.clone()), named.clone(), |nodes| {
+    let sets = mirror(
+        Api::<DeserializeGuard<LocalVolumeSet>>::all(operator.client.clone()),
+        watcher::Config::default(),
+        |sets| {
+            let sets = sets.clone();
+            update(Box::new(move |objects| (objects.sets, objects.told) = (Some(sets), objects.told + 1)));
+        },
+    );
+    let volumes = mirror(
+        Api::<DeserializeGuard<LocalVolume>>::all(operator.client.clone()),
+        watcher::Config::default(),
+        |volumes| {
+            let volumes = volumes.clone();
+            update(Box::new(move |objects| (objects.volumes, objects.told) = (Some(volumes), objects.told + 1)));
+        },
+    );
+    let node = mirror(Api::<DeserializeGuard<KubeNode>>::all(operator.client.clone()), named.clone(), |nodes| {
         let node = nodes.values().next().cloned();
         update(Box::new(move |objects| objects.node = node));
     });
-    let pool = mirror(Api::<DevicePool>::all(operator.client.clone()), named, |pools| {
+    let pool = mirror(Api::<DeserializeGuard<DevicePool>>::all(operator.client.clone()), named, |pools| {
         let pool = pools.values().next().cloned();
         update(Box::new(move |objects| objects.pool = Some(pool)));
     });
     let on_node = watcher::Config::default().labels(DISKMAKER).fields(&format!("spec.nodeName={}", operator.node));
-    let diskmakers = mirror(Api::<Pod>::all(operator.client.clone()), on_node, |pods| {
+    let diskmakers = mirror(Api::<DeserializeGuard<Pod>>::all(operator.client.clone()), on_node, |pods| {
         let pods = pods.clone();
         update(Box::new(move |objects| objects.diskmakers = Some(pods)));
     });

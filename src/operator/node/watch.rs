@@ -1,14 +1,16 @@
 //! Watches: a mirror of some objects, and of this node's PoolVolumes. A kind that the API server does not
-//! serve (its CRD is gone) is waited for; what was known of it stays known until it is listed again.
+//! serve (its CRD is gone) is waited for; what was known of it stays known until it is listed again. An object that cannot
+//! be read (a later version wrote it) holds up no other: the last that was known of it stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
+use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -18,29 +20,48 @@ use crate::api::crd::PoolVolume;
 use crate::operator::words;
 
 /// Keeps `changed` told of all objects of a watch: once they were listed, and after each change.
-pub async fn mirror<K>(api: Api<K>, config: watcher::Config, mut changed: impl FnMut(&BTreeMap<String, Arc<K>>))
-where
+pub async fn mirror<K>(
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    changed: impl FnMut(&BTreeMap<String, Arc<K>>),
+) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut objects = BTreeMap::new();
+    reflect(watcher(api, config).default_backoff(), changed).await;
+}
+
+async fn reflect<K>(
+    events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>>,
+    mut changed: impl FnMut(&BTreeMap<String, Arc<K>>),
+) where
+    K: Resource<DynamicType = ()>,
+{
+    let mut objects: BTreeMap<String, Arc<K>> = BTreeMap::new();
     let mut listing = BTreeMap::new();
     let mut trouble = Trouble::default();
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
-    let key = |object: &K| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+    let mut events = std::pin::pin!(events);
+    let key =
+        |object: &DeserializeGuard<K>| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
     while let Some(event) = events.next().await {
         match trouble.told(&K::plural(&()), event) {
             None => {}
             Some(Event::Init) => listing = BTreeMap::new(),
             Some(Event::InitApply(object)) => {
-                listing.insert(key(&object), Arc::new(object));
+                let key = key(&object);
+                if let Some(object) = readable(object).map(Arc::new).or_else(|| objects.get(&key).cloned()) {
+                    listing.insert(key, object);
+                }
             }
             Some(Event::InitDone) => {
                 objects = std::mem::take(&mut listing);
                 changed(&objects);
             }
             Some(Event::Apply(object)) => {
-                objects.insert(key(&object), Arc::new(object));
-                changed(&objects);
+                let key = key(&object);
+                if let Some(object) = readable(object) {
+                    objects.insert(key, Arc::new(object));
+                    changed(&objects);
+                }
             }
             Some(Event::Delete(object)) => {
                 objects.remove(&key(&object));
@@ -48,6 +69,15 @@ where
             }
         }
     }
+}
+
+/// The object, where this version can read it; that it cannot is said.
+fn readable<K: Resource<DynamicType = ()>>(object: DeserializeGuard<K>) -> Option<K> {
+    let (what, name) = (K::plural(&()), object.name_any());
+    let read = object.0.inspect_err(|invalid| {
+        tracing::warn!(%what, name, "an object cannot be read, and nothing is done about it: {}", invalid.error);
+    });
+    read.ok()
 }
 
 /// Says a failure of a watch once, and that it is over.
@@ -119,7 +149,7 @@ impl Known {
         }
     }
 
-    fn forget(&self, object: &PoolVolume) -> Option<Uuid> {
+    fn forget(&self, object: &impl ResourceExt) -> Option<Uuid> {
         let id = id_of(object)?;
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let objects = objects.as_mut()?;
@@ -129,6 +159,26 @@ impl Known {
         Some(id)
     }
 
+    /// Takes over an event; gives the volume that is to be looked at because of it.
+    fn take(&self, listing: &mut Objects, event: Event<DeserializeGuard<PoolVolume>>) -> Option<Uuid> {
+        match event {
+            Event::Init => listing.clear(),
+            Event::InitApply(object) => {
+                let id = id_of(&object)?;
+                let object = readable(object).map(Arc::new).or_else(|| self.get(id))?;
+                listing.insert(id, object);
+            }
+            Event::InitDone => self.replace(std::mem::take(listing)),
+            Event::Apply(object) => {
+                let id = id_of(&object)?;
+                self.learn(readable(object)?);
+                return Some(id);
+            }
+            Event::Delete(object) => return self.forget(&object),
+        }
+        None
+    }
+
     fn replace(&self, all: Objects) {
         *self.objects.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
         self.listed.notify_one();
@@ -136,7 +186,7 @@ impl Known {
 }
 
 /// An object whose name is no id is not one of ours: nothing is done about it.
-pub fn id_of(object: &PoolVolume) -> Option<Uuid> {
+pub fn id_of(object: &impl ResourceExt) -> Option<Uuid> {
     let id: crate::volume::VolumeId = object.name_any().parse().ok()?;
     Some(id.uuid())
 }
@@ -148,32 +198,82 @@ fn version(object: &PoolVolume) -> u64 {
 /// Keeps `known` in step, and has each volume looked at that changed.
 pub async fn volumes(operator: NodeOperator, known: Known) {
     let config = watcher::Config::default().fields(&format!("spec.node={}", operator.node));
-    let mut listing = BTreeMap::new();
+    let mut listing = Objects::new();
     let mut trouble = Trouble::default();
-    let api: Api<PoolVolume> = Api::all(operator.client.clone());
+    let api: Api<DeserializeGuard<PoolVolume>> = Api::all(operator.client.clone());
     let mut events = std::pin::pin!(watcher(api, config).default_backoff());
     while let Some(event) = events.next().await {
-        match trouble.told("poolvolumes", event) {
-            None => {}
-            Some(Event::Init) => listing = BTreeMap::new(),
-            Some(Event::InitApply(object)) => {
-                if let Some(id) = id_of(&object) {
-                    listing.insert(id, Arc::new(object));
-                }
-            }
-            Some(Event::InitDone) => known.replace(std::mem::take(&mut listing)),
-            Some(Event::Apply(object)) => {
-                let id = id_of(&object);
-                known.learn(object);
-                if let Some(id) = id {
-                    operator.look_at(id);
-                }
-            }
-            Some(Event::Delete(object)) => {
-                if let Some(id) = known.forget(&object) {
-                    operator.look_at(id);
-                }
-            }
+        let told = trouble.told("poolvolumes", event);
+        if let Some(id) = told.and_then(|event| known.take(&mut listing, event)) {
+            operator.look_at(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::crd::Phase;
+
+    const A: &str = "00000000-0000-5000-8000-00000000000a";
+    const B: &str = "00000000-0000-5000-8000-00000000000b";
+
+    /// As it comes over the wire: what is not of this version is not readable.
+    fn object(name: &str, version: u32, phase: &str) -> DeserializeGuard<PoolVolume> {
+        let value = json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume",
+            "metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()},
+            "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Block"},
+            "status": {"phase": phase},
+        });
+        serde_json::from_value(value).expect("guarded")
+    }
+
+    fn id(name: &str) -> Uuid {
+        name.parse().expect("an id")
+    }
+
+    fn phase_of(known: &Known, name: &str) -> Option<Phase> {
+        known.get(id(name)).map(|object| object.status.as_ref().expect("set").phase)
+    }
+
+    #[test]
+    fn a_volume_that_this_version_cannot_read_holds_up_no_other() {
+        let (known, mut listing) = (Known::default(), Objects::new());
+        let mut take = |event| known.take(&mut listing, event);
+        take(Event::Init);
+        take(Event::InitApply(object(A, 1, "Melting")));
+        take(Event::InitApply(object(B, 2, "Ready")));
+        take(Event::InitDone);
+        assert!(known.is_complete());
+        assert_eq!((phase_of(&known, A), phase_of(&known, B)), (None, Some(Phase::Ready)));
+        assert_eq!(take(Event::Apply(object(B, 3, "Melting"))), None);
+        assert_eq!(phase_of(&known, B), Some(Phase::Ready), "the last that was known of it stays");
+        assert_eq!(take(Event::Apply(object(A, 4, "Ready"))), Some(id(A)));
+        assert_eq!(phase_of(&known, A), Some(Phase::Ready));
+        assert_eq!(take(Event::Delete(object(B, 5, "Melting"))), Some(id(B)), "it goes all the same");
+        assert_eq!(phase_of(&known, B), None);
+    }
+
+    #[tokio::test]
+    async fn a_mirrored_object_that_this_version_cannot_read_holds_up_no_other() {
+        let events = [
+            Event::Init,
+            Event::InitApply(object(A, 1, "Melting")),
+            Event::InitApply(object(B, 2, "Ready")),
+            Event::InitDone,
+            Event::Apply(object(B, 3, "Melting")),
+            Event::Apply(object(A, 4, "Ready")),
+            Event::Init,
+            Event::InitApply(object(A, 5, "Melting")),
+            Event::InitDone,
+        ];
+        let mut seen = Vec::new();
+        reflect(stream::iter(events.map(Ok)), |objects| seen.push(objects.keys().cloned().collect::<Vec<_>>())).await;
+        let key = |name: &str| format!("/{name}");
+        assert_eq!(seen, [vec![key(B)], vec![key(A), key(B)], vec![key(A)]]);
     }
 }
