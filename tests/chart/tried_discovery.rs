@@ -143,6 +143,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let evil = json!([{"name": "root", "hostPath": {"path": "/"}}, {"name": "dev", "hostPath": {"path": "/dev"}},
         {"name": "state", "hostPath": {"path": "/dev"}}, {"name": "udev", "hostPath": {"path": "/dev"}},
         {"name": "mnt", "hostPath": {"path": "/dev"}}]);
+    let part = json!({"name": "mnt", "mountPath": "/mnt", "readOnly": true, "subPath": "disks/vol1"});
     let two = json!([{"name": "a", "image": "a"}, {"name": "b", "image": "b"}]);
     for (pointer, value, refused) in [
         ("/metadata/name", json!("mine"), Some("forbidden")),
@@ -151,6 +152,8 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
         (&format!("{container}/args/0"), json!("--evil"), Some("and nothing else")),
         (&format!("{container}/env/1/name"), json!("LD_PRELOAD"), Some("no other environment")),
         (&format!("{container}/volumeMounts/0/readOnly"), json!(false), Some("only to read it")),
+        (&format!("{container}/volumeMounts/2/mountPath"), json!("/usr/local/bin"), Some("where it is on the host")),
+        (&format!("{container}/volumeMounts/2"), part, Some("and as a whole")),
         ("/spec/template/spec/volumes", evil, Some("only to read it")),
         ("/spec/template/spec/containers", two, Some("and nothing else")),
         ("/spec/template/spec/serviceAccountName", json!("localpool-node"), Some("with its identity")),
