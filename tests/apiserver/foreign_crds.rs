@@ -89,11 +89,11 @@ async fn kept_whole(client: &Client) {
     .await;
 }
 
-async fn ready_says(client: &Client, node: &str, reason: &str) -> String {
+async fn claiming_says(client: &Client, node: &str, reason: &str) -> String {
     let pools: Api<DevicePool> = Api::all(client.clone());
     until(&format!("the DevicePool of {node} says {reason}"), async || {
         let conditions = pools.get_opt(node).await.ok()??.status?.conditions;
-        conditions.into_iter().find(|one| one.type_ == "Ready" && one.reason == reason).map(|one| one.message)
+        conditions.into_iter().find(|one| one.type_ == "Claiming" && one.reason == reason).map(|one| one.message)
     })
     .await
 }
@@ -113,7 +113,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     apply(client, "plain", json!({})).await;
 
     let node = SimNode::start_unseen(client, "foreign-1", "any", 1024).await;
-    let words = ready_says(client, "foreign-1", "HeldBack").await;
+    let words = claiming_says(client, "foreign-1", "HeldBack").await;
     assert!(words.contains("localvolumesets.local.storage.openshift.io"), "{words}");
     let platter = node.host.platter("fake0").expect("its disk");
     let stage = Stage::new(client).await;
@@ -140,7 +140,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     crds::apply(client.clone(), Ownership::Take).await.expect("it is ours now");
     // It is stored as it was meant; a watch that began before sees it without its `dryRun`.
     kept_whole(client).await;
-    ready_says(client, "foreign-1", "AgentReady").await;
+    claiming_says(client, "foreign-1", "AgentReady").await;
     assert_eq!(platter.write_count(), 0, "a dry run wrote");
     apply(client, "real", json!({})).await;
     let claimed = async || (!node.pool().members().is_empty()).then_some(());
@@ -158,14 +158,14 @@ async fn a_definition_that_is_replaced_by_another_owners_while_the_agent_runs_en
     let client = &cluster.client;
     crds::apply(client.clone(), Ownership::Respect).await.expect("a fresh cluster");
     let mut node = SimNode::start_unseen(client, "foreign-2", "any", 64).await;
-    ready_says(client, "foreign-2", "AgentReady").await;
+    claiming_says(client, "foreign-2", "AgentReady").await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = set_crd().name_any();
     definitions.delete(&name, &DeleteParams::default()).await.expect("it is there");
     until("our definition is gone", async || definitions.get_opt(&name).await.ok()?.is_none().then_some(())).await;
     apply_definition(client).await;
     apply(client, "dry", json!({"dryRun": true})).await;
-    ready_says(client, "foreign-2", "HeldBack").await;
+    claiming_says(client, "foreign-2", "HeldBack").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let platter = node.host.platter("fake0").expect("its disk");
     assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
@@ -187,7 +187,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     let client = &cluster.client;
     crds::apply(client.clone(), Ownership::Respect).await.expect("a fresh cluster");
     let mut node = SimNode::start_unseen(client, "foreign-3", "any", 64).await;
-    ready_says(client, "foreign-3", "AgentReady").await;
+    claiming_says(client, "foreign-3", "AgentReady").await;
     put_over(client).await;
     let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
     until("the API server prunes by the new schema", async || {
@@ -201,7 +201,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     let pools: Api<DevicePool> = Api::all(client.clone());
     // First it says that it reads all anew.
     until("pool and set say which CRD it is, and what to do", async || {
-        let words = ready_says(client, "foreign-3", "HeldBack").await;
+        let words = claiming_says(client, "foreign-3", "HeldBack").await;
         let of_set = pools.get("foreign-3").await.ok()?.status?.sets.pop()?.message;
         let all = ["localvolumesets.", "another schema was put over it, which drops", "localpool crds --apply"];
         (all.iter().all(|part| words.contains(part)) && of_set == Some(words)).then_some(())
@@ -219,7 +219,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     crds::apply(client.clone(), Ownership::Respect).await.expect("it has our annotation, so it is ours");
     sets.delete("dry", &DeleteParams::default()).await.expect("it is there");
     kept_whole(client).await;
-    ready_says(client, "foreign-3", "AgentReady").await;
+    claiming_says(client, "foreign-3", "AgentReady").await;
     assert_eq!(platter.write_count(), 0, "a dry run wrote");
     node.kill().await;
 }

@@ -16,4 +16,5 @@ mod role;
 mod server;
 mod set_status;
 mod sim;
+mod upgrade;
 mod volumes;

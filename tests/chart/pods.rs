@@ -355,7 +355,7 @@ fn uninstalling_deletes_no_definition_no_volume_and_no_class() {
             assert_eq!(hooks.len(), 4, "account, role, binding, job");
             for hook in hooks {
                 let annotations = &hook["metadata"]["annotations"];
-                assert_eq!(annotations["helm.sh/hook"], "pre-install,pre-upgrade");
+                assert_eq!(annotations["helm.sh/hook"], "pre-install,pre-upgrade,pre-rollback");
                 assert_eq!(annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded");
                 let weight: i32 = annotations["helm.sh/hook-weight"].as_str().unwrap().parse().unwrap();
                 assert_eq!(weight < 0, hook["kind"] != "Job", "rights come before the job");

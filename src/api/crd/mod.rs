@@ -53,7 +53,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Whether a CRD in the cluster has the schema that this code needs.
+/// Whether a CRD in the cluster has the schema that this code needs: its own, or a later one that keeps all of it.
 pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
     why_not_ours(crd).is_none()
 }
@@ -63,7 +63,9 @@ pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
 pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     match crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)) {
         None => return Some("it came from another owner".to_owned()),
-        Some(number) if number != SCHEMA => return Some(format!("it has schema {number}, and {SCHEMA} is needed")),
+        Some(number) if !is_late_enough(number) => {
+            return Some(format!("it has schema {number}, and {SCHEMA} is needed"));
+        }
         Some(_) => {}
     }
     let ours = all().into_iter().find(|ours| ours.metadata.name == crd.metadata.name)?;
@@ -71,9 +73,34 @@ pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     Some(format!("another schema was put over it, which drops what it does not know, such as {dropped}"))
 }
 
+/// While a cluster goes to a later version, or back from it, agents work under the CRDs of the other one.
+fn is_late_enough(number: &str) -> bool {
+    let read = |text: &str| text.parse::<u64>().ok();
+    read(number).zip(read(SCHEMA)).is_some_and(|(served, needed)| served >= needed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_later_schema_is_ours_where_it_keeps_all_that_we_write_and_an_older_one_is_not() {
+        let with = |number: &str, drops: bool| {
+            let mut crd = all().into_iter().find(|crd| crd.metadata.name == set_crd().metadata.name).expect("a CRD");
+            crd.metadata.annotations.get_or_insert_default().insert(SCHEMA_ANNOTATION.to_owned(), number.to_owned());
+            if drops {
+                let schema = crd.spec.versions[0].schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut());
+                let spec = schema.and_then(|s| s.properties.as_mut()?.get_mut("spec")).expect("a spec");
+                spec.x_kubernetes_preserve_unknown_fields = None;
+            }
+            why_not_ours(&crd)
+        };
+        assert_eq!((with(SCHEMA, false), with("2", false), with("10", false)), (None, None, None));
+        assert!(with("2", true).is_some_and(|why| why.contains("drops what it does not know")));
+        for older in ["0", "", "one"] {
+            assert!(with(older, false).is_some_and(|why| why.contains("is needed")), "{older:?}");
+        }
+    }
 
     #[test]
     fn every_crd_has_a_structural_schema_a_status_and_the_number_of_its_schema() {

@@ -133,10 +133,9 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         .collect();
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
-    let (holds, reason, message) = match (&world.held_back, world.cordoned) {
-        (Some(why), _) => (false, "HeldBack", why.clone()),
-        (None, true) => (true, "Cordoned", "no new volumes here: spec.cordon is set".to_owned()),
-        (None, false) => (true, "AgentReady", "the node's agent works".to_owned()),
+    let (reason, message) = match world.cordoned {
+        true => ("Cordoned", "no new volumes here: spec.cordon is set"),
+        false => ("AgentReady", "the node's agent works"),
     };
     DevicePoolStatus {
         disk_count: count(disks.len()),
@@ -147,7 +146,7 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         disks: disks.iter().map(disk).collect(),
         sets,
         conditions: vec![
-            condition(&before.conditions, "Ready", holds, reason, message, None),
+            condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
             claiming(world, &before.conditions),
         ],
     }
