@@ -1,9 +1,9 @@
 //! The agent's metrics: read from the pool at each scrape, so that they cost nothing in between.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::http::Refresh;
 use super::set_metrics::SetMetrics;
@@ -17,7 +17,7 @@ pub struct NodeMetrics {
     disks: IntGaugeVec,
     bytes: IntGaugeVec,
     volumes: IntGauge,
-    api_writes: IntGaugeVec,
+    api_writes: IntCounterVec,
     pub sets: SetMetrics,
     pool: Arc<OnceLock<Arc<Pool>>>,
     writes: Arc<Writes>,
@@ -33,15 +33,14 @@ impl NodeMetrics {
         };
         let volumes = IntGauge::new("localpool_pool_volumes", "Volumes on the disks of this node.")?;
         registry.register(Box::new(volumes.clone()))?;
+        let opts = Opts::new("localpool_api_writes_total", "Writes to the API server, by object.");
+        let api_writes = IntCounterVec::new(opts, &["object"])?;
+        registry.register(Box::new(api_writes.clone()))?;
         let metrics = Self {
             disks: gauges("localpool_pool_disks", "Disks of this node's pool, by state.", "state")?,
             bytes: gauges("localpool_pool_bytes", "Bytes of this node's pool: size, free, erasing.", "kind")?,
             volumes,
-            api_writes: gauges(
-                "localpool_api_writes",
-                "Writes to the API server since the start, by object.",
-                "object",
-            )?,
+            api_writes,
             sets: SetMetrics::new(&registry)?,
             pool: Arc::default(),
             writes: Arc::default(),
@@ -64,9 +63,10 @@ impl NodeMetrics {
     }
 
     fn read(&self) {
-        let count = |counter: &AtomicU64| i64::try_from(counter.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
-        self.api_writes.with_label_values(&["poolvolume"]).set(count(&self.writes.volume));
-        self.api_writes.with_label_values(&["devicepool"]).set(count(&self.writes.pool));
+        for (object, writes) in [("poolvolume", &self.writes.volume), ("devicepool", &self.writes.pool)] {
+            let counter = self.api_writes.with_label_values(&[object]);
+            counter.inc_by(writes.load(Ordering::Relaxed).saturating_sub(counter.get()));
+        }
         let Some(pool) = self.pool.get() else { return };
         let disks = pool.disk_views();
         let in_state = |state: fn(&Standing) -> bool| {
@@ -83,5 +83,24 @@ impl NodeMetrics {
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.sets.read(&disks);
         self.volumes.set(i64::try_from(disks.iter().map(|disk| disk.volumes).sum::<usize>()).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_to_the_api_server_are_a_counter_that_no_scrape_moves() {
+        let (metrics, registry) = NodeMetrics::new().expect("fresh names");
+        metrics.writes().volume.fetch_add(3, Ordering::Relaxed);
+        for _ in 0..2 {
+            metrics.read();
+            let found = registry.gather();
+            let family =
+                found.iter().find(|family| family.name() == "localpool_api_writes_total").expect("it is there");
+            let of_volumes = family.get_metric().iter().find(|one| one.get_label()[0].value() == "poolvolume");
+            assert_eq!(of_volumes.expect("counted").get_counter().get_value(), 3.0);
+        }
     }
 }
