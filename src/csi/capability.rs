@@ -140,17 +140,25 @@ pub fn parameters(given: &HashMap<String, String>) -> Result<(Selector, BTreeMap
     Ok((selector, kept))
 }
 
-/// Where the volume may be. A term without our key leaves the choice open.
-pub fn nodes(topology: Option<&TopologyRequirement>) -> Nodes {
-    let Some(topology) = topology else { return Nodes::Any };
+/// Where the volume may be. A term without any key leaves the choice open; one of a key that nodes do not have here cannot be
+/// kept.
+pub fn nodes(topology: Option<&TopologyRequirement>) -> Result<Nodes, Error> {
+    let Some(topology) = topology else { return Ok(Nodes::Any) };
+    let mut keys = topology.requisite.iter().chain(&topology.preferred).flat_map(|term| term.segments.keys());
+    if let Some(key) = keys.find(|key| *key != TOPOLOGY_KEY) {
+        return invalid(format!(
+            "the topology key {key} (allowedTopologies of the StorageClass) is not known here: volumes are placed by \
+             {TOPOLOGY_KEY} only"
+        ));
+    }
     let named = |terms: &[Topology]| -> Option<Vec<String>> {
         terms.iter().map(|term| term.segments.get(TOPOLOGY_KEY).cloned()).collect()
     };
-    match (topology.preferred.as_slice(), topology.requisite.as_slice()) {
+    Ok(match (topology.preferred.as_slice(), topology.requisite.as_slice()) {
         ([], []) => Nodes::Any,
         ([], requisite) => named(requisite).map_or(Nodes::Any, Nodes::AnyOf),
         (preferred, _) => named(preferred).map_or(Nodes::Any, Nodes::Preferred),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -231,10 +239,27 @@ mod tests {
         let term = |node: &str| Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() };
         let (a, b) = ("a".to_owned(), "b".to_owned());
         let both = TopologyRequirement { requisite: vec![term("a"), term("b")], preferred: vec![term("b"), term("a")] };
+        let nodes = |topology| nodes(topology).expect("ours");
         assert_eq!(nodes(Some(&both)), Nodes::Preferred(vec![b, a.clone()]));
         let requisite = TopologyRequirement { requisite: vec![term("a")], preferred: vec![] };
         assert_eq!(nodes(Some(&requisite)), Nodes::AnyOf(vec![a]));
-        let foreign = TopologyRequirement { requisite: vec![Topology::default()], preferred: vec![] };
-        assert_eq!((nodes(Some(&foreign)), nodes(None)), (Nodes::Any, Nodes::Any));
+        let open = TopologyRequirement { requisite: vec![Topology::default()], preferred: vec![] };
+        assert_eq!((nodes(Some(&open)), nodes(None)), (Nodes::Any, Nodes::Any));
+    }
+
+    #[test]
+    fn a_topology_that_nodes_do_not_have_here_is_refused_by_its_key() {
+        let zone = || ("topology.kubernetes.io/zone".to_owned(), "a".to_owned());
+        let alone = Topology { segments: [zone()].into() };
+        let beside = Topology { segments: [zone(), (TOPOLOGY_KEY.to_owned(), "a".to_owned())].into() };
+        for term in [alone, beside] {
+            for (requisite, preferred) in [(vec![term.clone()], vec![]), (vec![], vec![term])] {
+                let words = words(nodes(Some(&TopologyRequirement { requisite, preferred })));
+                assert!(
+                    words.contains("topology.kubernetes.io/zone") && words.contains("allowedTopologies"),
+                    "{words}"
+                );
+            }
+        }
     }
 }

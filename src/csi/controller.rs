@@ -19,7 +19,7 @@ use super::proto::{
 };
 use super::{TOPOLOGY_KEY, proto, topology, wire};
 use crate::device::label::VolumeUsage;
-use crate::volume::{Condition, NewVolume, Volume, VolumeId, Volumes};
+use crate::volume::{Capacity, Condition, NewVolume, Volume, VolumeId, Volumes};
 
 /// How long a caller waits that does not say.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,7 +92,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         if let Some(key) = request.mutable_parameters.keys().next() {
             return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
         }
-        let nodes = nodes(request.accessibility_requirements.as_ref());
+        let nodes = nodes(request.accessibility_requirements.as_ref())?;
         let wanted = NewVolume { name, required, limit, usage, parameters, selector, nodes, patience };
         let made = self.volumes.create(wanted).await?;
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
@@ -175,14 +175,14 @@ impl<V: Volumes> Controller for ControllerService<V> {
             [] => None,
             capabilities => Some(usage(capabilities)?),
         };
-        let (selector, _) = parameters(&request.parameters)?;
+        let selector = match parameters(&request.parameters) {
+            Ok((selector, _)) => selector,
+            Err(_) if V::WEIGHED_BEFORE => return Ok(answer(Capacity::ANYTHING)),
+            Err(error) => return Err(error.into()),
+        };
         let segments = request.accessible_topology.map(|topology| topology.segments).unwrap_or_default();
         let capacity = self.volumes.capacity(selector, usage, segments.get(TOPOLOGY_KEY).cloned()).await?;
-        Ok(Response::new(GetCapacityResponse {
-            available_capacity: wire(capacity.available),
-            maximum_volume_size: Some(wire(capacity.largest)),
-            minimum_volume_size: Some(wire(capacity.smallest)),
-        }))
+        Ok(answer(capacity))
     }
 
     async fn controller_expand_volume(
@@ -247,6 +247,14 @@ impl<V: Volumes> Controller for ExpansionService<V> {
         let capabilities = vec![capability(rpc::Type::ExpandVolume)];
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
     }
+}
+
+fn answer(capacity: Capacity) -> Response<GetCapacityResponse> {
+    Response::new(GetCapacityResponse {
+        available_capacity: wire(capacity.available),
+        maximum_volume_size: Some(wire(capacity.largest)),
+        minimum_volume_size: Some(wire(capacity.smallest)),
+    })
 }
 
 fn capability(kind: rpc::Type) -> ControllerServiceCapability {

@@ -49,6 +49,9 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// More than anybody asks for: the request itself is refused, when it comes.
+    pub const ANYTHING: Self = Self { available: 1 << 60, largest: 1 << 60, smallest: 0 };
+
     /// What the same space gives where either of two uses may be asked for.
     pub fn or(self, other: Self) -> Self {
         match (self.largest, other.largest) {

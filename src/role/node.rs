@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tonic::service::Routes;
@@ -18,7 +18,9 @@ use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, http, log_to_stderr};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
-use crate::csi::{AgentService, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server};
+use crate::csi::{
+    AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
+};
 use crate::host::Host;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
@@ -29,10 +31,12 @@ use crate::operator::node::{NodeOperator, Seen, ask_promises, cluster_uid};
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
-use crate::volume::{NodeVolumes, VolumeLocks};
+use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// The document of the state directory that keeps the cluster's UID, for starts without the API server.
 pub const CLUSTER_FILE: &str = "cluster";
+/// Of a label's value.
+const LONGEST_NAME: usize = 63;
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(30);
 
@@ -84,10 +88,23 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
+/// kubelet puts the name on the Node as the value of a label, and refuses a driver whose value it cannot.
+fn check_name(node: &str) -> Result<()> {
+    let length = node.len();
+    ensure!(
+        length <= LONGEST_NAME,
+        "the name of this node has {length} characters, and the label {TOPOLOGY_KEY} that it gets holds {LONGEST_NAME}: \
+         give the node a shorter one (--hostname-override of kubelet); {node:?}"
+    );
+    Ok(())
+}
+
 async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
     let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, log: _ } = settings;
+    check_name(&node)?;
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new()?;
+    let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
     // From the start: a waiting agent is alive, and not ready.
     let web = http::serve(http, readiness.clone(), registry, scrape, until(stopped.clone()));
@@ -149,7 +166,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");
     let served = async {
         tokio::try_join!(
-            server::serve(csi_socket, csi, until(stopped.clone())),
+            server::serve(csi_socket, calls.around(csi), until(stopped.clone())),
             server::serve(agent_socket, own, until(stopped.clone())),
             registration::register(registration_path, &csi_path, stopped.clone()),
         )
@@ -192,5 +209,17 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(AGAIN_AT_MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_name_is_too_long_for_its_label_is_refused_in_words() {
+        assert!(check_name(&"n".repeat(63)).is_ok());
+        let refused = check_name(&format!("{}.example", "n".repeat(63))).expect_err("too long").to_string();
+        assert!(refused.contains("71 characters") && refused.contains("topology.localpool.dev/node"), "{refused}");
     }
 }

@@ -65,6 +65,10 @@ pub trait Volumes: Send + Sync + 'static {
     /// All volumes, by id.
     fn list(&self) -> impl Future<Output = Result<Vec<Volume>, Error>> + Send;
 
+    /// Whether somebody weighs requests by the capacity before any of them comes here. Then a request that cannot be served
+    /// at all must not look like one for which there is no room now: nobody would hear why.
+    const WEIGHED_BEFORE: bool = false;
+
     /// What can be given now, on `node` or anywhere; without a use, what can be given for any.
     fn capacity(
         &self,

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
-use localpool::api::crd::{DevicePool, FINALIZER, PoolVolume};
+use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::{Caches, ClusterVolumes};
@@ -58,7 +58,24 @@ impl Stage {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         let api: Api<Node> = Api::all(self.client.clone());
         api.create(&PostParams::default(), &serde_json::from_value(node).expect("a node")).await.expect("a new node");
-        self.known(|caches| caches.nodes.get(name).is_some()).await;
+        self.set().await;
+        self.known(|caches| caches.nodes.get(name).is_some() && caches.sets.get("default/played").is_some()).await;
+    }
+
+    /// The set of class `fast`. It selects no node that has an agent of its own.
+    async fn set(&self) {
+        let nowhere = json!({"matchExpressions": [{"key": "played", "operator": "Exists"}]});
+        let set = json!({
+            "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+            "metadata": {"name": "played", "namespace": "default"},
+            "spec": {"storageClassName": "fast", "nodeSelector": {"nodeSelectorTerms": [nowhere]}},
+        });
+        let api: Api<LocalVolumeSet> = Api::namespaced(self.client.clone(), "default");
+        match api.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("a set: {error}"),
+        }
     }
 
     pub async fn delete_node(&self, name: &str) {

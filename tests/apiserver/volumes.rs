@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
-use localpool::api::crd::{Intent, Phase, PoolVolume};
+use localpool::api::crd::{Intent, LocalVolumeSet, Phase, PoolVolume};
 use localpool::volume::{Error, Nodes, VolumeId, Volumes as _, WantedUsage};
 use serde_json::json;
 
@@ -347,6 +348,41 @@ async fn what_waits_for_adoption_is_neither_listed_nor_deleted() {
     assert_eq!(stage.volumes.get(id).await.expect("an answer"), None);
     let refused = stage.volumes.delete(id).await;
     assert!(matches!(&refused, Err(Error::Precondition(words)) if words.contains("volume adopt")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_no_set_can_serve_is_refused_in_words_and_looks_like_room_until_then() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let node = unique("n");
+    stage.node(&node).await;
+    let class = unique("missing");
+    let mut asked = wanted(&unique("pvc"), on(&node));
+    asked.selector.class = Some(class.clone());
+    asked.parameters = [("class".to_owned(), class.clone())].into();
+    let capacity = stage.volumes.capacity(asked.selector.clone(), None, Some(node.clone())).await.expect("an answer");
+    assert!(capacity.largest > 1 << 50, "else nobody would ask, and hear why: {capacity:?}");
+    let refused = stage.volumes.create(asked.clone()).await;
+    let words = format!("no LocalVolumeSet and no LocalVolume gives disks to class {class}");
+    assert!(matches!(&refused, Err(Error::Precondition(told)) if told.contains(&words)), "{refused:?}");
+
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": class, "namespace": "default"},
+        "spec": {
+            "storageClassName": class, "volumeMode": "Block",
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "played", "operator": "Exists"}]}]},
+        },
+    });
+    let sets: Api<LocalVolumeSet> = Api::namespaced(stage.client.clone(), "default");
+    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
+    stage.known(|caches| caches.sets.get(&format!("default/{class}")).is_some()).await;
+    let refused = stage.volumes.create(asked.clone()).await;
+    let words = format!("the sets of class {class} allow volumeMode Block only");
+    assert!(matches!(&refused, Err(Error::Invalid(told)) if told.contains(&words)), "{refused:?}");
+    let capacity = stage.volumes.capacity(asked.selector.clone(), None, Some(node.clone())).await.expect("an answer");
+    assert_eq!(capacity.largest, 0, "there is a set now, and it has no room here");
+    assert!(stage.is_gone(VolumeId::of_name(&asked.name)).await);
 }
 
 #[tokio::test]

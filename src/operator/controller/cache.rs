@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -40,9 +40,46 @@ struct Inner<K> {
     known: watch::Sender<Known>,
     /// Whether two states of an object are the same to whoever waits for changes.
     same: fn(&K, &K) -> bool,
+    /// What some of them are looked for by.
+    group_of: fn(&K) -> Option<&str>,
 }
 
-type Objects<K> = BTreeMap<String, Arc<K>>;
+type ByKey<K> = BTreeMap<String, Arc<K>>;
+
+struct Objects<K> {
+    all: ByKey<K>,
+    groups: BTreeMap<String, ByKey<K>>,
+}
+
+impl<K> Default for Objects<K> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new(), groups: BTreeMap::new() }
+    }
+}
+
+impl<K> Objects<K> {
+    fn insert(&mut self, key: String, object: Arc<K>, group_of: fn(&K) -> Option<&str>) -> Option<Arc<K>> {
+        let before = self.remove(&key, group_of);
+        if let Some(group) = group_of(&object) {
+            self.groups.entry(group.to_owned()).or_default().insert(key.clone(), Arc::clone(&object));
+        }
+        self.all.insert(key, object);
+        before
+    }
+
+    fn remove(&mut self, key: &str, group_of: fn(&K) -> Option<&str>) -> Option<Arc<K>> {
+        let before = self.all.remove(key)?;
+        if let Some(group) = group_of(&before)
+            && let Some(members) = self.groups.get_mut(group)
+        {
+            members.remove(key);
+            if members.is_empty() {
+                self.groups.remove(group);
+            }
+        }
+        Some(before)
+    }
+}
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
@@ -60,18 +97,37 @@ fn key<K: ResourceExt>(object: &K) -> String {
 
 impl<K: ResourceExt> Cache<K> {
     pub fn new(same: fn(&K, &K) -> bool) -> Self {
+        Self::grouped(same, |_| None)
+    }
+
+    /// One whose objects are looked for by something else, too.
+    pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
         let (known, _) = watch::channel(Known::default());
-        Self(Arc::new(Inner { objects: RwLock::default(), known, same }))
+        Self(Arc::new(Inner { objects: RwLock::default(), known, same, group_of }))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.0.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By name, or `namespace/name`.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.0.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.read().all.get(key).cloned()
     }
 
     /// All of them, by name.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.0.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.read().all.values().cloned().collect()
+    }
+
+    /// Those of one group, by name.
+    pub fn group(&self, group: &str) -> Vec<Arc<K>> {
+        self.read().groups.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Those that are in any group.
+    pub fn all_groups(&self) -> Vec<Arc<K>> {
+        self.read().groups.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
     pub fn is_synced(&self) -> bool {
@@ -83,21 +139,29 @@ impl<K: ResourceExt> Cache<K> {
         self.0.known.subscribe()
     }
 
-    fn replace(&self, objects: Objects<K>) {
+    fn replace(&self, all: ByKey<K>) {
+        let mut objects = Objects::default();
+        for (key, object) in all {
+            objects.insert(key, object, self.0.group_of);
+        }
         *self.0.objects.write().unwrap_or_else(PoisonError::into_inner) = objects;
         self.0.known.send_modify(|known| *known = Known { synced: true, version: known.version + 1 });
     }
 
     fn put(&self, object: K) {
         let (key, object) = (key(&object), Arc::new(object));
-        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&object));
+        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).insert(
+            key,
+            Arc::clone(&object),
+            self.0.group_of,
+        );
         if before.is_none_or(|before| !(self.0.same)(&before, &object)) {
             self.0.known.send_modify(|known| known.version += 1);
         }
     }
 
     fn remove(&self, key: &str) {
-        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key, self.0.group_of);
         if before.is_some() {
             self.0.known.send_modify(|known| known.version += 1);
         }
@@ -154,7 +218,7 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
         open(object)
     };
     let mut events = pin!(events.backoff(Patience::default()));
-    let mut fresh = Objects::new();
+    let mut fresh = ByKey::new();
     let mut said = None;
     while let Some(event) = events.next().await {
         match event {
@@ -283,6 +347,22 @@ mod tests {
         changes.mark_unchanged();
         play(&cache, vec![Ok(Event::Delete(node("b", "2")))]).await;
         assert!(!changes.has_changed().expect("open"));
+    }
+
+    #[tokio::test]
+    async fn a_group_is_what_its_objects_say_now() {
+        fn group_of(node: &Meta) -> Option<&str> {
+            node.metadata.labels.as_ref()?.get("v").map(String::as_str)
+        }
+        let cache = Cache::grouped(|_: &Meta, _| false, group_of);
+        let names = |group: &str| cache.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
+        let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1")), Event::InitDone];
+        play(&cache, list.map(Ok).into()).await;
+        assert_eq!((names("1"), names("2")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+        play(&cache, vec![Ok(Event::Apply(node("a", "2"))), Ok(Event::Delete(node("b", "1")))]).await;
+        assert_eq!((names("1"), names("2")), (vec![], vec!["a".to_owned()]));
+        play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
+        assert!(cache.all_groups().is_empty());
     }
 
     #[tokio::test]

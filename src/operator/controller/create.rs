@@ -232,7 +232,7 @@ mod tests {
         let pending = in_phase(Phase::Pending);
         for (reason, act) in [
             ("Full", "withdraw, elsewhere, exhausted"),
-            ("NotReady", "withdraw, elsewhere, exhausted"),
+            ("Cordoned", "withdraw, elsewhere, exhausted"),
             ("Limit", "withdraw, out of range"),
             ("Invalid", "withdraw, invalid"),
         ] {

@@ -1,7 +1,7 @@
 //! The controller's side of Kubernetes: the one writer of specs.
 //!
 //! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which
-//! the agents of the nodes answer. `create`, `delete`, `expand` and `room` decide and are pure; `volumes` does
+//! the agents of the nodes answer. `create`, `delete`, `expand`, `offered` and `room` decide and are pure; `volumes` does
 //! what was decided, through `objects`, where each write holds only for the state that was seen.
 //!
 //! ```text
@@ -21,6 +21,8 @@ mod leader;
 pub mod lease;
 mod metrics;
 mod objects;
+mod offered;
+mod parsed;
 mod room;
 #[cfg(test)]
 mod sample;
@@ -42,6 +44,7 @@ pub use cache::{Cache, Known};
 pub use discovery::{Discoveries, Pattern, PatternError};
 pub use leader::{Gone, Leader};
 pub use metrics::Metrics;
+use parsed::Parsed;
 pub use volumes::ClusterVolumes;
 
 /// What the controller knows of the cluster.
@@ -53,17 +56,21 @@ pub struct Caches {
     pub sets: Cache<LocalVolumeSet>,
     /// No call of CSI needs them: they may be unknown where all else is known.
     pub local_volumes: Cache<LocalVolume>,
+    read_sets: Parsed<LocalVolumeSet>,
+    read_volumes: Parsed<LocalVolume>,
 }
 
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            volumes: Cache::new(|a, b| a == b),
+            volumes: Cache::grouped(|a, b| a == b, room::promised_on),
             pools: Cache::new(|a, b| a == b),
             // A node's heartbeat is nobody's business here.
             nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
             sets: Cache::new(|a, b| a == b),
             local_volumes: Cache::new(|a, b| a == b),
+            read_sets: Parsed::default(),
+            read_volumes: Parsed::default(),
         }
     }
 }
@@ -71,7 +78,7 @@ impl Default for Caches {
 impl Caches {
     /// Watches for as long as the set of tasks lives.
     pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
-        let Self { volumes, pools, nodes, sets, local_volumes } = self.clone();
+        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
         tasks.spawn(cache::keep(volumes, Api::<DeserializeGuard<PoolVolume>>::all(client()), "PoolVolumes"));
         tasks.spawn(cache::keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
@@ -83,25 +90,19 @@ impl Caches {
 
     /// All was read, and the API server serves all kinds.
     pub fn are_synced(&self) -> bool {
-        let Self { volumes, pools, nodes, sets, local_volumes: _ } = self;
+        let Self { volumes, pools, nodes, sets, local_volumes: _, read_sets: _, read_volumes: _ } = self;
         volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
     }
 
     /// Rings with each change of anything from now on.
     pub fn changes(&self) -> Changes {
-        let Self { volumes, pools, nodes, sets, local_volumes } = self;
+        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
         Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
     }
 
     /// The port `Volumes` on them.
     pub fn volumes(&self, client: Client) -> ClusterVolumes {
-        ClusterVolumes {
-            objects: objects::Objects::new(client),
-            volumes: self.volumes.clone(),
-            pools: self.pools.clone(),
-            nodes: self.nodes.clone(),
-            locks: VolumeLocks::default(),
-        }
+        ClusterVolumes { objects: objects::Objects::new(client), caches: self.clone(), locks: VolumeLocks::default() }
     }
 }
 

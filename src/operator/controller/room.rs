@@ -3,17 +3,22 @@
 //! Takes in what the DevicePools say, less what is promised and not on a disk yet. It is a hint: the node's
 //! agent decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
 
-use super::wish::{allows, bytes, phase};
+use super::wish::{bytes, phase};
 use crate::api::crd::{DevicePool, Phase, PoolVolume, SetOffer};
 use crate::api::quantity;
 use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, WantedUsage};
 
 /// At most this many nodes are named in an answer.
 const NAMED: usize = 5;
+
+/// The node that a volume is promised on: it takes room there, and is on no disk yet.
+pub fn promised_on(volume: &PoolVolume) -> Option<&str> {
+    matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
+}
 
 /// What each node could give to `selector`; a node that can give nothing is there with zeros.
 pub fn rooms<'a>(
@@ -23,8 +28,10 @@ pub fn rooms<'a>(
     usage: Option<WantedUsage>,
 ) -> BTreeMap<String, Capacity> {
     let mut promised: BTreeMap<&str, Vec<&PoolVolume>> = BTreeMap::new();
-    for volume in volumes.into_iter().filter(|volume| matches!(phase(volume), Phase::Pending | Phase::Accepted)) {
-        promised.entry(&volume.spec.node).or_default().push(volume);
+    for volume in volumes {
+        if let Some(node) = promised_on(volume) {
+            promised.entry(node).or_default().push(volume);
+        }
     }
     let room = |pool: &DevicePool| {
         let name = pool.name_any();
@@ -108,7 +115,9 @@ pub fn choose(
             (false, _) => Err(Error::Exhausted(format!("node {first} does not exist"))),
         };
     }
-    let open = |node: &str| allows(&wanted.nodes, node) && exists(node) && !tried.iter().any(|tried| tried == node);
+    let allowed: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+    let allows = |node: &str| wanted.nodes == Nodes::Any || allowed.contains(node);
+    let open = |node: &str| allows(node) && exists(node) && !tried.iter().any(|tried| tried == node);
     let large_enough = |room: &&Capacity| room.largest > 0 && room.largest >= wanted.required;
     let fits = |room: &&Capacity| large_enough(room) && wanted.limit.is_none_or(|limit| room.smallest <= limit);
     let fitting = |node: &str| rooms.get(node).filter(|_| open(node)).filter(fits);

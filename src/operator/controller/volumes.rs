@@ -1,22 +1,22 @@
 //! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for
 //! its answer on the watch. What is done next is decided in `create`, `delete` and `expand`; this does it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
-use kube::core::PartialObjectMeta;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::Cache;
+use super::Caches;
 use super::objects::{Objects, Outcome};
 use super::sight::Sight;
-use super::{create, delete, expand, handle, room, view, wish};
-use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume};
+use super::{create, delete, expand, handle, offered, room, view, wish};
+use crate::api::crd::{Intent, Phase, PoolVolume};
 use crate::host::chain;
-use crate::volume::{Capacity, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
 
 /// How long a deletion or an expansion is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,21 +29,18 @@ const MARGIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct ClusterVolumes {
     pub(super) objects: Objects,
-    pub(super) volumes: Cache<PoolVolume>,
-    pub(super) pools: Cache<DevicePool>,
-    pub(super) nodes: Cache<PartialObjectMeta<Node>>,
+    pub(super) caches: Caches,
     pub(super) locks: VolumeLocks,
 }
 
 impl ClusterVolumes {
     fn node_exists(&self, node: &str) -> bool {
-        self.nodes.get(node).is_some()
+        self.caches.nodes.get(node).is_some()
     }
 
     /// Without a view of the cluster nothing can be said of it.
     fn synced(&self) -> Result<(), Error> {
-        let known = self.volumes.is_synced() && self.pools.is_synced() && self.nodes.is_synced();
-        known.then_some(()).ok_or_else(|| {
+        self.caches.are_synced().then_some(()).ok_or_else(|| {
             Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
         })
     }
@@ -69,7 +66,7 @@ impl ClusterVolumes {
         let began = Instant::now();
         let silent_at = began + wanted.patience * 3 / 4;
         let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
-        let mut sight = Sight::new(&self.volumes, id.to_string());
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
         let mut own = None;
         let mut refusal: Option<Error> = None;
         let mut tried = Vec::new();
@@ -130,9 +127,49 @@ impl ClusterVolumes {
     }
 
     fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
-        let (pools, volumes) = (self.pools.all(), self.volumes.all());
-        let rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &wanted.selector, Some(wanted.usage));
+        self.offered(&wanted.selector, Some(wanted.usage))?;
+        let named = match &wanted.nodes {
+            Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => Some(nodes.as_slice()),
+            Nodes::Any => None,
+        };
+        let rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
         room::choose(wanted, &rooms, |node| self.node_exists(node), tried)
+    }
+
+    /// What nodes have to give, those that are named or all.
+    fn rooms(
+        &self,
+        named: Option<&[String]>,
+        selector: &Selector,
+        usage: Option<WantedUsage>,
+    ) -> BTreeMap<String, Capacity> {
+        let (pools, promised) = match named {
+            None => (self.caches.pools.all(), self.caches.volumes.all_groups()),
+            Some(named) => {
+                let named: BTreeSet<&String> = named.iter().collect();
+                let pools = named.iter().filter_map(|node| self.caches.pools.get(node)).collect();
+                (pools, named.iter().flat_map(|node| self.caches.volumes.group(node)).collect())
+            }
+        };
+        room::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
+    }
+
+    /// Whether there is a set or LocalVolume that can serve it, on whatever node.
+    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<(), Error> {
+        // A request that names none is served by whatever class there is.
+        if *selector == Selector::default() {
+            return Ok(());
+        }
+        let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
+        let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
+        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of(&all_sets));
+        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of(&all_volumes)));
+        match offered::rules(selector, &candidates) {
+            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage)),
+            // It may be a LocalVolume that is not read yet.
+            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
@@ -143,7 +180,7 @@ impl ClusterVolumes {
     async fn erase(self, id: VolumeId) -> Result<(), Error> {
         let name = id.to_string();
         let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.volumes, name.clone());
+        let mut sight = Sight::new(&self.caches.volumes, name.clone());
         self.look_again(&mut sight, id).await?;
         let pending = sight.look().is_some_and(|seen| wish::phase(&seen) == Phase::Pending);
         // Only there it matters.
@@ -209,7 +246,7 @@ impl ClusterVolumes {
 
     async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
         let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.volumes, id.to_string());
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
         if sight.look().is_none() {
             self.look_again(&mut sight, id).await?;
         }
@@ -273,6 +310,8 @@ fn borrowed<K>(objects: &[Arc<K>]) -> impl Iterator<Item = &K> {
 }
 
 impl Volumes for ClusterVolumes {
+    const WEIGHED_BEFORE: bool = true;
+
     async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
         let made = self.to_its_end(id, |this| this.make(id, wanted)).await?;
@@ -294,13 +333,13 @@ impl Volumes for ClusterVolumes {
 
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
         self.synced()?;
-        let object = self.volumes.get(&id.to_string());
+        let object = self.caches.volumes.get(&id.to_string());
         Ok(object.and_then(|object| view::volume(&object, self.node_exists(&object.spec.node))))
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
-        let all = self.volumes.all();
+        let all = self.caches.volumes.all();
         Ok(all.iter().filter_map(|object| view::volume(object, self.node_exists(&object.spec.node))).collect())
     }
 
@@ -311,9 +350,11 @@ impl Volumes for ClusterVolumes {
         node: Option<String>,
     ) -> Result<Capacity, Error> {
         self.synced()?;
-        let (pools, volumes) = (self.pools.all(), self.volumes.all());
-        let mut rooms = room::rooms(borrowed(&pools), borrowed(&volumes), &selector, usage);
-        rooms.retain(|name, _| self.node_exists(name) && node.as_ref().is_none_or(|node| node == name));
+        if self.offered(&selector, None).is_err() {
+            return Ok(Capacity::ANYTHING);
+        }
+        let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
+        rooms.retain(|name, _| self.node_exists(name));
         Ok(room::total(rooms.values()))
     }
 }

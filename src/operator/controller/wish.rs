@@ -120,14 +120,14 @@ pub fn words(object: &PoolVolume) -> Option<String> {
 pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
     let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
-    if phase(object) == Phase::Failed {
-        return Error::Internal(words);
-    }
     match status.and_then(|status| status.reason.as_deref()) {
+        // Of what failed, too: another volume was faster.
+        Some("Full" | "NoSet") => Error::Exhausted(words),
         Some("Limit") => Error::OutOfRange(words),
         Some("Invalid") => Error::Invalid(words),
         // Its disk has a volume of this id that no object told of.
         Some("Differs") => Error::Exists(words),
+        _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),
     }
 }
@@ -181,15 +181,26 @@ mod tests {
     #[test]
     fn each_refusal_has_the_answer_that_its_caller_can_use() {
         let object = object(&wanted("pvc-1"), "n");
-        for reason in ["Full", "NoSet", "Cordoned", "NotReady", "Newer"] {
+        for reason in ["Full", "NoSet", "Cordoned"] {
             let error = refusal(&rejected(&object, reason));
             assert!(matches!(&error, Error::Exhausted(words) if words.contains("node n: ")), "{reason}: {error:?}");
         }
         assert!(matches!(refusal(&rejected(&object, "Limit")), Error::OutOfRange(_)));
         assert!(matches!(refusal(&rejected(&object, "Invalid")), Error::Invalid(_)));
         assert!(matches!(refusal(&rejected(&object, "Differs")), Error::Exists(_)));
-        let mut failed = rejected(&object, "Full");
-        failed.status.as_mut().expect("set").phase = Phase::Failed;
-        assert!(matches!(refusal(&failed), Error::Internal(_)));
+    }
+
+    #[test]
+    fn a_place_that_was_lost_to_a_faster_volume_is_looked_for_elsewhere_and_a_broken_disk_is_not() {
+        let object = object(&wanted("pvc-1"), "n");
+        let failed = |reason: &str| {
+            let mut failed = rejected(&object, reason);
+            failed.status.as_mut().expect("set").phase = Phase::Failed;
+            refusal(&failed)
+        };
+        for lost in ["Full", "NoSet"] {
+            assert!(matches!(failed(lost), Error::Exhausted(_)), "{lost}");
+        }
+        assert!(matches!(failed("Internal"), Error::Internal(_)));
     }
 }

@@ -71,7 +71,7 @@ fn a_set_that_is_deleted_keeps_its_volumes_offers_nothing_and_gets_its_disks_bac
         space.shell("old", "echo works >/data/file && sync && cat /data/file").await;
         space.create(&space.claim("new", &class, "64Mi")).await;
         space.create(&space.pod("new", "new", As::Folder)).await;
-        space.event("new", &["FailedScheduling"]).await;
+        space.event("new", &["ProvisioningFailed", "no LocalVolumeSet"]).await;
         space.create(&space.set("gone", disk.image.to_str().unwrap())).await;
         space.until_claimed("gone", 1).await;
         space.until_running("new").await;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::check::{Needs, check};
-use crate::cluster::{SOON, eventually};
-use crate::pods::{As, is_ready};
+use crate::cluster::{DRIVER, SOON, eventually};
+use crate::pods::{As, With as _, is_ready};
 use crate::sets::MIB;
 
 #[test]
@@ -77,6 +77,61 @@ fn a_class_with_an_unknown_parameter_is_refused_by_its_name() {
         let class = space.class_with("typo", "Immediate", json!({"clas": "local-carved"})).await;
         space.create(&space.claim("data", &class, "64Mi")).await;
         space.event("data", &["ProvisioningFailed", "parameters.clas is unknown", "class and set"]).await;
+        // The scheduler asks for room first.
+        let class = space.class_with("late", "WaitForFirstConsumer", json!({"clas": "local-carved"})).await;
+        space.create(&space.claim("late", &class, "64Mi")).await;
+        space.create(&space.pod("app", "late", As::Folder)).await;
+        space.event("late", &["ProvisioningFailed", "parameters.clas is unknown", "class and set"]).await;
+    });
+}
+
+#[test]
+fn a_class_without_a_set_is_told_on_the_claim_with_any_binding_mode() {
+    check(Needs::Cluster, async |space| {
+        for (word, binding) in [("now", "Immediate"), ("late", "WaitForFirstConsumer")] {
+            let class = space.class_with(word, binding, json!({"class": "no-such-class"})).await;
+            space.create(&space.claim(word, &class, "64Mi")).await;
+            space.create(&space.pod(word, word, As::Folder)).await;
+            space.event(word, &["ProvisioningFailed", "no LocalVolumeSet", "class no-such-class"]).await;
+        }
+    });
+}
+
+#[test]
+fn a_claim_of_a_mode_that_its_set_does_not_allow_is_told_so() {
+    check(Needs::Machine, async |space| {
+        for (set, mode, seen) in [("raw", "Block", As::Folder), ("files", "Filesystem", As::Device)] {
+            let disk = space.machine().disk(&format!("{}-{set}", space.namespace), 256 * MIB).await;
+            let object = space.set(set, disk.image.to_str().unwrap()).with("/spec/volumeMode", json!(mode));
+            space.create(&object).await;
+            space.until_claimed(set, 1).await;
+            let class = format!("{}-{set}", space.namespace);
+            let claim = match seen {
+                As::Folder => space.claim(set, &class, "64Mi"),
+                As::Device => space.block_claim(set, &class, "64Mi"),
+            };
+            space.create(&claim).await;
+            space.create(&space.pod(set, set, seen)).await;
+            space.event(set, &["ProvisioningFailed", &format!("allow volumeMode {mode} only")]).await;
+            space.remove_pod(set).await;
+            space.remove_claim(set).await;
+            space.remove_disk(set, &disk).await;
+        }
+    });
+}
+
+#[test]
+fn a_topology_that_no_node_has_here_is_told_by_its_key() {
+    check(Needs::Cluster, async |space| {
+        let name = format!("{}-zone", space.namespace);
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": DRIVER, "parameters": {"class": "local-carved"}, "volumeBindingMode": "Immediate",
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["a"]}]}],
+        });
+        space.create(&class).await;
+        space.create(&space.claim("data", &name, "64Mi")).await;
+        space.event("data", &["ProvisioningFailed", "topology.kubernetes.io/zone"]).await;
     });
 }
 

@@ -26,12 +26,12 @@ use tokio::task::JoinSet;
 
 use super::cache::{self, Cache};
 use super::objects::within;
+use super::parsed::selected;
 use super::{Caches, Metrics};
 use crate::api::crd::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
 };
 use crate::api::{Discovery, Node, parse_discovery};
-use crate::device::rule::NodeMatch;
 use crate::operator::{Error, words};
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
@@ -239,12 +239,7 @@ impl Discoveries {
         let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
         let read = parse_discovery(&value, &Node::standalone("any"))
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-        let selects = |node: &PartialObjectMeta<KubeNode>| {
-            let node = Node { name: node.name_any(), labels: node.labels().clone() };
-            parse_discovery(&value, &node).is_ok_and(|read| read.node == NodeMatch::Selected)
-        };
-        let selected = self.nodes.all().iter().filter(|node| selects(node)).count();
-        Ok((read, selected))
+        Ok((read, selected(value["spec"].get("nodeSelector"), &self.nodes.all())))
     }
 
     fn daemon_api(&self) -> Api<DaemonSet> {

@@ -7,13 +7,11 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
+use super::super::parsed::{Reading, selected};
 use super::class::Class;
 use super::news::{News, clip};
 use super::set::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
-use crate::api::local_volume::{API_VERSION, KIND};
-use crate::api::{Node, parse_volume};
-use crate::device::rule::NodeMatch;
 use crate::operator::condition::condition;
 
 /// Each path leads to a device, on each selected node.
@@ -34,33 +32,18 @@ pub enum Read {
     Invalid(Vec<String>),
 }
 
-/// Reads it as each node's agent would.
-pub fn read(volume: &LocalVolume, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
-    let mut value = match serde_json::to_value(volume) {
-        Ok(value) => value,
-        Err(error) => return Read::Invalid(vec![error.to_string()]),
-    };
-    // Items of a list may come without them.
-    (value["apiVersion"], value["kind"]) = (json!(API_VERSION), json!(KIND));
-    let rules = match parse_volume(&value, &Node::standalone("any"), 0) {
+/// What one that was read asks of the whole cluster.
+pub fn read(volume: &LocalVolume, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+    let rules = match reading.as_ref() {
         Ok(rules) => rules,
-        Err(problems) => return Read::Invalid(problems.iter().map(ToString::to_string).collect()),
+        Err(problems) => return Read::Invalid(problems.clone()),
     };
-    let selects = |node: &PartialObjectMeta<KubeNode>| {
-        let node = Node { name: node.name_any(), labels: node.labels().clone() };
-        let rules = parse_volume(&value, &node, 0).unwrap_or_default();
-        rules.iter().any(|rule| rule.node == NodeMatch::Selected)
-    };
-    let everywhere = rules.is_empty() || volume.spec.get("nodeSelector").is_none_or(Value::is_null);
-    let selected = match everywhere {
-        true => nodes.len(),
-        false => nodes.iter().filter(|node| selects(node.as_ref())).count(),
-    };
+    let selector = volume.spec.get("nodeSelector").filter(|_| !rules.is_empty());
     Read::Valid {
         paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
         left_alone: rules.iter().any(|rule| rule.dry_run),
-        classes: rules.into_iter().map(|rule| rule.class).collect(),
-        selected,
+        classes: rules.iter().map(|rule| rule.class.clone()).collect(),
+        selected: selected(selector, nodes),
         nodes: nodes.len(),
     }
 }
@@ -203,8 +186,15 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
 mod tests {
     use super::super::news::Tone;
     use super::super::sample::{local_volume, node};
+    use std::sync::Arc;
+
+    use super::super::super::parsed::Parsed;
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+
+    fn reading(volume: &LocalVolume) -> Reading {
+        Parsed::default().of(&[Arc::new(volume.clone())]).remove(0)
+    }
 
     fn pool(name: &str, offers: Vec<SetOffer>) -> DevicePool {
         let mut pool = DevicePool::new(name, DevicePoolSpec::default());
@@ -217,7 +207,7 @@ mod tests {
     }
 
     fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<News>) {
-        let read = read(volume, &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        let read = read(volume, &reading(volume), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
         decide(volume, &read, &BTreeMap::from(classes), &offers(volume, pools))
     }
@@ -298,7 +288,7 @@ mod tests {
     #[test]
     fn a_class_that_is_anothers_is_told_before_those_that_are_ours() {
         let volume = local_volume("lv", &["/dev/sdb"]);
-        let read = read(&volume, &[node("a", &[])]);
+        let read = read(&volume, &reading(&volume), &[node("a", &[])]);
         let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
         let classes = BTreeMap::from([("fast".to_owned(), Class::Ours), ("slow".to_owned(), foreign)]);
         let (status, _) = decide(&volume, &read, &classes, &Offers::new());

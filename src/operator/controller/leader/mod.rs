@@ -173,8 +173,10 @@ impl Leader {
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
         let whose = Whose::of::<LocalVolumeSet>(&self.client);
         let mut done = true;
-        for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
-            let read = set::read(set, &nodes);
+        let readings = self.caches.read_sets.of(&sets);
+        let read_sets = sets.iter().zip(readings).filter(|(set, _)| set.metadata.deletion_timestamp.is_none());
+        for (set, reading) in read_sets {
+            let read = set::read(set, &reading, &nodes);
             let class = match &read {
                 // A dry run leaves nothing behind, not even a class.
                 Read::Invalid(_) | Read::Valid { dry_run: true, .. } => None,
@@ -205,7 +207,6 @@ impl Leader {
     async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
         let (nodes, pools) = (self.caches.nodes.all(), self.pools());
         let mut volumes = self.caches.local_volumes.all();
-        volumes.retain(|volume| volume.metadata.deletion_timestamp.is_none());
         volumes
             .sort_by_key(|volume| (volume.metadata.creation_timestamp.as_ref().map(|time| time.0), volume.name_any()));
         if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
@@ -213,25 +214,28 @@ impl Leader {
         }
         let whose = Whose::of::<LocalVolume>(&self.client);
         let mut done = true;
-        for volume in volumes {
-            let read = local_volume::read(&volume, &nodes);
+        let readings = self.caches.read_volumes.of(&volumes);
+        let read_volumes =
+            volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
+        for (volume, reading) in read_volumes {
+            let read = local_volume::read(volume, &reading, &nodes);
             if let local_volume::Read::Valid { classes, left_alone: false, .. } = &read {
                 for name in classes.iter().filter(|name| !name.is_empty()) {
                     if !made.contains_key(name) {
-                        let (class, ok) = self.class(name, &*volume, &whose).await;
+                        let (class, ok) = self.class(name, &**volume, &whose).await;
                         done &= ok;
                         made.insert(name.clone(), class);
                     }
                 }
             }
-            let offers = local_volume::offers(&volume, pools.iter().map(Arc::as_ref));
-            let (status, news) = local_volume::decide(&volume, &read, made, &offers);
+            let offers = local_volume::offers(volume, pools.iter().map(Arc::as_ref));
+            let (status, news) = local_volume::decide(volume, &read, made, &offers);
             if volume.status.as_ref() == Some(&status) {
                 continue;
             }
             let may_write = self.may_write(&whose).await;
             if may_write == Some(true) {
-                let written = self.note("local volumes", self.write_volume(&volume, &status).await);
+                let written = self.note("local volumes", self.write_volume(volume, &status).await);
                 done &= written && self.tell(volume.object_ref(&()), "Claim", &news).await;
             }
             done &= may_write.is_some();

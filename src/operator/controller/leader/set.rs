@@ -8,11 +8,10 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
+use super::super::parsed::{Reading, selected};
 use super::class::Class;
 use super::news::{News, Tone, clip};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
-use crate::api::{Node, parse_set};
-use crate::device::rule::NodeMatch;
 use crate::operator::condition::condition;
 
 /// Devices were claimed on some node.
@@ -39,30 +38,17 @@ pub enum Read {
     Invalid(Vec<String>),
 }
 
-/// Reads a set as each node's agent would.
-pub fn read(set: &LocalVolumeSet, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
-    let mut value = match serde_json::to_value(set) {
-        Ok(value) => value,
-        Err(error) => return Read::Invalid(vec![error.to_string()]),
-    };
-    // Items of a list may come without them.
-    value["apiVersion"] = json!("local.storage.openshift.io/v1alpha1");
-    value["kind"] = json!("LocalVolumeSet");
-    let parse = |node: &Node| parse_set(&value, node, 0);
-    let (class, dry_run) = match parse(&Node::standalone("any")) {
-        Ok(rule) => (rule.class, rule.dry_run),
-        Err(problems) => return Read::Invalid(problems.iter().map(ToString::to_string).collect()),
-    };
-    let selects = |node: &PartialObjectMeta<KubeNode>| {
-        let node = Node { name: node.name_any(), labels: node.labels().clone() };
-        parse(&node).is_ok_and(|rule| rule.node == NodeMatch::Selected)
-    };
-    let everywhere = set.spec.get("nodeSelector").is_none_or(Value::is_null);
-    let selected = match everywhere {
-        true => nodes.len(),
-        false => nodes.iter().filter(|node| selects(node.as_ref())).count(),
-    };
-    Read::Valid { class, selected, nodes: nodes.len(), dry_run }
+/// What a set that was read asks of the whole cluster.
+pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+    match reading.as_ref() {
+        Err(problems) => Read::Invalid(problems.clone()),
+        Ok(rules) => Read::Valid {
+            class: rules.first().map(|rule| rule.class.clone()).unwrap_or_default(),
+            dry_run: rules.iter().any(|rule| rule.dry_run),
+            selected: selected(set.spec.get("nodeSelector"), nodes),
+            nodes: nodes.len(),
+        },
+    }
 }
 
 /// What the nodes say of a set, by node.
@@ -230,9 +216,14 @@ pub fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::super::parsed::Parsed;
     use super::super::sample::{node, set};
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+
+    fn reading(set: &LocalVolumeSet) -> Reading {
+        Parsed::default().of(&[Arc::new(set.clone())]).remove(0)
+    }
 
     fn pool(name: &str, offer: SetOffer) -> DevicePool {
         let mut pool = DevicePool::new(name, DevicePoolSpec::default());
@@ -261,7 +252,7 @@ mod tests {
     }
 
     fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<News>) {
-        let read = read(set, &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        let read = read(set, &reading(set), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         decide(set, &read, Some(&Class::Ours), &offers(set, pools))
     }
 
@@ -329,16 +320,19 @@ mod tests {
         let (status, news) = status_of(&set, &[]);
         assert_eq!((is(find(&status, AVAILABLE)), news.len()), (("False", "NoDevices"), 0));
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
-        assert_eq!(read(&set, &all), Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false });
+        assert_eq!(
+            read(&set, &reading(&set), &all),
+            Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
+        );
         let none: [Arc<PartialObjectMeta<KubeNode>>; 0] = [];
-        let unknown = decide(&set, &read(&set, &none), None, &BTreeMap::new()).0;
+        let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &BTreeMap::new()).0;
         assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");
     }
 
     #[test]
     fn the_class_of_another_provisioner_is_told_with_the_way_out() {
         let set = set("disks", "fast");
-        let read = read(&set, &[node("a", &[])]);
+        let read = read(&set, &reading(&set), &[node("a", &[])]);
         let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
         let (status, news) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
         assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));

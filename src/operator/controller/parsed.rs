@@ -1,0 +1,147 @@
+//! Sets and LocalVolumes as our own strict parser reads them, for any node: each spec once, however often it is asked
+//! for. An expression is compiled, too, when a spec is read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::core::PartialObjectMeta;
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::api::crd::{LocalVolume, LocalVolumeSet};
+use crate::api::node_selector::may_select;
+use crate::api::strict::Problem;
+use crate::api::{Node, local_volume, parse_set, parse_volume};
+use crate::device::rule::Rule;
+
+/// The rules of one object, or all that is wrong with it.
+pub type Reading = Arc<Result<Vec<Rule>, Vec<String>>>;
+
+/// A kind of object that says which disks may be used.
+pub trait Definition: Resource<DynamicType = ()> + Serialize {
+    const API_VERSION: &str;
+
+    fn spec(&self) -> &Value;
+
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>>;
+
+    /// The classes that it names, whatever else is wrong with it.
+    fn classes(&self) -> Vec<&str>;
+}
+
+impl Definition for LocalVolumeSet {
+    const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
+
+    fn spec(&self) -> &Value {
+        &self.spec
+    }
+
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>> {
+        parse_set(value, node, 0).map(|rule| vec![rule])
+    }
+
+    fn classes(&self) -> Vec<&str> {
+        self.spec["storageClassName"].as_str().into_iter().collect()
+    }
+}
+
+impl Definition for LocalVolume {
+    const API_VERSION: &str = local_volume::API_VERSION;
+
+    fn spec(&self) -> &Value {
+        &self.spec
+    }
+
+    fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>> {
+        parse_volume(value, node, 0)
+    }
+
+    fn classes(&self) -> Vec<&str> {
+        let devices = self.spec["storageClassDevices"].as_array().into_iter().flatten();
+        devices.filter_map(|devices| devices["storageClassName"].as_str()).collect()
+    }
+}
+
+/// What was read of the objects of one kind.
+pub struct Parsed<K>(Arc<Mutex<Known<K>>>);
+
+type Known<K> = BTreeMap<String, (Arc<K>, Reading)>;
+
+impl<K> Clone for Parsed<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K> Default for Parsed<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Definition> Parsed<K> {
+    /// The readings of all objects there are, in their order; what was known of others is forgotten.
+    pub fn of(&self, objects: &[Arc<K>]) -> Vec<Reading> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = Known::new();
+        let mut readings = Vec::new();
+        for object in objects {
+            let key = object.uid().unwrap_or_else(|| object.name_any());
+            let reading = match known.remove(&key) {
+                Some((before, reading)) if before.spec() == object.spec() => reading,
+                _ => Arc::new(read(&**object)),
+            };
+            now.insert(key, (Arc::clone(object), Arc::clone(&reading)));
+            readings.push(reading);
+        }
+        *known = now;
+        readings
+    }
+}
+
+/// Reads an object as each node's agent would.
+fn read<K: Definition>(object: &K) -> Result<Vec<Rule>, Vec<String>> {
+    let mut value = serde_json::to_value(object).map_err(|error| vec![error.to_string()])?;
+    // Items of a list may come without them.
+    (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));
+    let read = K::parse(&value, &Node::standalone("any"));
+    read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+/// How many nodes a valid nodeSelector selects.
+pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> usize {
+    let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return nodes.len() };
+    let selects = |node: &PartialObjectMeta<KubeNode>| {
+        may_select(selector, &Node { name: node.name_any(), labels: node.labels().clone() })
+    };
+    nodes.iter().filter(|node| selects(node.as_ref())).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(class: &str, size: &str) -> Arc<LocalVolumeSet> {
+        let set = json!({
+            "apiVersion": "v", "kind": "k", "metadata": {"name": "s", "namespace": "d", "uid": "u"},
+            "spec": {"storageClassName": class, "deviceInclusionSpec": {"minSize": size}},
+        });
+        Arc::new(serde_json::from_value(set).expect("a set"))
+    }
+
+    #[test]
+    fn a_spec_is_read_once_until_it_is_another() {
+        let parsed = Parsed::default();
+        let read = |set: &Arc<LocalVolumeSet>| parsed.of(std::slice::from_ref(set)).remove(0);
+        let first = read(&set("fast", "1Gi"));
+        assert!(Arc::ptr_eq(&first, &read(&set("fast", "1Gi"))), "its status may have changed, its spec has not");
+        let other = read(&set("slow", "1Gi"));
+        assert_eq!(other.as_ref().as_ref().expect("valid")[0].class, "slow");
+        let wrong = read(&set("slow", "much"));
+        assert!(wrong.as_ref().as_ref().is_err_and(|words| words[0].contains("minSize")), "{wrong:?}");
+        assert!(parsed.of(&[]).is_empty());
+        assert!(!Arc::ptr_eq(&wrong, &read(&set("slow", "much"))), "what is gone is forgotten");
+    }
+}
