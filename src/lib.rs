@@ -3,7 +3,7 @@
 //! Data flows one way, and a module imports only from its left:
 //!
 //! ```text
-//! host ─▶ device ─▶ pool ─▶ volume ─▶ { csi, operator, health }
+//! host ─▶ device ─▶ pool ─▶ volume ─▶ { csi, operator }
 //! ```
 //!
 //! * `host`: the machine, and the only effects. A real one, and a fake one that can fail on purpose.
