@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tonic::service::Routes;
@@ -21,6 +22,7 @@ use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
+use crate::device::elsewhere::AskPromises;
 use crate::host::Host;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
@@ -124,15 +126,16 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         cluster = cluster(&client, &host) => cluster?,
         () = until(stopped.clone()) => return Ok(()),
     };
-    let owner = Owner { cluster, node: node.clone() };
+    let owner = Owner { cluster: cluster.clone(), node: node.clone() };
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
     metrics.watch(&pool);
 
     let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
-    let runtime = tokio::runtime::Handle::current();
-    let agent = agent.asking_elsewhere(ask_promises(client.clone(), node.clone(), runtime));
+    let runtime = Handle::current();
+    let ask = ask_promises(client.clone(), node.clone(), runtime.clone());
+    let agent = agent.asking_elsewhere(of_this_cluster(client.clone(), cluster, runtime, ask));
     let (see, seen) = watch::channel(None);
     metrics.sets.watch(&node, seen.clone());
     let (look, looked) = watch::channel(0);
@@ -212,6 +215,33 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     }
 }
 
+/// The same question, once the API server has proved to be that of the cluster whose name the agent writes on disks: the
+/// state directory may have come with a machine, or a copy of one, from another cluster.
+fn of_this_cluster(client: kube::Client, cluster: String, runtime: Handle, mut ask: AskPromises) -> AskPromises {
+    let mut is_proved = false;
+    Box::new(move || {
+        if !is_proved {
+            let now =
+                runtime.block_on(async { tokio::time::timeout(AGAIN_AT_MOST, cluster_uid(client.clone())).await });
+            let now = now.map_err(|_| format!("no answer within {AGAIN_AT_MOST:?}"))?;
+            same_cluster(&cluster, &now.map_err(|error| operator::words(&error))?)?;
+            is_proved = true;
+        }
+        ask()
+    })
+}
+
+fn same_cluster(written: &str, now: &str) -> Result<(), String> {
+    if written == now {
+        return Ok(());
+    }
+    Err(format!(
+        "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the \
+         API server is that of cluster {now}. If this machine belongs to that one now, stop the agent, move the file away and \
+         start it: disks of the old cluster are then left alone until `localpool disk adopt`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +251,14 @@ mod tests {
         assert!(check_name(&"n".repeat(63)).is_ok());
         let refused = check_name(&format!("{}.example", "n".repeat(63))).expect_err("too long").to_string();
         assert!(refused.contains("71 characters") && refused.contains("topology.localpool.dev/node"), "{refused}");
+    }
+
+    #[test]
+    fn an_api_server_of_another_cluster_than_the_state_directory_says_is_refused_in_words() {
+        assert_eq!(same_cluster("uid-1", "uid-1"), Ok(()));
+        let why = same_cluster("uid-1", "uid-2").expect_err("another cluster");
+        for word in ["says uid-1", "of cluster uid-2", "move the file away", "`localpool disk adopt`"] {
+            assert!(why.contains(word), "{why}");
+        }
     }
 }
