@@ -168,6 +168,7 @@ impl Living for Node {
             Step::Format(name) => {
                 let view = self.pool.usable(id(name)).map_err(words)?;
                 if !view.formatted {
+                    self.pool.begin_format(view.id).map_err(words)?;
                     let made = machine.host.filesystems().make(FsKind::Ext4, &view.node, view.id);
                     made.map_err(|e| e.to_string())?;
                     self.pool.mark_formatted(view.id).map_err(words)?;
@@ -453,5 +454,5 @@ fn raw_volume() -> RawVolume {
         fs_size: 0,
         found: false,
     };
-    RawVolume { id: wanted.id, record, formatted: false }
+    RawVolume { id: wanted.id, record, formatting: false, formatted: false }
 }

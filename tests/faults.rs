@@ -3,6 +3,7 @@
 mod fake_node;
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use localpool::pool::apply::agent::Pass;
 use localpool::pool::apply::keeper::Verb;
 use localpool::pool::apply::member::Standing;
 use localpool::pool::apply::pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
+use localpool::pool::journal::JOURNAL;
+use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
@@ -719,6 +722,83 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     assert!(!pass.problems.contains_key("fake0"), "{:?}", pass.problems);
 }
 
+/// What an admin's mkfs does, or ours.
+fn mkfs(host: &FakeHost, uuid: Uuid) {
+    host.filesystems().make(FsKind::Ext4, Path::new("/dev/fake0"), uuid).expect("made");
+}
+
+#[test]
+fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_by_a_new_volume() {
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    // Cleaned beforehand, or zeroed on the spot.
+    for offloads_zeroes in [false, true] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "serial-0", Geometry { offloads_zeroes, ..geometry() });
+        let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
+        let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
+        node.passes().expect("claims");
+        mkfs(&host, Uuid::from_u128(5));
+        let before = disk.content();
+        if !offloads_zeroes {
+            node.pool.work_until_idle().expect_err("it is not cleaned");
+        }
+        for usage in [BLOCK, ext4] {
+            node.pool.create(&request("a", usage, MIB)).expect_err("it is not given out");
+        }
+        let why = problem(&mut node, "fake0");
+        assert!(why.contains("claim disputed: the device should be free, and holds ext4"), "{why}");
+        assert!(disk.content() == before, "something was written");
+        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        node.pool.work_until_idle().expect("erased");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("it is offered again");
+    }
+}
+
+#[test]
+fn a_filesystem_is_made_over_nothing_that_was_not_begun_here_and_one_of_the_volume_itself_is_kept() {
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    // Somebody else's, or the volume's own, of which a journal from a backup does not know.
+    for uuid in [Uuid::from_u128(5), id("a")] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "serial-0", geometry());
+        let start = || Node::start(&host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO);
+        let mut node = start().expect("starts");
+        node.passes().expect("claims");
+        node.pool.create(&request("a", ext4, MIB)).expect("made");
+        let older = host.state().load(JOURNAL).expect("read").expect("it is there");
+        mkfs(&host, uuid);
+        let before = disk.content();
+        node.pool.begin_format(id("a")).expect_err("something is there");
+        assert!(node.pool.usable(id("a")).is_err(), "and a person must say what it is");
+        host.state().store(JOURNAL, &older).expect("restored");
+
+        let mut node = start().expect("starts");
+        let why = problem(&mut node, "fake0");
+        assert!(why.contains("claim disputed") && why.contains("restored from a backup"), "{why}");
+        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        assert!(disk.content() == before, "something was written");
+        assert_eq!(node.pool.usable(id("a")).expect("usable").formatted, uuid == id("a"));
+        node.pool.begin_format(id("a")).expect("what is not the volume's may go now");
+    }
+}
+
+#[test]
+fn a_filesystem_whose_making_was_stopped_is_made_again() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "serial-0", geometry());
+    let start = || Node::start(&host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO);
+    let mut node = start().expect("starts");
+    node.passes().expect("claims");
+    node.pool.create(&request("a", WantedUsage::Mount(Some(FsKind::Ext4)), MIB)).expect("made");
+    node.pool.begin_format(id("a")).expect("begun");
+    mkfs(&host, id("a"));
+    let mut node = start().expect("starts");
+    assert_eq!(problem(&mut node, "fake0"), "");
+    node.pool.begin_format(id("a")).expect("it was begun here");
+    node.pool.mark_formatted(id("a")).expect("written");
+    assert!(node.pool.usable(id("a")).expect("usable").formatted);
+}
+
 #[test]
 fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_its_id() {
     let host = Arc::new(FakeHost::default());
@@ -737,7 +817,8 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
             node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
         }
         node.passes().expect("looks");
-        assert_eq!(node.pool.volume(id("a")).expect("it is remembered").standing, Standing::Missing);
+        let missed = node.pool.volume(id("a")).expect("it is remembered");
+        assert_eq!((missed.standing, missed.node), (Standing::Missing, PathBuf::new()), "another has its node by now");
         assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
         assert!(node.pool.place(&request("b", BLOCK, MIB), &BTreeSet::new()).is_err(), "it offers nothing");
         let lines = node.agent.verb(&release(true)).expect("it could be").join("\n");

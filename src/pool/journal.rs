@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
-use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord};
+use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord, VolumeUsage};
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
@@ -80,7 +80,19 @@ pub struct RawClaim {
 pub struct RawVolume {
     pub id: Uuid,
     pub record: VolumeRecord,
+    /// Its filesystem was begun: what is on the device may be a part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub formatting: bool,
     pub formatted: bool,
+}
+
+impl RawClaim {
+    /// Nothing was ever written to it that is not gone again: free, or with a volume whose filesystem was not begun.
+    pub fn should_be_blank(&self) -> bool {
+        let begun =
+            |volume: &RawVolume| volume.record.usage == VolumeUsage::Block || volume.formatting || volume.formatted;
+        self.erasing.is_none() && !self.volume.as_ref().is_some_and(begun)
+    }
 }
 
 impl Default for Journal {

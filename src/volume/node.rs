@@ -175,6 +175,7 @@ impl Work {
     fn ready_filesystem(&self, view: &VolumeView, kind: FsKind) -> Result<(), Error> {
         let filesystems = self.host.filesystems();
         if !view.formatted {
+            self.pool.begin_format(view.id)?;
             filesystems.make(kind, &view.node, view.id).map_err(|e| failed("make the filesystem", e))?;
             return Ok(self.pool.mark_formatted(view.id)?);
         }

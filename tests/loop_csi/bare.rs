@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::client::{block, create};
+use crate::client::{block, create, mount};
+use crate::content::{pattern, write_synced};
 use crate::driver::{SOON, Start, WHOLE, set};
 use crate::lab::{Disk, MIB, eventually, run, text};
 
@@ -52,4 +53,46 @@ async fn loop_a_partition_that_a_tenant_made_inside_a_bare_volume_is_never_given
     assert!(disk.is_blank());
     assert_eq!(client.capacity("parts", &block()).await, (0, 0));
     driver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_filesystem_that_an_older_journal_does_not_know_of_is_not_made_again() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let start = Start::new(&lab, &set(&lab, "bare", "bare.img", "layout: RawDevice"));
+    let (driver, mut client) = start.ready().await;
+    let made = client.create(create(&lab.named("fs"), "bare", MIB, &mount("ext4"))).await;
+    let (journal, staging) = (start.state.join("journal.json"), lab.path("staging"));
+    let older = std::fs::read(&journal).unwrap();
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    write_synced(&staging.join("data"), &pattern(5, 100_000)).unwrap();
+    client.unstage(&made.id, &staging).await.unwrap();
+    driver.stop();
+    std::fs::write(&journal, older).unwrap();
+    let before = disk.fingerprint();
+
+    let (driver, mut client) = start.ready().await;
+    driver.await_verdict(&disk.node, "Ours", "claim disputed");
+    assert!(client.stage(&made.id, &staging, &mount("ext4")).await.is_err());
+    assert!(driver.cli_ok(&["disk", "adopt", disk.path(), "--dry-run"]).contains("a filesystem is kept where it is"));
+    assert_eq!(disk.fingerprint(), before, "something was written");
+    driver.cli_ok(&["disk", "adopt", disk.path()]);
+    client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
+    assert!(std::fs::read(staging.join("data")).unwrap() == pattern(5, 100_000));
+    client.unstage(&made.id, &staging).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_filesystem_that_somebody_makes_on_a_free_bare_device_is_left_alone() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let (driver, mut client) = Start::new(&lab, &set(&lab, "bare", "bare.img", "layout: RawDevice")).ready().await;
+    driver.await_verdict(&disk.node, "Ours", "free");
+    run("mkfs.ext4", &["-q", "-F", disk.path()]);
+    let before = disk.fingerprint();
+    for capability in [block(), mount("ext4")] {
+        assert!(client.try_create(create(&lab.named("new"), "bare", MIB, &capability)).await.is_err());
+    }
+    driver.await_verdict(&disk.node, "Ours", "claim disputed: the device should be free, and holds ext4");
+    assert_eq!(disk.fingerprint(), before, "something was written");
 }

@@ -150,7 +150,13 @@ impl Agent {
             let Standing::NotReady(why) = member.lock().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
+            let claim = self.pool().journal().raw_claim(&member.id);
             let what = match member.view() {
+                Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
+                    "{} {path}, with volume {}; a filesystem is kept where it is this volume's, and else made over what is there",
+                    tense(dry_run, "take", "took"),
+                    view.id
+                ),
                 Some(view) => {
                     format!("{} {path} as it is, with volume {}", tense(dry_run, "take", "took"), view.id)
                 }

@@ -493,6 +493,11 @@ impl Pool {
         self.volume(id)
     }
 
+    /// Before mkfs: whether it may be done, whatever is there.
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+        self.find_usable(id)?.0.begin_format()
+    }
+
     /// Writes down that mkfs has ended and was synced.
     pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
         let (seat, view) = self.find_usable(id)?;

@@ -13,7 +13,7 @@ use super::journal::{JournalStore, StoreError};
 use super::member::{DiskView, Standing, VolumeView};
 use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
-use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
+use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Probe, RawDisk};
 use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
 use crate::pool::extents::ExtentSet;
@@ -124,15 +124,53 @@ impl RawMember {
         if size < claim.size {
             return Err(format!("claim disputed: the device has {size} bytes, and was claimed with {}", claim.size));
         }
-        // A free device that was zero when it was claimed or erased and is not any more has another user.
-        if claim.volume.is_none()
-            && claim.erasing.is_none()
-            && !samples_are_zero(&*disk, whole(size)).map_err(|e| words(&e))?
+        if claim.should_be_blank()
+            && let Some(found) = self.found_on(raw, &*disk).map_err(|e| words(&e))?
         {
-            let adopt = "`localpool disk adopt` erases it and offers it again";
-            return Err(format!("claim disputed: the device should be free, and holds data; {adopt}"));
+            return Err(disputed(&claim, &found));
         }
         Ok(disk)
+    }
+
+    /// What is on a device that was zeros when it was claimed or erased: it has another user, or the journal is wrong.
+    fn found_on(&self, raw: &RawDisk, disk: &dyn Disk) -> Result<Option<String>, RawError> {
+        let away = |why: String| RawError::Away { disk: self.id.clone(), why };
+        let contents = match self.host.probe(raw) {
+            Probe::Looked(contents) => contents,
+            Probe::Failed(why) => return Err(away(format!("could not be looked at: {why}"))),
+            Probe::NotLooked => return Err(away("was not looked at".to_owned())),
+        };
+        let signature = contents.signatures.into_iter().next().map(|signature| signature.kind);
+        if let Some(found) = signature.or(contents.table) {
+            return Ok(Some(found));
+        }
+        Ok((!samples_are_zero(disk, whole(disk.geometry().size))?).then(|| "data".to_owned()))
+    }
+
+    /// Nobody has the device, and nobody has put anything on it: asked while nobody else can. Else it is disputed from
+    /// here on.
+    fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
+        let raw = self.here(state)?;
+        let held = self.host.open(raw, Access::Claim).map_err(RawError::Busy)?;
+        let Some(found) = self.found_on(raw, &*held)? else { return Ok(()) };
+        let why = disputed(claim, &found);
+        tracing::warn!(disk = %self.id, why, "a bare device is left alone");
+        state.standing = Standing::NotReady(why.clone());
+        state.disk = None;
+        Err(RawError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
+    }
+
+    /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
+    /// done again; what nobody began here is somebody's data.
+    pub fn begin_format(&self) -> Result<(), RawError> {
+        let mut state = self.lock();
+        self.disk(&state)?;
+        let claim = self.claim()?;
+        if !claim.should_be_blank() {
+            return Ok(());
+        }
+        self.prove_blank(&mut state, &claim)?;
+        self.change_volume(|volume| volume.formatting = true)
     }
 
     /// `None`: its claim has just ended.
@@ -169,11 +207,20 @@ impl RawMember {
         let disk = self.host.open(self.here(&state)?, Access::Claim).map_err(RawError::Busy)?;
         let size = disk.geometry().size;
         drop(disk);
+        let identified = self.host.filesystems().identify(&state.path()).map_err(RawError::Open)?;
+        let found = identified.and_then(|found| found.uuid);
         self.journal.change_raw(&self.id, |claim| {
             claim.size = size;
-            if claim.volume.is_none() {
-                claim.clean = false;
-                claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+            let disputed = claim.should_be_blank();
+            match &mut claim.volume {
+                // The journal was behind: the filesystem is the volume's own. Anything else is formatted over.
+                Some(volume) if disputed && found == Some(volume.id) => volume.formatted = true,
+                Some(volume) if disputed => volume.formatting = true,
+                Some(_) => {}
+                None => {
+                    claim.clean = false;
+                    claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+                }
             }
         })?;
         state.disk = Some(self.host.open(self.here(&state)?, Access::Own).map_err(RawError::Open)?);
@@ -219,20 +266,21 @@ impl RawMember {
     }
 
     pub fn create(&self, volume: &NewVolume) -> Result<(), RawError> {
-        let state = self.lock();
+        let mut state = self.lock();
         let disk = self.disk(&state)?;
         let claim = self.claim()?;
         if claim.volume.is_some() || claim.erasing.is_some() {
             return Err(RawError::Taken(self.id.clone()));
         }
-        self.prove_unused(&state)?;
+        self.prove_blank(&mut state, &claim)?;
         if volume.record.usage == VolumeUsage::Block && !claim.clean {
             zero(&*disk, whole(claim.size))?;
         }
         self.journal.change_raw(&self.id, |claim| {
             claim.clean = false;
             claim.used = true;
-            claim.volume = Some(RawVolume { id: volume.id, record: volume.record.clone(), formatted: false });
+            claim.volume =
+                Some(RawVolume { id: volume.id, record: volume.record.clone(), formatting: false, formatted: false });
         })?;
         Ok(())
     }
@@ -296,7 +344,8 @@ impl RawMember {
             disk: self.id.clone(),
             standing: state.standing.clone(),
             conflict: None,
-            node: state.path(),
+            // Another device may have the name by now.
+            node: if state.disk.is_some() { state.path() } else { PathBuf::new() },
         })
     }
 
@@ -349,15 +398,31 @@ impl RawMember {
     /// Under the lock, as a volume may be made on the free device at any time.
     fn clean(&self, disk: &Arc<dyn Disk>, chunk: Extent, size: u64) -> Result<(), RawError> {
         let mut state = self.lock();
-        if self.claim()?.volume.is_some() {
+        let claim = self.claim()?;
+        if claim.volume.is_some() {
             return Ok(());
         }
+        self.prove_blank(&mut state, &claim)?;
         zero(&**disk, chunk)?;
         state.cleaned = chunk.end;
         if chunk.end == size {
             self.journal.change_raw(&self.id, |claim| claim.clean = true)?;
         }
         Ok(())
+    }
+}
+
+fn disputed(claim: &RawClaim, found: &str) -> String {
+    match &claim.volume {
+        None => format!(
+            "claim disputed: the device should be free, and holds {found}; `localpool disk adopt` erases it and offers it again"
+        ),
+        Some(volume) => format!(
+            "claim disputed: volume {} has no filesystem yet, as the journal says, and the device holds {found}; was the \
+             journal restored from a backup? `localpool disk adopt` keeps a filesystem of this volume, and gives up anything \
+             else",
+            volume.id
+        ),
     }
 }
 

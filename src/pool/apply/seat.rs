@@ -150,11 +150,19 @@ impl Seat {
         }
     }
 
+    /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
+    pub fn begin_format(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(_) => Ok(()),
+            Self::Raw(member) => Ok(member.begin_format()?),
+        }
+    }
+
     pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| formatted(content, view.id))?),
             Self::Raw(member) => Ok(member.change_volume(|volume| {
-                volume.formatted = true;
+                (volume.formatting, volume.formatted) = (false, true);
                 volume.record.fs_size = view.size;
             })?),
         }
