@@ -27,7 +27,7 @@ use self::lock::NodeLock;
 use super::command::close_for_good;
 use super::mount::bound_at;
 use super::raw::{DevNo, Kind};
-use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, PartitionMap, RawDisk, ioctl};
+use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, PartitionMap, RawDisk, holder, ioctl};
 
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl RealDisk {
         let claim = match access {
             Access::Look | Access::Own => None,
             Access::Claim => {
-                let hold = open_verified(disk, Mode::Read, libc::O_EXCL)?;
+                let hold = open_verified(disk, Mode::Read, libc::O_EXCL).map_err(|error| named(error, disk))?;
                 prove_unbound(disk.devno, &disk.path.display())?;
                 Some(hold)
             }
@@ -289,6 +289,17 @@ fn prove_unbound(device: DevNo, what: &dyn Display) -> Result<(), HostError> {
     match bound_at(device)? {
         None => Ok(()),
         Some(target) => Err(HostError::Busy { object: format!("{what}, bind-mounted at {},", target.display()) }),
+    }
+}
+
+/// Who has a disk that is busy, where that can be told.
+fn named(error: HostError, disk: &RawDisk) -> HostError {
+    match error {
+        HostError::Busy { object } => match holder::of(disk.devno) {
+            Some(by) => HostError::Busy { object: format!("{object}, {by},") },
+            None => HostError::Busy { object },
+        },
+        error => error,
     }
 }
 

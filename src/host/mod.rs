@@ -18,6 +18,7 @@ pub mod extent;
 pub mod fake;
 pub mod filesystem;
 pub mod health;
+mod holder;
 pub mod in_use;
 pub mod ioctl;
 pub mod links;

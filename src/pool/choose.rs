@@ -88,7 +88,7 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> Offer<D> {
             .map(|(number, extent)| (Site::Slot(number), extent))
             .collect(),
     };
-    let room = match (content.carves() && content.table.free_number().is_some(), clean_only) {
+    let room = match (content.carves() && content.free_number().is_some(), clean_only) {
         (false, _) => ExtentSet::default(),
         (true, true) => content.unpartitioned().intersection(&clean).aligned(MIB),
         (true, false) => content.unpartitioned(),

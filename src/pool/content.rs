@@ -1,5 +1,8 @@
 //! One disk of the pool as plans see it: its table, its label, and the space that follows from both.
-//! Pure. The table's entries decide what exists; the label describes.
+//! Pure. The table's entries decide what exists; the label describes. What of it somebody uses who should not, only
+//! the kernel knows.
+
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
@@ -17,6 +20,16 @@ pub struct Content {
     pub geometry: Geometry,
     pub table: Table,
     pub label: Label,
+    /// Partitions that should not be mapped and cannot be unmapped, by number: they keep out nothing but themselves.
+    pub held: BTreeMap<u32, Held>,
+}
+
+/// A partition that is no volume, and that somebody uses: the host's own LVM or md found a last tenant's bytes in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub extent: Extent,
+    /// Which partition, and who has it.
+    pub why: String,
 }
 
 /// A volume on a disk: its entry, and its description where the label has one.
@@ -68,8 +81,14 @@ impl Content {
         self.entries(ERASING_TYPE).map(|(number, entry)| (number, entry, self.label.erasing.get(&entry.guid)))
     }
 
+    /// Those that somebody holds are none.
     pub fn free_slots(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        self.entries(FREE_SLOT_TYPE)
+        self.entries(FREE_SLOT_TYPE).filter(|(number, _)| !self.held.contains_key(number))
+    }
+
+    /// The lowest number that neither the table nor the kernel has a partition of.
+    pub fn free_number(&self) -> Option<u32> {
+        (1..=self.table.slots()).find(|n| self.table.get(*n).is_none() && !self.held.contains_key(n))
     }
 
     /// Entries of types that are not ours: occupied, and never changed.
@@ -87,8 +106,9 @@ impl Content {
         // The table's own end: a disk that has grown since has room behind it that no entry may use yet.
         let area = data_area(&Geometry { size: self.table.size(), ..self.geometry });
         let mut free: ExtentSet = area.into_iter().collect();
-        for entry in self.table.entries().values() {
-            free.remove(entry.extent);
+        let held = self.held.values().map(|held| held.extent);
+        for extent in self.table.entries().values().map(|entry| entry.extent).chain(held) {
+            free.remove(extent);
         }
         free.aligned(MIB)
     }
@@ -97,8 +117,9 @@ impl Content {
     /// still call clean what a volume has got since: the entries decide.
     pub fn clean(&self) -> ExtentSet {
         let mut clean: ExtentSet = self.label.clean.iter().copied().collect();
-        for entry in self.table.entries().values().filter(|entry| entry.kind != FREE_SLOT_TYPE) {
-            clean.remove(entry.extent);
+        let used = self.table.entries().values().filter(|entry| entry.kind != FREE_SLOT_TYPE);
+        for extent in used.map(|entry| entry.extent).chain(self.held.values().map(|held| held.extent)) {
+            clean.remove(extent);
         }
         clean
     }
@@ -142,6 +163,7 @@ impl Content {
         let exists = |id: &Uuid, kind: Uuid| self.table.entries().values().any(|e| e.kind == kind && e.guid == *id);
         label.volumes.retain(|id, _| exists(id, VOLUME_TYPE));
         label.erasing.retain(|id, _| exists(id, ERASING_TYPE));
+        label.clean = self.clean().as_slice().to_vec();
         label
     }
 }

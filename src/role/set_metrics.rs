@@ -156,6 +156,7 @@ mod tests {
             partitions: 3,
             standing,
             owned: of != "gone",
+            held: None,
         }
     }
 

@@ -74,7 +74,7 @@ fn loop_a_mounted_partition_is_busy_and_stays_mapped_with_its_data() {
 
     for refused in [open.unmap(2), open.prove_unused(2)] {
         let Err(HostError::Busy { object }) = refused else { panic!("{refused:?}") };
-        assert_eq!(object, format!("partition 2 of {}", disk.text()));
+        assert_eq!(object, format!("partition 2 of {}, mounted at {},", disk.text(), target.0.display()));
     }
     assert_eq!(open.mapped().unwrap(), [Mapping { number: 2, extent: extent(2, 34) }]);
     // It grows in use, and its neighbour comes and goes meanwhile.
@@ -111,7 +111,8 @@ fn loop_unused_is_proven_against_exclusive_openers_only() {
     });
     open.map(5, extent(1, 2)).unwrap();
     let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(open.node(5)).unwrap();
-    assert!(matches!(open.prove_unused(5), Err(HostError::Busy { .. })));
+    let Err(HostError::Busy { object }) = open.prove_unused(5) else { panic!("it is held") };
+    assert!(object.contains(", open in ") && object.contains(&format!("(pid {})", std::process::id())), "{object}");
     let began = Instant::now();
     assert!(matches!(open.unmap(5), Err(HostError::Busy { .. })));
     assert!(began.elapsed() < Duration::from_millis(500), "who uses it is not waited for");

@@ -17,7 +17,7 @@ use nix::libc;
 use super::{Held, Partitions, RealDisk, prove_unbound};
 use crate::host::command::close_for_good;
 use crate::host::raw::DevNo;
-use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, ioctl};
+use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, holder, ioctl};
 
 /// How long those who only read a partition may keep it from being unmapped.
 const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
@@ -131,7 +131,12 @@ impl RealDisk {
     }
 
     fn in_use(&self, number: u32) -> HostError {
-        HostError::Busy { object: self.partition_text(number) }
+        let device = self.partition_device(number).ok().flatten();
+        let object = match device.and_then(holder::of) {
+            Some(by) => format!("{}, {by},", self.partition_text(number)),
+            None => self.partition_text(number),
+        };
+        HostError::Busy { object }
     }
 
     fn partition_error(&self, what: &'static str, number: u32, extent: Extent, source: io::Error) -> HostError {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::bytes::SparseBytes;
 use super::power::{Fate, Power};
+use crate::host::table::read_copies;
 use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, PartitionMap};
 
 /// The platter: outlives every handle, process and power cut.
@@ -164,6 +165,15 @@ impl Platter {
         state.synced = content;
         state.mapped.clear();
         state.in_use.clear();
+    }
+
+    /// The power is back: the kernel maps every entry of a sound primary table, whatever it is there for.
+    pub(super) fn boot(self: &Arc<Self>) {
+        let disk = FakeDisk { platter: Arc::clone(self), name: self.name.clone() };
+        if let Ok(table) = read_copies(&disk).primary {
+            let entries = table.entries().iter().map(|(number, entry)| (*number, entry.extent));
+            self.state().mapped.extend(entries);
+        }
     }
 
     fn begin(&self, what: &'static str, range: Extent) -> Result<MutexGuard<'_, State>, IoError> {

@@ -130,6 +130,9 @@ impl FakeHost {
         }
         self.mounts.forget_all();
         self.power.restore();
+        for (_, platter) in locked(&self.inventory).disks.values() {
+            platter.boot();
+        }
     }
 
     /// The process was killed and starts again: the kernel kept what it had, mapped, mounted and unsynced.

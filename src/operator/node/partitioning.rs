@@ -72,6 +72,7 @@ mod tests {
             partitions: 3,
             standing: Standing::Ready,
             owned: true,
+            held: None,
         }
     }
 

@@ -172,13 +172,14 @@ fn claiming(world: &World, before: &[Condition]) -> Condition {
 }
 
 fn disk(view: &DiskView) -> DiskStatus {
-    let DiskView { id, path, model, layout, set, size, free, erasing, volumes, partitions: _, standing, owned } = view;
+    let DiskView { id, path, model, layout, set, size, free, erasing, volumes, partitions: _, standing, owned, held } =
+        view;
     let (state, message) = match standing {
         Standing::Ready if !owned => {
             let words = format!("its set {}/{} does not exist: it offers nothing", set.namespace, set.name);
             (DiskState::Ready, Some(words))
         }
-        Standing::Ready => (DiskState::Ready, None),
+        Standing::Ready => (DiskState::Ready, held.clone()),
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
         Standing::Missing => (
             DiskState::Missing,

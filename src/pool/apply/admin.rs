@@ -264,6 +264,9 @@ fn member_note(member: &Member) -> String {
     if erasing > 0 {
         words.push_str(&format!(", {} being erased", Size(erasing)));
     }
+    if let (Standing::Ready, Some(held)) = (state.standing(), state.held()) {
+        words.push_str(&format!("; {held}"));
+    }
     if state.rule.is_none() {
         words.push_str(&unowned(content));
     }

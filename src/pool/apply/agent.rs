@@ -187,7 +187,8 @@ impl Agent {
         let mut met = BTreeMap::new();
         let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut met);
         let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut met);
-        let again = self.again(passes || !met.is_empty() || self.must_look_again(&set));
+        let again = self.retry_held() || passes || !met.is_empty() || self.must_look_again(&set);
+        let again = self.again(again);
         problems.extend(met);
         let gave_back = self.give_back();
         self.pool.kick();
@@ -207,6 +208,17 @@ impl Agent {
     /// for a device that hangs.
     pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
         self.discovery.is_waiting() || set.devices.iter().any(is_only_busy)
+    }
+
+    /// Has the workers try again what somebody held; gives whether there is any.
+    fn retry_held(&self) -> bool {
+        let mut any = false;
+        for member in self.pool.members() {
+            let mut state = member.lock();
+            state.retries_held = state.is_usable() && !state.content().held.is_empty();
+            any |= state.retries_held;
+        }
+        any
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {

@@ -3,6 +3,7 @@
 //! What is held here always was read from or written to the disk: a step that fails half way is followed
 //! by a fresh look, and where even that fails the disk is *lost* until somebody opens it again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -11,8 +12,11 @@ use crate::device::label::{Label, MARK};
 use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
-use crate::pool::content::Content;
-use crate::pool::plan::{Claim, ERASE_CHUNK, Plan, PlanError, Step, claim, recover_mappings, relabel, release};
+use crate::pool::content::{Content, Held};
+use crate::pool::plan::{
+    Claim, ERASE_CHUNK, EraseWork, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings, relabel,
+    release,
+};
 
 /// An open disk with our label.
 pub struct PoolDisk {
@@ -75,6 +79,15 @@ impl ApplyError {
         matches!(**source, StepError::Host(HostError::Busy { .. }))
     }
 
+    /// Who has it, in words.
+    pub fn busy(&self) -> Option<String> {
+        let Self::Step { source, .. } = self else { return None };
+        match &**source {
+            StepError::Host(busy @ HostError::Busy { .. }) => Some(busy.to_string()),
+            _ => None,
+        }
+    }
+
     /// It ended before anything of what was asked for could exist on the disk.
     pub fn left_nothing(&self) -> bool {
         matches!(self, Self::Step { is_begun: false, .. } | Self::Locked { .. })
@@ -120,7 +133,7 @@ impl PoolDisk {
             let mended = table::repair(&*disk, &MARK, &choice.table);
             mended.map_err(|e| step_error(&*disk, "mend the partition table".to_owned(), e.into()))?;
         }
-        let content = Content { geometry: disk.geometry(), table: choice.table, label };
+        let content = Content { geometry: disk.geometry(), table: choice.table, label, held: BTreeMap::new() };
         let other = copies.get(place.half.other());
         let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == content.label);
         let mut this = Self { disk, content, place: Some(place), is_mirrored, lost: None };
@@ -130,6 +143,7 @@ impl PoolDisk {
         }
         this.follow_growth()?;
         this.recover_mappings()?;
+        this.forget_unclean()?;
         this.hold();
         Ok(Opened::Ours(this))
     }
@@ -187,11 +201,60 @@ impl PoolDisk {
         self.perform(&plan)
     }
 
-    /// Makes the kernel's mapping match the table.
+    /// Makes the kernel's mapping match the table. What somebody uses who should not stays as it is: it is neither given
+    /// away nor erased before it could be unmapped.
     pub fn recover_mappings(&mut self) -> Result<(), ApplyError> {
         let mapped = self.disk.mapped();
         let mapped = mapped.map_err(|e| step_error(&*self.disk, "list the mapped partitions".to_owned(), e.into()))?;
-        self.perform(&recover_mappings(&self.content, &mapped))
+        for step in recover_mappings(&self.content, &mapped).0 {
+            let stale = match &step {
+                Step::Unmap(number) => mapped.iter().find(|m| m.number == *number),
+                _ => None,
+            };
+            match (self.perform(&Plan(vec![step.clone()])), stale) {
+                (Ok(()), stale) => drop(stale.and_then(|m| self.content.held.remove(&m.number))),
+                (Err(error), Some(m)) if error.is_busy() && may_stay(&self.content, m.number, m.extent) => {
+                    self.keep_out(m.number, m.extent, &error);
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_out(&mut self, number: u32, extent: Extent, error: &ApplyError) {
+        let why = error.busy().unwrap_or_default();
+        if self.content.held.get(&number).is_none_or(|known| known.why != why) {
+            tracing::warn!(disk = %self.disk.path().display(), why, "a partition without a volume is left alone");
+        }
+        self.content.held.insert(number, Held { extent, why });
+    }
+
+    /// What a label calls clean and may not be any more is dirty from now on, whatever becomes of what uses it.
+    fn forget_unclean(&mut self) -> Result<(), ApplyError> {
+        let label = self.content.pruned_label();
+        if label.clean == self.content.label.clean {
+            return Ok(());
+        }
+        self.perform(&relabel(label))
+    }
+
+    /// Unmaps what somebody held and holds no longer; gives whether there was any.
+    pub fn take_back(&mut self) -> Result<bool, ApplyError> {
+        let before = self.content.held.len();
+        self.recover_mappings()?;
+        Ok(self.content.held.len() < before)
+    }
+
+    /// The end of an erasure, or none as long as somebody has the partition.
+    pub fn finish_erase(&mut self, work: &EraseWork) -> Result<(), ApplyError> {
+        match self.change(|content| erase_finished(content, work)) {
+            Err(error) if error.is_busy() => {
+                self.keep_out(work.number, work.extent, &error);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Whether the disk could be given back.

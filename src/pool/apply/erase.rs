@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::disk::{ApplyError, StepError, zero};
 use super::member::{Member, State};
 use crate::device::label::{ErasePolicy, VolumeUsage};
-use crate::host::{BlockDevice, Disk, Extent, IoError};
+use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
 use crate::pool::extents::MIB;
-use crate::pool::plan::{EraseWork, Plan, Step, erase_advanced, erase_finished, next_erase};
+use crate::pool::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 
 /// The most that is cleaned while others wait for the disk, and how long they then have to get it.
 const CLEAN_CHUNK: u64 = 64 * MIB;
@@ -32,6 +32,9 @@ pub enum Progress {
 
 /// Does one chunk of work on a disk.
 pub fn work(member: &Member) -> Result<Progress, ApplyError> {
+    if take_back(member)? {
+        return Ok(Progress::Worked);
+    }
     let (disk, work) = {
         let mut state = member.lock();
         // Without a disk nothing is asked for: what it still has to erase waits until it is back.
@@ -55,6 +58,23 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
     erase(member, &disk, &work).map(|()| Progress::Worked)
 }
 
+/// Tries once again what somebody held at the last look; gives whether anything came free.
+fn take_back(member: &Member) -> Result<bool, ApplyError> {
+    let (disk, held) = {
+        let mut state = member.lock();
+        let held: Vec<u32> = state.content().held.keys().copied().collect();
+        match (std::mem::take(&mut state.retries_held), state.handle()) {
+            (true, Some(disk)) => (disk, held),
+            (true, None) | (false, _) => return Ok(false),
+        }
+    };
+    // Asked without the lock: of one that is in use for long the disk's other volumes notice nothing.
+    if held.iter().all(|number| matches!(disk.prove_unused(*number), Err(HostError::Busy { .. }))) {
+        return Ok(false);
+    }
+    member.lock().disk()?.take_back()
+}
+
 /// Dirty space to zero for raw volumes to come, where the device cannot do that in no time when they come.
 fn next_to_clean(state: &State) -> Option<Extent> {
     let wanted = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
@@ -76,7 +96,7 @@ fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), 
         prove_erased(&**disk, work.extent, work.policy)
             .map_err(|e| failed(disk, "verify the erasure", work.extent, e))?;
     }
-    member.lock().disk()?.change(|content| erase_finished(content, work))
+    member.lock().disk()?.finish_erase(work)
 }
 
 /// The discard is only a hint, and may even bring bytes back on a poor device: samples tell, and then the

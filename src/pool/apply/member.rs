@@ -32,6 +32,8 @@ pub struct State {
     pub rule: Option<Arc<Rule>>,
     /// A background worker is busy with this disk.
     pub worker: bool,
+    /// A worker shall try again what somebody held.
+    pub retries_held: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one for each disk of the machine")]
@@ -86,6 +88,8 @@ pub struct DiskView {
     pub standing: Standing,
     /// Whether the set that owns it exists.
     pub owned: bool,
+    /// What of it cannot be given away, as somebody uses it.
+    pub held: Option<String>,
 }
 
 impl DiskView {
@@ -106,6 +110,7 @@ impl DiskView {
             standing: Standing::Missing,
             // It offers nothing either way, and that is said as missing.
             owned: true,
+            held: None,
         }
     }
 }
@@ -135,11 +140,19 @@ impl Member {
             partitions: volumes + content.free_slots().count(),
             standing: state.standing(),
             owned: state.rule.is_some(),
+            held: state.held(),
         }
     }
 
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state = State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, worker: false };
+        let state = State {
+            raw,
+            holding: Holding::Open(disk),
+            standing: Standing::Ready,
+            rule,
+            worker: false,
+            retries_held: false,
+        };
         Self { id, state: Mutex::new(state) }
     }
 
@@ -227,6 +240,13 @@ impl State {
     /// Here, ready, and not lost by a failed write.
     pub fn is_usable(&self) -> bool {
         matches!(self.holding, Holding::Open(_)) && self.standing() == Standing::Ready
+    }
+
+    /// What of it somebody uses, though no volume is there, and what that costs.
+    pub fn held(&self) -> Option<String> {
+        let held: Vec<&str> = self.content().held.values().map(|held| held.why.as_str()).collect();
+        (!held.is_empty())
+            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
     }
 
     /// Whether only one copy of the label says what is on it.

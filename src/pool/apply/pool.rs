@@ -50,8 +50,8 @@ pub enum PoolError {
     Differs { name: String, why: String },
     #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
     CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
-    #[error("volume {id} is in use")]
-    InUse { id: Uuid },
+    #[error("volume {id} is in use: {why}")]
+    InUse { id: Uuid, why: String },
     #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
     Found { id: Uuid },
     #[error("the disk {disk} of volume {id} {why}")]

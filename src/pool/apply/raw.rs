@@ -191,6 +191,7 @@ impl RawMember {
             partitions: 0,
             standing: state.standing.clone(),
             owned: state.rule.is_some(),
+            held: None,
         })
     }
 

@@ -117,12 +117,15 @@ impl Seat {
             Self::Labelled(member) => {
                 let mut state = member.lock();
                 match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
-                    Err(error) if error.is_busy() => Err(PoolError::InUse { id }),
-                    done => Ok(done?),
+                    Err(error) => match error.busy() {
+                        Some(why) => Err(PoolError::InUse { id, why }),
+                        None => Err(error.into()),
+                    },
+                    Ok(()) => Ok(()),
                 }
             }
             Self::Raw(member) => match member.delete(policy) {
-                Err(RawError::Busy(_)) => Err(PoolError::InUse { id }),
+                Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
             },
         }

@@ -63,5 +63,5 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         Step::FirstTable(Box::new(table.clone())),
         Step::Map(LABEL_NUMBER, LABEL_EXTENT),
     ];
-    Ok((Plan(steps), Content { geometry, table, label }))
+    Ok((Plan(steps), Content { geometry, table, label, held: BTreeMap::new() }))
 }

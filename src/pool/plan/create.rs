@@ -37,7 +37,7 @@ pub fn create(content: &Content, site: Site, volume: &NewVolume) -> Result<Plan,
             (number, slot.ok_or(missing)?.extent)
         }
         Site::Space(extent) if content.unpartitioned().contains(&extent) => {
-            (content.table.free_number().ok_or(PlanError::TableFull)?, extent)
+            (content.free_number().ok_or(PlanError::TableFull)?, extent)
         }
         Site::Space(extent) => return Err(PlanError::Taken { extent }),
     };

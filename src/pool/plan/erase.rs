@@ -48,9 +48,10 @@ pub fn delete(content: &Content, id: Uuid, policy: ErasePolicy, guid: Uuid) -> R
     ]))
 }
 
-/// What to erase next. An erasing entry without a record is erased from its start, the safe way.
+/// What to erase next: nothing that somebody holds. An erasing entry without a record is erased from its start, the
+/// safe way.
 pub fn next_erase(content: &Content) -> Option<EraseWork> {
-    let (number, entry, record) = content.erasing().next()?;
+    let (number, entry, record) = content.erasing().find(|(number, ..)| !content.held.contains_key(number))?;
     let policy = record.map_or(ErasePolicy::Discard, |r| r.policy);
     let extent = entry.extent;
     let start = record.map_or(extent.start, |r| r.cursor.clamp(extent.start, extent.end));

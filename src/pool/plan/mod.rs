@@ -18,7 +18,7 @@ pub use create::{NewVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
 pub use format::{adopt_volume, disown_volume, formatted, grown, relabel};
-pub use recover::{expected_mappings, recover_mappings};
+pub use recover::{expected_mappings, may_stay, recover_mappings};
 pub use release::release;
 
 use crate::device::label::Label;
@@ -95,6 +95,8 @@ pub enum PlanError {
     CannotGrow { id: uuid::Uuid, wanted: u64, growable_to: u64 },
     #[error("the disk still holds {volumes} volumes and {erasing} that are being erased")]
     NotEmpty { volumes: usize, erasing: usize },
+    #[error("{why}")]
+    Held { why: String },
     #[error("the disk holds {count} partitions that are not ours")]
     Foreign { count: usize },
     #[error("the partition table would become invalid")]

@@ -1,8 +1,13 @@
 //! After a start: what the kernel has mapped must be the label and what the table says volumes are.
 
 use super::{Plan, Step};
-use crate::host::Mapping;
+use crate::host::{Extent, Mapping};
 use crate::pool::content::Content;
+
+/// Whether a partition that should not be mapped may stay so while somebody uses it: it is in the way of no volume.
+pub fn may_stay(content: &Content, number: u32, extent: Extent) -> bool {
+    expected_mappings(content).iter().all(|expected| expected.number != number && !expected.extent.overlaps(&extent))
+}
 
 /// The partitions that should be mapped: the label, by which the disk is held, and volumes. What is not ours stays as
 /// the kernel found it.

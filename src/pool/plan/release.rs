@@ -11,6 +11,9 @@ pub fn release(content: &Content) -> Result<Plan, PlanError> {
     if volumes + erasing > 0 {
         return Err(PlanError::NotEmpty { volumes, erasing });
     }
+    if let Some(held) = content.held.values().next() {
+        return Err(PlanError::Held { why: held.why.clone() });
+    }
     let foreign = content.foreign().count();
     if foreign > 0 {
         return Err(PlanError::Foreign { count: foreign });

@@ -1,0 +1,86 @@
+//! Who has a device that is busy: for the words of a refusal, so only what is found cheaply.
+//!
+//! Takes in its number, asks sysfs and /proc; gives out words, or nothing where nobody in sight has it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::links::{names_in, node_number};
+use super::mountinfo::namespaces;
+use super::raw::DevNo;
+use super::swaps;
+
+/// `held by dm-3 (vg0-data)`, `mounted at /mnt`, `used as swap`, `open in qemu (pid 7)`.
+pub(super) fn of(device: DevNo) -> Option<String> {
+    held(Path::new("/sys"), device).or_else(|| mounted(device)).or_else(|| swapped(device)).or_else(|| opened(device))
+}
+
+/// The kernel's own devices over it: LVM, md, LUKS, multipath.
+fn held(sys: &Path, device: DevNo) -> Option<String> {
+    let holders = sys.join(format!("dev/block/{device}/holders"));
+    let by = names_in(&holders).ok()?.into_iter().next()?.to_string_lossy().into_owned();
+    let mapping = fs::read_to_string(sys.join("block").join(&by).join("dm/name")).unwrap_or_default();
+    Some(match mapping.trim() {
+        "" => format!("held by {by}"),
+        name => format!("held by {by} ({name})"),
+    })
+}
+
+/// Its filesystem, in any mount namespace in sight.
+fn mounted(device: DevNo) -> Option<String> {
+    let found = namespaces(Path::new("/proc")).ok()?;
+    let mut mounts = found.iter().filter_map(|namespace| namespace.mounts.as_ref().ok()).flatten();
+    let mount = mounts.find(|mount| {
+        // btrfs has a number of its own, and names the device as its source.
+        mount.device == device || (mount.device.major == 0 && is_node_of(Path::new(&mount.source), device))
+    })?;
+    Some(format!("mounted at {}", mount.target.display()))
+}
+
+fn swapped(device: DevNo) -> Option<String> {
+    let used = swaps::parse(fs::read("/proc/swaps").ok()?);
+    used.iter().any(|path| is_node_of(path, device)).then(|| "used as swap".to_owned())
+}
+
+/// A process with a descriptor of it; the one with the lowest number.
+fn opened(device: DevNo) -> Option<String> {
+    let mut processes: Vec<u32> =
+        names_in(Path::new("/proc")).ok()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+    processes.sort_unstable();
+    let has_it = |pid: &u32| {
+        let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+        let descriptors = names_in(&folder).unwrap_or_default();
+        // The link is looked at before it is followed: a stat of a file elsewhere may wait for a server.
+        descriptors.iter().map(|name| folder.join(name)).any(|descriptor| {
+            fs::read_link(&descriptor).is_ok_and(|to| to.starts_with("/dev/"))
+                && node_number(&descriptor) == Some(device)
+        })
+    };
+    let pid = processes.into_iter().find(has_it)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("open in {} (pid {pid})", name.trim()))
+}
+
+fn is_node_of(path: &Path, device: DevNo) -> bool {
+    path.starts_with("/dev/") && node_number(path) == Some(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_over_a_partition_is_told_by_its_name_and_an_array_by_the_kernels() {
+        let sys = tempfile::tempdir().expect("a directory");
+        let make = |path: &str| fs::create_dir_all(sys.path().join(path)).expect("made");
+        make("dev/block/259:2/holders/dm-3");
+        make("dev/block/259:3/holders/md127");
+        make("dev/block/259:4/holders");
+        make("block/dm-3/dm");
+        fs::write(sys.path().join("block/dm-3/dm/name"), "vg0-data\n").expect("written");
+        let said = |minor| held(sys.path(), DevNo { major: 259, minor });
+        assert_eq!(said(2).as_deref(), Some("held by dm-3 (vg0-data)"));
+        assert_eq!(said(3).as_deref(), Some("held by md127"));
+        assert_eq!((said(4), said(5)), (None, None));
+    }
+}
