@@ -11,6 +11,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::demo;
 use crate::device::show::Format;
+use crate::device::udev_rules;
+use crate::host::state;
 use crate::host::stdout::{PrintError, complain, print};
 use crate::operator;
 use crate::operator::controller::abandon;
@@ -56,6 +58,8 @@ enum Command {
     Volume(VolumeCommand),
     /// Print the custom resource definitions, or bring a cluster to them
     Crds(CrdsArgs),
+    /// Print the udev rules that keep this host off what tenants write into volumes, or install them
+    UdevRules(UdevRulesArgs),
     /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
     Demo,
 }
@@ -215,9 +219,17 @@ impl Cli {
             }
             Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
             Command::Crds(args) => args.run(),
+            Command::UdevRules(args) => args.run(),
             Command::Demo => Ok(demo::run()?),
         }
     }
+}
+
+#[derive(Debug, Args)]
+struct UdevRulesArgs {
+    /// Folder to write them to, such as /etc/udev/rules.d; a file that is the same already stays untouched
+    #[arg(long, value_name = "DIR")]
+    install_in: Option<PathBuf>,
 }
 
 impl PlanArgs {
@@ -247,6 +259,21 @@ impl CrdsArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let lines = runtime.block_on(async { crds::apply(operator::client().await?, ownership).await })?;
         print_lines(&lines)
+    }
+}
+
+impl UdevRulesArgs {
+    fn run(self) -> Result<()> {
+        let Self { install_in } = self;
+        let Some(dir) = install_in else {
+            return Ok(print(&udev_rules::text())?);
+        };
+        let path = dir.join(udev_rules::FILE);
+        let line = match state::install(&dir, udev_rules::FILE, &udev_rules::text())? {
+            true => format!("{} is written; `udevadm trigger --subsystem-match=block` applies it now", path.display()),
+            false => format!("{} is as it should be", path.display()),
+        };
+        print_lines(&[line])
     }
 }
 

@@ -46,6 +46,9 @@ pub struct NodeArgs {
     /// How many volumes the scheduler may put on this node at once; 0 is no limit
     #[arg(long, default_value_t = 0)]
     max_volumes_per_node: u32,
+    /// Folder that gets the rules of `localpool udev-rules` at the start, such as /etc/udev/rules.d
+    #[arg(long, value_name = "DIR")]
+    udev_rules_dir: Option<PathBuf>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
@@ -129,7 +132,7 @@ impl StandaloneArgs {
 
 impl NodeArgs {
     pub fn run(self) -> Result<()> {
-        let Self { state, kubelet_dir, http, device_min_age, max_volumes_per_node, log_format } = self;
+        let Self { state, kubelet_dir, http, device_min_age, max_volumes_per_node, udev_rules_dir, log_format } = self;
         let node = state.node()?;
         node::run(node::Settings {
             node,
@@ -138,6 +141,7 @@ impl NodeArgs {
             http,
             min_age: device_min_age,
             max_volumes: i64::from(max_volumes_per_node),
+            udev_rules_dir,
             log: log_format,
         })
     }

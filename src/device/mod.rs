@@ -24,6 +24,7 @@ pub mod rule;
 pub mod sample;
 pub mod show;
 pub mod size;
+pub mod udev_rules;
 pub mod wipe;
 
 use std::path::PathBuf;

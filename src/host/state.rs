@@ -94,12 +94,25 @@ impl StateStore for StateDir {
     fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
         let path = self.path.join(name);
         let aside = self.path.join(format!(".{name}.new"));
-        write_whole(&aside, &path, text).map_err(|source| failed("write", &path, source))
+        write_whole(&aside, &path, text, 0o600).map_err(|source| failed("write", &path, source))
     }
 }
 
-fn write_whole(aside: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(aside)?;
+/// A file of the host's that anybody may read, whole or as it was before. Gives whether it had to be written.
+pub fn install(dir: &Path, name: &str, text: &str) -> Result<bool, HostError> {
+    let path = dir.join(name);
+    match fs::read(&path) {
+        Ok(there) if there == text.as_bytes() => return Ok(false),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(failed("read", &path, source)),
+    }
+    let written = write_whole(&dir.join(format!(".{name}.new")), &path, text, 0o644);
+    written.map(|()| true).map_err(|source| failed("write", &path, source))
+}
+
+fn write_whole(aside: &Path, path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(aside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(aside, path)?;
@@ -123,6 +136,18 @@ mod tests {
             state.store("journal.json", text).expect("stored");
             assert_eq!(state.load("journal.json").expect("read").as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn a_file_of_the_host_is_written_only_where_it_differs_and_only_into_a_folder_that_is_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(install(dir.path(), "60-x.rules", "one").expect("written"));
+        assert!(!install(dir.path(), "60-x.rules", "one").expect("looked at"));
+        assert!(install(dir.path(), "60-x.rules", "two").expect("written"));
+        assert_eq!(fs::read_to_string(dir.path().join("60-x.rules")).expect("read"), "two");
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 1, "nothing is left aside");
+        let error = install(&dir.path().join("none"), "60-x.rules", "one").expect_err("no such folder");
+        assert!(error.to_string().contains("none/60-x.rules"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Volumes that exist are staged and published without the API server: only what changes objects waits for it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +23,12 @@ use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
 use crate::device::elsewhere::AskPromises;
-use crate::host::Host;
+use crate::device::udev_rules;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
+use crate::host::{Host, chain, state};
 use crate::operator;
 use crate::operator::node::{NodeOperator, Seen, ask_promises, cluster_uid};
 use crate::pool::apply::agent::Agent;
@@ -51,6 +52,7 @@ pub struct Settings {
     pub http: SocketAddr,
     pub min_age: Duration,
     pub max_volumes: i64,
+    pub udev_rules_dir: Option<PathBuf>,
     pub log: LogFormat,
 }
 
@@ -86,6 +88,15 @@ async fn serve(settings: Settings) -> Result<()> {
     }
 }
 
+/// Without them the agent works as well, so a failure is only told.
+fn install_udev_rules(dir: &Path) {
+    match state::install(dir, udev_rules::FILE, &udev_rules::text()) {
+        Ok(true) => tracing::info!(dir = %dir.display(), "wrote rules that keep udev off what tenants write"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(error = %chain(&error), "udev's rules are not written"),
+    }
+}
+
 async fn until(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
@@ -102,7 +113,7 @@ fn check_name(node: &str) -> Result<()> {
 }
 
 async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
-    let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, log: _ } = settings;
+    let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, log: _ } = settings;
     check_name(&node)?;
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new()?;
@@ -120,6 +131,9 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         locked = locked => locked.context("taking the agent's lock")??,
         () = until(stopped.clone()) => return Ok(()),
     };
+    if let Some(dir) = udev_rules_dir {
+        install_udev_rules(&dir);
+    }
     let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
     let client = operator::client().await?;
     let cluster = tokio::select! {

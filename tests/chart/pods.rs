@@ -40,6 +40,23 @@ fn ports(pod: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
+fn the_agent_writes_udev_rules_only_where_it_is_told_a_folder_and_only_there() {
+    let Some(helm) = helm::one() else { return };
+    let agent = |objects: &[Value]| pods(objects)["localpool-node"].clone();
+    let text = |pod: &Value| pod.to_string();
+    assert!(!text(&agent(&helm.objects(&[]))).contains("udev-rules"));
+    let pod = agent(&helm.objects(&["--set", "node.udevRulesDir=/etc/udev/rules.d"]));
+    let container = &pod["containers"][0];
+    assert!(list(container, "args").contains(&&Value::from("--udev-rules-dir=/etc/udev/rules.d")));
+    let mount = serde_json::json!({"name": "udev-rules", "mountPath": "/etc/udev/rules.d"});
+    assert!(list(container, "volumeMounts").contains(&&mount));
+    let host = serde_json::json!({"path": "/etc/udev/rules.d", "type": "DirectoryOrCreate"});
+    assert!(list(&pod, "volumes").iter().any(|volume| volume["name"] == "udev-rules" && volume["hostPath"] == host));
+    let refused = helm.template(helm::KUBERNETES[0], &["--set", "node.udevRulesDir=rules.d"]);
+    assert!(!refused.status.success(), "a folder has a whole path");
+}
+
+#[test]
 fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&[]);
