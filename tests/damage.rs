@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::device::label::{ErasePolicy, Layout, VolumeRecord};
-use localpool::device::record::{Sequenced, read_label};
-use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
+use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
+use localpool::device::record::{Half, Place, Sequenced, read_label, write_label};
+use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
+use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::member::{Standing, VolumeView};
 use localpool::pool::apply::pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
+use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
@@ -218,4 +220,91 @@ fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
     pool.mark_grown(id("new"), 20 * MIB).expect("written");
     settles(&|record| record.fs_size == 20 * MIB);
     pool.stop();
+}
+
+/// What another program does to a disk.
+type Program = Box<dyn FnOnce(&Platter) + Send>;
+
+/// The disk as another node sees it that shares it.
+fn shared(disk: &Arc<Platter>) -> FakeDisk {
+    FakeDisk { platter: Arc::clone(disk), name: "fake0".to_owned() }
+}
+
+#[test]
+fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
+    let (_host, disk, mut node) = carved();
+    let copies = read_label(&shared(&disk));
+    let newest = [&copies.a, &copies.b].into_iter().flatten().max_by_key(|copy| copy.sequence).expect("a label");
+    let theirs = Label { node: "node-2".to_owned(), ..newest.label.clone() };
+    for _ in 0..2 {
+        let copies = read_label(&shared(&disk));
+        let sequence = [&copies.a, &copies.b].into_iter().flatten().map(|copy| copy.sequence).max().expect("a label");
+        let half = if copies.a.as_ref().is_ok_and(|copy| copy.sequence == sequence) { Half::A } else { Half::B };
+        write_label(&shared(&disk), &theirs, Some(Place { half, sequence })).expect("written");
+    }
+    // The agent has to open it again, and believes what it read before.
+    disk.inject(Fault { what: "write", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: 1 });
+    node.pool.create(&request("new", BLOCK, MIB)).expect_err("a write fails");
+    disk.clear_faults();
+    let before = disk.content();
+    let pass = node.agent.pass().expect("looks");
+    assert!(pass.problems["fake0"].contains("the label of node node-2"), "{:?}", pass.problems);
+    assert!(disk.content() == before);
+}
+
+#[test]
+fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over() {
+    let dos = |disk: &Platter| disk.poke(510, &[0x55, 0xaa]);
+    // Somebody's label with volumes, whose table is gone, means nothing to any probe.
+    let (_, donor, node) = carved();
+    node.pool.create(&request("v", BLOCK, MIB)).expect("room");
+    node.pool.work_until_idle().expect("writes both copies");
+    let mut label = vec![0; 65536];
+    donor.peek(MIB, &mut label);
+    let bereft = move |disk: &Platter| disk.poke(MIB, &label);
+    let programs: [Program; 2] = [Box::new(dos), Box::new(bereft)];
+    for program in programs {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+        let mut node = start(&host);
+        let writes = disk.write_count();
+        host.before_the_next_claim(program);
+        let mut said = String::new();
+        for _ in 0..3 {
+            said += &node.agent.pass().expect("looks").problems.remove("fake0").unwrap_or_default();
+        }
+        assert!(said.contains("not blank any more"), "{said}");
+        assert_eq!((node.pool.seats().len(), disk.write_count()), (0, writes), "nothing was written");
+    }
+}
+
+#[test]
+fn space_of_a_foreign_partition_that_came_and_went_is_never_called_clean() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes: false, ..geometry() });
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    node.pool.work_until_idle().expect("cleans all");
+    drop(node);
+    let table = read_copies(&shared(&disk)).primary.expect("our table");
+    let extent = Extent { start: 20 * MIB, end: 30 * MIB };
+    let (kind, guid) = (Uuid::from_u128(0x7e15), Uuid::from_u128(9));
+    let foreign = Entry { kind, guid, extent, attributes: 0, name: Name::tail("theirs") };
+    let put = |table: &Table| {
+        disk.poke(512, &primary_bytes(table));
+        let backup = backup_bytes(table);
+        disk.poke(64 * MIB - backup.len() as u64, &backup);
+    };
+    put(&table.with(7, Some(foreign)).expect("room"));
+    node = start(&host);
+    node.passes().expect("looks");
+    drop(node);
+    disk.poke(extent.start + MIB, &[0xaa; 4096]);
+    put(&table);
+
+    node = start(&host);
+    node.passes().expect("looks");
+    assert!(!node.pool.members()[0].lock().content().clean().contains(&extent));
+    node.pool.work_until_idle().expect("cleans it");
+    assert!(disk.is_zero(extent));
 }

@@ -14,12 +14,13 @@ use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord, VolumeUsag
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
-/// The version that this code writes and reads.
+/// The version that this code writes and reads. A field that it does not know stops nobody, and is gone with the next
+/// write: what an older version must not lose raises the format.
 pub const FORMAT: u32 = 1;
 
 /// The journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Journal {
     pub format: u32,
     /// Ids of blank disks that are not claimed again until somebody adopts them.
@@ -41,7 +42,7 @@ pub struct Journal {
 
 /// A disk with our label as it was when it was last here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct KnownDisk {
     pub set: SetRef,
     pub layout: Layout,
@@ -57,7 +58,7 @@ pub struct KnownDisk {
 
 /// A bare device of the pool. It carries no label, so this is all that says whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct RawClaim {
     pub set: SetRef,
     /// Grows with each change; to be compared with the volume's object.
@@ -76,7 +77,7 @@ pub struct RawClaim {
 
 /// The volume on a bare device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct RawVolume {
     pub id: Uuid,
     pub record: VolumeRecord,
@@ -156,6 +157,17 @@ mod tests {
         journal.released.insert("serial-x-1".to_owned());
         assert_eq!(Journal::parse(Some(&journal.to_text())).expect("ours"), journal);
         assert_eq!(Journal::parse(None).expect("none"), Journal::default());
+    }
+
+    #[test]
+    fn what_a_later_version_has_added_to_the_journal_stops_nobody_and_a_raised_format_does() {
+        let claim = r#"{"set": {"namespace": "n", "name": "s", "uid": "u"}, "generation": 1, "size": 5, "clean": true,
+            "volume": null, "erasing": null, "later": 1}"#;
+        let text = format!(r#"{{"format": 1, "raw": {{"serial-x": {claim}}}, "later": {{}}}}"#);
+        let journal = Journal::parse(Some(&text)).expect("read");
+        assert_eq!(journal.raw["serial-x"].size, 5);
+        let raised = Journal::parse(Some(&text.replace("\"format\": 1", "\"format\": 2"))).expect_err("refused");
+        assert_eq!(raised.to_string(), "journal.json has format 2, written by a later version of localpool");
     }
 
     #[test]

@@ -81,8 +81,13 @@ pub enum LabelError {
     Length { says: u32, room: u32 },
     #[error("the label's checksum is {computed:08x}, not {stored:08x} as its header says")]
     Payload { stored: u32, computed: u32 },
+    /// Whole by its checksum, and written by a later version of us: left alone.
     #[error("the label's content is not understood")]
-    Content(#[source] serde_json::Error),
+    Content {
+        disk: Uuid,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("the label contradicts itself: {why}")]
     Contradiction { why: &'static str },
     /// Written by a later version of us: left alone.
@@ -123,10 +128,12 @@ impl LabelCopies {
         }
     }
 
-    /// The format of a copy that a later version wrote for that disk; for any disk, where none is given.
+    /// The format of a copy that a later version wrote for that disk; for any disk, where none is given. One of our own
+    /// format whose content is not understood is of a later version, too, and never passed over for an older copy.
     pub fn newer_format(&self, of: Option<Uuid>) -> Option<u32> {
         let format = |copy: &Result<Sequenced, LabelError>| match copy {
             Err(LabelError::NewerFormat { disk, format }) if of.is_none_or(|of| of == *disk) => Some(*format),
+            Err(LabelError::Content { disk, .. }) if of.is_none_or(|of| of == *disk) => Some(FORMAT),
             Ok(_) | Err(_) => None,
         };
         format(&self.a).max(format(&self.b))
@@ -175,6 +182,7 @@ pub(super) fn zero_labels(dev: &dyn BlockDevice, first: Half) -> Result<(), Labe
 pub(super) fn least(copies: &LabelCopies) -> Result<Half, LabelError> {
     if let Some((disk, format)) = Half::BOTH.into_iter().find_map(|half| match copies.get(half) {
         Err(LabelError::NewerFormat { disk, format }) => Some((*disk, *format)),
+        Err(LabelError::Content { disk, .. }) => Some((*disk, FORMAT)),
         Ok(_) | Err(_) => None,
     }) {
         return Err(LabelError::NewerFormat { disk, format });
@@ -193,7 +201,7 @@ fn write(dev: &dyn BlockDevice, half: Half, bytes: &[u8]) -> Result<(), LabelErr
 
 fn encode(label: &Label, sequence: u64) -> Result<Vec<u8>, LabelError> {
     check(label)?;
-    let payload = serde_json::to_vec(label).map_err(LabelError::Content)?;
+    let payload = serde_json::to_vec(label).map_err(|source| LabelError::Content { disk: label.disk, source })?;
     let too_large = LabelError::TooLarge { bytes: payload.len(), room: ROOM };
     let length = u32::try_from(payload.len()).ok().filter(|length| *length <= ROOM).ok_or(too_large)?;
     let mut frame = vec![0; HEADER as usize];
@@ -272,7 +280,8 @@ impl Header {
         if computed != self.crc {
             return Err(LabelError::Payload { stored: self.crc, computed });
         }
-        let label: Label = serde_json::from_slice(payload).map_err(LabelError::Content)?;
+        let label: Result<Label, _> = serde_json::from_slice(payload);
+        let label = label.map_err(|source| LabelError::Content { disk: self.disk, source })?;
         if label.disk != self.disk {
             return Err(LabelError::Contradiction { why: "header and content name different disks" });
         }

@@ -54,6 +54,17 @@ pub struct Own {
     pub copies: LabelCopies,
 }
 
+impl Record {
+    /// The label that counts, where there is one.
+    pub fn label(&self) -> Option<&Label> {
+        match self {
+            Self::Ours(own) | Self::UnfinishedClaim(own) => Some(&own.label),
+            Self::TornClaim { label, .. } | Self::UnfinishedRelease { label, .. } => Some(label),
+            Self::Nothing | Self::Foreign(_) | Self::Unreadable(_) | Self::Broken(_) | Self::Newer(_) => None,
+        }
+    }
+}
+
 /// Reads table and label and judges them.
 pub fn read_record(dev: &dyn BlockDevice) -> Record {
     let copies = read_copies(dev);

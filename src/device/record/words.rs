@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Record;
+use crate::device::label::FORMAT;
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,6 +13,9 @@ impl fmt::Display for Record {
             Record::Ours(own) => write!(f, "a disk of set {}/{}", own.label.set.namespace, own.label.set.name),
             Record::UnfinishedClaim(_) | Record::TornClaim { .. } => f.write_str("a claim that was stopped half way"),
             Record::UnfinishedRelease { .. } => f.write_str("a release that was stopped half way"),
+            Record::Newer(FORMAT) => f.write_str(
+                "a label whose content only a later version of localpool understands; its node needs that one",
+            ),
             Record::Newer(format) => write!(f, "a label of format {format}, written by a later version of localpool"),
         }
     }

@@ -34,7 +34,11 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     health: Mutex<BTreeMap<String, Health>>,
     asked: AtomicUsize,
+    before_claim: Mutex<Option<BeforeClaim>>,
 }
+
+/// What another program does to a disk.
+type BeforeClaim = Box<dyn FnOnce(&Platter) + Send>;
 
 /// The disks that are plugged in, by kernel name.
 #[derive(Default)]
@@ -56,6 +60,7 @@ impl Default for FakeHost {
             clock: Mutex::default(),
             health: Mutex::default(),
             asked: AtomicUsize::default(),
+            before_claim: Mutex::default(),
         }
     }
 }
@@ -108,6 +113,11 @@ impl FakeHost {
     /// What a disk says of its health from now on.
     pub fn set_health(&self, name: &str, health: Health) {
         locked(&self.health).insert(name.to_owned(), health);
+    }
+
+    /// Another program is just ahead of the next claim, and behind its last look.
+    pub fn before_the_next_claim(&self, does: impl FnOnce(&Platter) + Send + 'static) {
+        *locked(&self.before_claim) = Some(Box::new(does));
     }
 
     /// How often disks were asked for it.
@@ -205,6 +215,11 @@ impl Host for FakeHost {
             return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
         }
         platter.until_it_answers();
+        if access == Access::Claim
+            && let Some(does) = locked(&self.before_claim).take()
+        {
+            does(&platter);
+        }
         if access == Access::Claim && platter.is_in_use(0) {
             return Err(HostError::Busy { object: disk.path.display().to_string() });
         }

@@ -260,7 +260,9 @@ impl Agent {
     /// Changes the label of a disk that is no member now.
     fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label)) -> Result<(), AdminError> {
         let disk = self.host.open(&device.raw, Access::Own).map_err(AdminError::Open)?;
-        let Opened::Ours(mut disk) = PoolDisk::open(disk)? else { return Ok(()) };
+        let was = device.label.as_ref().map(|label| Owner { cluster: label.cluster.clone(), node: label.node.clone() });
+        let was = was.unwrap_or_else(|| self.pool.owner().clone());
+        let Opened::Ours(mut disk) = PoolDisk::open(disk, &was)? else { return Ok(()) };
         disk.change(|content| {
             let mut label = content.pruned_label();
             change(&mut label);

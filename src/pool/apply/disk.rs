@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::pool::Owner;
 use crate::device::label::{Label, MARK};
 use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
@@ -51,6 +52,8 @@ pub enum ApplyError {
     },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
+    #[error("{disk} is not blank any more, and was not written: {found}")]
+    NotBlank { disk: String, found: String },
     #[error("could not plan a change of {disk}")]
     Plan {
         disk: String,
@@ -110,8 +113,16 @@ pub enum Opened {
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
-    pub fn open(disk: Arc<dyn Disk>) -> Result<Opened, ApplyError> {
-        let own = match record::read_record(&*disk) {
+    pub fn open(disk: Arc<dyn Disk>, owner: &Owner) -> Result<Opened, ApplyError> {
+        let found = record::read_record(&*disk);
+        // Of two nodes that claim a disk which both see, the label that was written last is the one that is there.
+        if let Some(label) =
+            found.label().filter(|label| (&label.cluster, &label.node) != (&owner.cluster, &owner.node))
+        {
+            let why = format!("it carries the label of node {}, cluster {}, by now", label.node, label.cluster);
+            return Err(not_ours(&*disk, &why));
+        }
+        let own = match found {
             Record::Ours(own) | Record::UnfinishedClaim(own) => own,
             Record::TornClaim { table, label: _ } => {
                 let _guard = lock(&*disk)?;
@@ -160,8 +171,15 @@ impl PoolDisk {
         self.perform(&Plan(vec![Step::Table(Box::new(grown))]))
     }
 
-    /// Claims a blank disk. Every check that it is blank has been made by the caller.
+    /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has neither
+    /// table nor label is looked at here, before the first write.
     pub fn claim(disk: Arc<dyn Disk>, wanted: &Claim) -> Result<Self, ApplyError> {
+        match record::read_record(&*disk) {
+            Record::Nothing => {}
+            found => {
+                return Err(ApplyError::NotBlank { disk: disk.path().display().to_string(), found: found.to_string() });
+            }
+        }
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
         let mut this = Self { disk, content, place: None, is_mirrored: false, lost: None };
         this.perform(&plan)?;

@@ -138,6 +138,27 @@ fn a_later_format_is_left_alone_and_never_taken_as_blank() {
 }
 
 #[test]
+fn a_label_that_is_whole_and_not_understood_is_a_later_versions_and_the_older_copy_does_not_speak_for_it() {
+    let (dev, _, place) = claimed(512);
+    write_label(&dev, &with_volume(), Some(place)).unwrap();
+    let later = serde_json::to_string(&with_volume()).unwrap().replace("\"carved\"", "\"striped\"");
+    dev.poke(B + 64, later.as_bytes());
+    poke_frame(&dev, B, |head| {
+        head[40..44].copy_from_slice(&u32::try_from(later.len()).unwrap().to_le_bytes());
+        head[44..48].copy_from_slice(&crc32fast::hash(later.as_bytes()).to_le_bytes());
+    });
+    assert!(read_label(&dev).a.is_ok(), "copy A is of this version, and older");
+    let Record::Newer(format) = read_record(&dev) else { panic!("{:?}", read_record(&dev)) };
+    assert!(Record::Newer(format).to_string().contains("only a later version of localpool understands"));
+
+    let bare = Memory::new(SIZE, 512);
+    bare.poke(B, &dev.bytes(B, 4096));
+    assert!(matches!(read_record(&bare), Record::Newer(_)), "though no table is there");
+    assert!(write_label(&bare, &label(OTHER), None).is_err());
+    assert_eq!(bare.ops(), []);
+}
+
+#[test]
 fn a_label_of_another_disk_does_not_verify() {
     let (dev, _, _) = claimed(512);
     let copied = Memory::new(SIZE, 512);

@@ -72,8 +72,9 @@ impl Agent {
         }
         let opened = self.host.open(&device.raw, Access::Own);
         let opened = opened.map_err(|e| Problem::of(&e, matches!(e, HostError::Busy { .. })));
-        let opened =
-            opened.and_then(|disk| PoolDisk::open(disk).map_err(|e| Problem::of(&e, e.is_locked() || e.is_busy())));
+        let opened = opened.and_then(|disk| {
+            PoolDisk::open(disk, self.pool.owner()).map_err(|e| Problem::of(&e, e.is_locked() || e.is_busy()))
+        });
         let opened = match opened.inspect_err(|problem| not_ready(known.as_deref(), problem.words()))? {
             Opened::Ours(opened) => opened,
             Opened::Blank => {

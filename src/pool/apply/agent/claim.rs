@@ -12,7 +12,8 @@ use crate::device::elsewhere::{Promise, promised};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict, id};
-use crate::host::{Access, Disk, Geometry, RawDisk, chain};
+use crate::host::raw::Contents;
+use crate::host::{Access, Disk, Geometry, Probe, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::Member;
 use crate::pool::apply::pool::Owner;
@@ -204,6 +205,12 @@ impl Agent {
         self.inform();
         let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
+        match self.host.probe(&now.raw) {
+            Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
+            Probe::Failed(why) => return Err(why),
+            Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
+        }
         if elected.layout == (Layout::RawDevice {}) {
             return self.claim_raw(&now, exclusive, elected);
         }
@@ -222,7 +229,7 @@ impl Agent {
         self.discovery.changed(&now.raw.name);
         let own = self.host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own).map_err(|e| chain(&e))? else {
+        let Opened::Ours(disk) = PoolDisk::open(own, self.pool.owner()).map_err(|e| chain(&e))? else {
             return Err("it is blank again after it was claimed".to_owned());
         };
         let id = id::labelled(disk.content().table.disk()).text;
