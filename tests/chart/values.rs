@@ -104,6 +104,7 @@ fn other(path: &str, value: &Value) -> Value {
         ("format", _) => "json".into(),
         ("deletedNodeVolumes", _) => "Release".into(),
         ("kubernetesServicePort", _) => "7443".into(),
+        ("maxUnavailable", _) => "7%".into(),
         ("imagePullSecrets", _) => serde_json::json!([{"name": "other"}]),
         ("tolerations", _) => serde_json::json!([{"key": "other", "operator": "Exists"}]),
         ("apiServerPorts", _) => serde_json::json!([9443]),
