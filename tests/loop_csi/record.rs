@@ -31,6 +31,7 @@ impl Kept {
         client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await.unwrap();
         write_synced(&kept.staging.join("data"), &pattern(5, 100_000)).unwrap();
         client.unstage(&kept.made.id, &kept.staging).await.unwrap();
+        kept.disk.settle();
         driver.stop();
         kept
     }
