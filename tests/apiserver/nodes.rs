@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume};
+use localpool::host::fake::{FakeHost, Fault};
+use localpool::host::{Extent, Geometry};
 use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
 use serde_json::json;
 
@@ -260,5 +262,93 @@ async fn a_cordoned_node_takes_no_new_volume_and_keeps_what_it_has() {
     pools.patch(&name, &PatchParams::default(), &cordon(false)).await.expect("uncordoned");
     stage.known(|caches| caches.pools.get(&name).is_some_and(|pool| !reason(&pool))).await;
     make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("open again");
+    node.kill().await;
+}
+
+/// Writes of the first copy of the table fail: what is made is begun then.
+fn no_table() -> Fault {
+    Fault { what: "write", range: Extent { start: 512, end: 34 * 512 }, times: u32::MAX }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_also_after_a_restart() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let (name, pvc) = (unique("sim"), unique("pvc"));
+    let host = FakeHost::default();
+    let disks = ["fake0", "fake1"].map(|disk| {
+        let geometry = Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true };
+        host.add_disk(disk, &format!("{disk}-{name}"), geometry)
+    });
+    let mut node = SimNode::of(&cluster.client, &name, json!({"sim": label}), host).await;
+    stage.known(|caches| caches.nodes.get(&name).is_some()).await;
+    offers(&stage, &name, 500).await;
+    while node.pool().disk_views().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    disks.iter().for_each(|disk| disk.inject(no_table()));
+
+    let id = VolumeId::of_name(&pvc);
+    let mut wish = wanted(&pvc, on(&name));
+    wish.required = 100 * MIB;
+    wish.patience = Duration::from_secs(120);
+    wish.parameters = [("class".to_owned(), label.clone())].into();
+    let scenario = async {
+        let begun = |object: &PoolVolume| {
+            phase(object) == Phase::Accepted && object.status.as_ref().is_some_and(|status| status.message.is_some())
+        };
+        let begun = object(&stage, id, begun).await;
+        let named = begun.status.as_ref().and_then(|status| status.disk.clone()).expect("the disk is named");
+        let views = node.pool().disk_views();
+        let path = &views.iter().find(|view| view.id == named).expect("it is here").path;
+        let away = if path.ends_with("fake0") { 0 } else { 1 };
+        let other = &disks[1 - away];
+        let platter = node.host.unplug(["fake0", "fake1"][away]).expect("it was there");
+        disks.iter().for_each(|disk| disk.clear_faults());
+        let writes = other.write_count();
+        let waits = |object: &PoolVolume| {
+            let status = object.status.as_ref();
+            status.and_then(|status| status.message.as_deref()).is_some_and(|words| words.contains("is missing"))
+        };
+        node.pool().nudge();
+        let waiting = object(&stage, id, |object| phase(object) == Phase::Accepted && waits(object)).await;
+        assert_eq!(waiting.status.as_ref().and_then(|status| status.disk.as_deref()), Some(&*named));
+        assert_eq!(other.write_count(), writes, "the other disk was written");
+        node.kill().await;
+        node.run(&cluster.client);
+        let other = async {
+            while make(&stage, &label, &unique("pvc"), on(&name), 10).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, other).await.expect("other volumes are not held up");
+        assert!(node.pool().volume(id.uuid()).is_err(), "it was made on the other disk");
+        node.host.plug("fake7", &format!("fake{away}-{name}"), platter);
+        node.pool().nudge();
+        named
+    };
+    let (made, named) = tokio::join!(stage.volumes.create(wish), scenario);
+    made.expect("its disk is back");
+    assert_eq!(node.pool().usable(id.uuid()).expect("usable").disk, named);
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_disk_fails_it_again_and_again_leaves_its_pod_to_another_node() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 512).await;
+    offers(&stage, &name, 500).await;
+    node.host.platter("fake0").expect("it is there").inject(no_table());
+    let pvc = unique("pvc");
+    let refused = make(&stage, &label, &pvc, on(&name), 100).await.expect_err("its disk fails");
+    assert!(matches!(&refused, Error::Exhausted(words) if words.contains(&name)), "{refused:?}");
+    assert!(stage.is_gone(VolumeId::of_name(&pvc)).await, "and nothing of it is left");
+    assert!(node.pool().volumes().is_empty());
     node.kill().await;
 }

@@ -26,7 +26,9 @@ impl Kept {
         let start = Start::new(lab, &set(lab, "fast", "pool*.img", CARVED));
         let (driver, mut client) = start.ready().await;
         let free = client.capacity("fast", &mount("ext4")).await;
-        let made = client.create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
+        // The journal knows the volume of a disk that was here before: its id is made on no other one.
+        let name = lab.named(&format!("kept-{sector}"));
+        let made = client.create(create(&name, "fast", 20 * MIB, &mount("ext4"))).await;
         let kept = Self { disk, start, made, staging: lab.path("staging"), free };
         client.stage(&kept.made.id, &kept.staging, &mount("ext4")).await.unwrap();
         write_synced(&kept.staging.join("data"), &pattern(5, 100_000)).unwrap();
@@ -89,7 +91,7 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     let refused = client.stage(id, &kept.staging, &mount("ext4")).await;
     assert_refused(refused, Code::FailedPrecondition, &[&format!("localpool volume adopt {id}")]);
     assert_refused(client.delete(id).await, Code::FailedPrecondition, &["volume adopt"]);
-    let taken = client.try_create(create(&lab.named("kept"), "fast", 20 * MIB, &mount("ext4"))).await;
+    let taken = client.try_create(create(&lab.named("kept-512"), "fast", 20 * MIB, &mount("ext4"))).await;
     assert_refused(taken, Code::FailedPrecondition, &["volume adopt"]);
     assert!(client.capacity("fast", &mount("ext4")).await.0 < 110 * MIB, "its space is used");
     let adopted = kept.disk.fingerprint();

@@ -10,7 +10,7 @@
 
 use kube::ResourceExt as _;
 
-use super::wish::{allows, difference, never_accepted, phase, refusal};
+use super::wish::{allows, difference, never_accepted, phase, refusal, words};
 use crate::api::crd::{Intent, Phase, PoolVolume};
 use crate::volume::{Error, NewVolume};
 
@@ -121,17 +121,29 @@ fn accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
             }
             let allowed = allows(&wanted.nodes, node);
             match (phase(object), allowed) {
+                (Phase::Ready, true) if is_in_conflict(object) => Act::Answer(Err(Error::Precondition(format!(
+                    "volume {id} cannot be used: {}",
+                    words(object).unwrap_or_default()
+                )))),
                 (Phase::Ready, true) => Act::Answer(Ok(())),
                 (Phase::Ready, false) => {
                     Act::Answer(Err(exists(object, "it is on that node, which this request excludes")))
                 }
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
-                (_, true) if facts.over => aborted(format!("node {node} is still making the volume; try again")),
+                (_, true) if facts.over => aborted(match words(object) {
+                    Some(words) => format!("the volume is not made yet: {words}"),
+                    None => format!("node {node} is still making the volume; try again"),
+                }),
                 (_, true) => Act::Wait(Until::Over),
             }
         }
         Phase::Pending | Phase::Rejected | Phase::Failed => Act::Wait(Until::Silent),
     }
+}
+
+/// Whether its node has, or may have, several volumes of its id.
+fn is_in_conflict(object: &PoolVolume) -> bool {
+    object.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Conflict"))
 }
 
 fn aborted(words: String) -> Act {
@@ -238,6 +250,22 @@ mod tests {
         ] {
             assert_eq!(words(step(&wanted("pvc-1"), Some(&rejected(&pending, reason)), FACTS)), act, "{reason}");
         }
+    }
+
+    #[test]
+    fn a_volume_on_two_disks_is_no_answer_and_the_disk_that_one_waits_for_is_named() {
+        let said = |phase, reason: Option<&str>, message: &str| {
+            let mut object = in_phase(phase);
+            let status = object.status.as_mut().expect("set");
+            (status.reason, status.message) = (reason.map(str::to_owned), Some(message.to_owned()));
+            step(&wanted("pvc-1"), Some(&object), Facts { silent: true, over: true, ..FACTS })
+        };
+        let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
+        let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("localpool volume settle"), "{words}");
+        let act = said(Phase::Accepted, None, "the disk gpt-1 is missing");
+        let Act::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("gpt-1 is missing"), "{words}");
     }
 
     #[test]

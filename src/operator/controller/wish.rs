@@ -121,8 +121,8 @@ pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
     let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_deref()) {
-        // Of what failed, too: another volume was faster.
-        Some("Full" | "NoSet") => Error::Exhausted(words),
+        // Of what failed, too: another volume was faster, or no disk took it. Nothing of it is there.
+        Some("Full" | "NoSet" | "DiskFailed") => Error::Exhausted(words),
         Some("Limit") => Error::OutOfRange(words),
         Some("Invalid") => Error::Invalid(words),
         // Its disk has a volume of this id that no object told of.
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_lost_to_a_faster_volume_is_looked_for_elsewhere_and_a_broken_disk_is_not() {
+    fn a_place_that_was_lost_to_a_faster_volume_or_a_failing_disk_is_looked_for_elsewhere_and_another_failure_is_not() {
         let object = object(&wanted("pvc-1"), "n");
         let failed = |reason: &str| {
             let mut failed = rejected(&object, reason);
             failed.status.as_mut().expect("set").phase = Phase::Failed;
             refusal(&failed)
         };
-        for lost in ["Full", "NoSet"] {
+        for lost in ["Full", "NoSet", "DiskFailed"] {
             assert!(matches!(failed(lost), Error::Exhausted(_)), "{lost}");
         }
         assert!(matches!(failed("Internal"), Error::Internal(_)));

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
@@ -16,8 +17,8 @@ use uuid::Uuid;
 use super::claimed::is_claimed;
 use super::decide::{Act, OnDisk, decide};
 use super::sets::World;
-use super::status::{self, Refusal};
-use super::wanted::{request, restored};
+use super::status::{self, DISK_FAILED, Refusal};
+use super::wanted::{request, restored, stale};
 pub use super::watch::Known;
 use super::{NodeOperator, Seen};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
@@ -25,9 +26,10 @@ use crate::host::chain;
 use crate::operator::Error;
 use crate::operator::words;
 use crate::pool::apply::member::VolumeView;
-use crate::pool::apply::pool::{Pool, PoolError};
-use crate::pool::request::difference;
-use crate::volume::VolumeId;
+use crate::pool::apply::pool::{Made, Place, Pool, PoolError};
+use crate::pool::apply::whereabouts::Doubt;
+use crate::pool::request::{CreateRequest, difference};
+use crate::volume::{Guard, VolumeId};
 
 /// How many volumes are worked on at once.
 const AT_ONCE: usize = 16;
@@ -35,12 +37,17 @@ const AT_ONCE: usize = 16;
 const AGAIN: Duration = Duration::from_millis(250);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
+/// How often a volume is tried whose disk fails it, before another node may have it.
+const TRIES: u32 = 5;
+
 /// Whether to come back to a volume without being told.
 enum Next {
     Done,
     /// After a while that grows with each time.
     Again,
     After(Duration),
+    /// When a disk is back, which a pass tells: what was tried in vain stays counted.
+    DiskBack,
 }
 
 /// Works on volumes as they come in.
@@ -85,6 +92,7 @@ pub async fn keep(
                             None
                         }
                         Next::After(wait) => Some(wait),
+                        Next::DiskBack => None,
                         Next::Again => {
                             let times = failures.entry(id).or_default();
                             *times += 1;
@@ -112,7 +120,8 @@ pub async fn keep(
                 continue;
             }
             let (slots, world) = (Arc::clone(&slots), worlds.borrow().clone());
-            let work = Work { operator: operator.clone(), known: known.clone(), world, id };
+            let tries = failures.get(&id).copied().unwrap_or_default();
+            let work = Work { operator: operator.clone(), known: known.clone(), world, id, tries };
             running.spawn(async move {
                 let _slot = slots.acquire().await;
                 let next = work.once().await.unwrap_or_else(|error| {
@@ -143,6 +152,8 @@ struct Work {
     known: Known,
     world: Arc<World>,
     id: Uuid,
+    /// How often it was tried in vain.
+    tries: u32,
 }
 
 impl Work {
@@ -166,24 +177,32 @@ impl Work {
     async fn once(&self) -> Result<Next, Error> {
         let object = self.known.get(self.id);
         let id = self.id;
-        let disk_of = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
-        let (view, away) = self
-            .blocking(move |pool| (pool.volume(id).ok(), disk_of.is_some_and(|disk| pool.seat(&disk).is_none())))
+        let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
+        let (view, doubt) = self
+            .blocking(move |pool| {
+                let view = pool.volume(id).ok();
+                let doubt = if view.is_none() { pool.doubt(id, told.as_deref()) } else { Doubt::None };
+                (view, doubt)
+            })
             .await?;
-        let on_disk = match &view {
-            Some(view) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
-            None if away => OnDisk::DiskAway,
-            None => OnDisk::Nothing,
+        let on_disk = match (&view, &doubt) {
+            (Some(view), _) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
+            (None, Doubt::Of(_)) => OnDisk::DiskAway,
+            (None, Doubt::General(_)) => OnDisk::NotKnown,
+            (None, Doubt::None) => OnDisk::Nothing,
         };
         let act = decide(object.as_deref(), &self.operator.node, on_disk);
         match (act, object, view) {
             (Act::Nothing, _, _) => Ok(Next::Done),
             (Act::Consider, Some(object), _) => self.consider(&object).await,
+            // No disk has anything of it by now.
+            (Act::Make, Some(object), _) if self.tries >= TRIES && doubt == Doubt::None => self.give_up(&object).await,
             (Act::Make, Some(object), _) => self.make(&object).await,
+            (Act::Wait, Some(object), _) => self.wait(&object, doubt).await,
             (Act::Delete, Some(object), _) => self.delete(&object).await,
             (Act::LetGo, Some(object), _) => self.let_go(&object).await,
             (Act::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
-            (Act::Report, Some(object), view) => self.report(&object, view.as_ref(), away).await,
+            (Act::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
             (Act::Restore, None, Some(view)) => self.restore(&view).await,
             (act, _, _) => Err(Error::Refused(format!("{act:?} was decided on something else"))),
         }
@@ -225,10 +244,25 @@ impl Work {
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Cordoned", message }).await;
         }
-        if let Err(error) = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
-            return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
+        if let Some(message) = stale(object, Timestamp::now()) {
+            return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
         }
-        let accepted = self.write(object, status::accepted()).await?;
+        let disk = match self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
+            Ok(Place::On(disk)) => disk,
+            // It came since the look.
+            Ok(Place::There) => return Ok(Next::After(AGAIN)),
+            // It may be there already, so nobody else may make it.
+            Err(error @ PoolError::DiskAway { .. }) => {
+                let message = Some(chain(&error));
+                let PoolError::DiskAway { disk, .. } = error else { return Ok(Next::Again) };
+                self.write(object, PoolVolumeStatus { message, ..status::accepted(&disk) }).await?;
+                return Ok(Next::DiskBack);
+            }
+            Err(error) => {
+                return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
+            }
+        };
+        let accepted = self.write(object, status::accepted(&disk)).await?;
         self.make(&accepted).await
     }
 
@@ -238,31 +272,86 @@ impl Work {
             Err(message) => return self.refuse(object, Phase::Failed, Refusal { reason: "Invalid", message }).await,
         };
         let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
-        let made = self
-            .blocking(move |pool| {
-                let made = pool.create(&wanted);
-                drop(guard);
-                made
-            })
-            .await?;
+        let (object, made) = self.make_on_some_disk(object, &wanted, &Arc::new(guard)).await?;
         self.operator.pool_changed();
         match made {
-            Ok((view, _)) => {
-                self.write(object, status::ready(object, &view, Phase::Ready)).await?;
+            Ok(view) => {
+                self.write(&object, status::ready(&object, &view, Phase::Ready)).await?;
                 Ok(Next::Done)
             }
             // Nothing was written: another volume was faster.
             Err(error @ (PoolError::NoPlace(_) | PoolError::NoSet(_) | PoolError::WhichClass(_))) => {
-                self.refuse(object, Phase::Failed, Refusal::of(&error, &self.operator.node)).await
+                self.refuse(&object, Phase::Failed, Refusal::of(&error, &self.operator.node)).await
             }
             Err(error) => {
                 let message = chain(&error);
                 tracing::error!(volume = self.name(), why = message, "a volume could not be made; trying again");
                 self.operator.pool.nudge();
-                self.write(object, PoolVolumeStatus { message: Some(message), ..status::accepted() }).await?;
+                self.write(&object, status::delayed(&object, message)).await?;
                 Ok(Next::Again)
             }
         }
+    }
+
+    /// Makes it on the disk that the object names, or on another one when that has no room or fails it. Each is in the
+    /// status before it is written to. Gives the object as it is then.
+    async fn make_on_some_disk(
+        &self,
+        object: &PoolVolume,
+        wanted: &CreateRequest,
+        guard: &Arc<Guard>,
+    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), Error> {
+        let mut object = object.clone();
+        let (mut left, mut failure) = (BTreeSet::new(), None);
+        loop {
+            let named = object.status.as_ref().and_then(|status| status.disk.clone());
+            let disk = match named.filter(|disk| !left.contains(disk)) {
+                Some(disk) => Some(disk),
+                None => {
+                    let (wanted, left) = (wanted.clone(), left.clone());
+                    match self.blocking(move |pool| pool.place(&wanted, &left)).await? {
+                        Ok(Place::There) => None,
+                        Ok(Place::On(disk)) => {
+                            object = self.write(&object, status::accepted(&disk)).await?;
+                            Some(disk)
+                        }
+                        Err(error) if error.is_no_place() => return Ok((object, Err(failure.unwrap_or(error)))),
+                        Err(error) => return Ok((object, Err(error))),
+                    }
+                }
+            };
+            let (wanted, guard, on) = (wanted.clone(), Arc::clone(guard), disk.clone());
+            let made = self.blocking(move |pool| {
+                let made = pool.create_on(&wanted, on.as_deref());
+                drop(guard);
+                made
+            });
+            match made.await? {
+                Ok(Made::Volume(view, _)) => return Ok((object, Ok(*view))),
+                Ok(Made::Full) => left.extend(disk),
+                Ok(Made::Failed(error)) => {
+                    failure = Some(error);
+                    left.extend(disk);
+                }
+                Err(error) => return Ok((object, Err(error))),
+            }
+        }
+    }
+
+    /// It may be on a disk that cannot be asked: nobody makes it elsewhere.
+    async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Next, Error> {
+        if let Some(words) = doubt.words() {
+            self.write(object, status::delayed(object, words)).await?;
+        }
+        Ok(Next::DiskBack)
+    }
+
+    /// Another node may have it.
+    async fn give_up(&self, object: &PoolVolume) -> Result<Next, Error> {
+        let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
+        let (node, tries) = (&self.operator.node, self.tries);
+        let message = format!("node {node}: disk {disk} failed it {tries} times; the log of the agent there says how");
+        self.refuse(object, Phase::Failed, Refusal { reason: DISK_FAILED, message }).await
     }
 
     async fn delete(&self, object: &PoolVolume) -> Result<Next, Error> {
@@ -329,11 +418,20 @@ impl Work {
         Ok(Next::Done)
     }
 
-    async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, away: bool) -> Result<Next, Error> {
+    async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Next, Error> {
         let Some(view) = view else {
-            self.write(object, status::missing(object, away)).await?;
+            self.write(object, status::missing(object, doubt.words())).await?;
             return Ok(Next::Done);
         };
+        // Whichever of them is right, the object stays what it was.
+        if view.conflict.is_some() {
+            let phase = match object.status.as_ref().map_or(Phase::Pending, |status| status.phase) {
+                Phase::Found => Phase::Found,
+                _ => Phase::Ready,
+            };
+            self.write(object, status::ready(object, view, phase)).await?;
+            return Ok(Next::Done);
+        }
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
         if let (Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed, Some(record)) =
             (phase, &view.record)
@@ -364,6 +462,9 @@ impl Work {
     /// Ready where a PersistentVolume claims it; else found, and the disk remembers that.
     async fn phase_of(&self, view: &VolumeView) -> Result<Phase, Error> {
         let Some(record) = &view.record else { return Ok(Phase::Found) };
+        if view.conflict.is_some() {
+            return Ok(Phase::Found);
+        }
         let client = self.operator.client.clone();
         let claimed = is_claimed(client, &record.name, self.id, &self.operator.node).await?;
         let id = self.id;

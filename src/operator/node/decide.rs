@@ -12,8 +12,11 @@ use crate::device::label::VolumeRecord;
 #[derive(Clone, Copy, Debug)]
 pub enum OnDisk<'a> {
     Nothing,
-    /// The disk that the object names is not in the pool now: what is on it is not known.
+    /// It may be on a disk that cannot be asked now: the one that the object names, or one that had it.
     DiskAway,
+    /// There is a disk that cannot be asked, of which nothing is known: no reason not to make a volume, but no volume is
+    /// called deleted.
+    NotKnown,
     Volume {
         record: Option<&'a VolumeRecord>,
         size: u64,
@@ -28,6 +31,8 @@ pub enum Act {
     Consider,
     /// It was accepted: make it, or find it made.
     Make,
+    /// It was accepted, and may be on a disk that cannot be asked now: say which.
+    Wait,
     /// Erase it, then let the object go.
     Delete,
     /// Let the object go; the disk is not touched.
@@ -48,7 +53,7 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
         return match disk {
             OnDisk::Volume { record: Some(_), .. } => Act::Restore,
             // What nothing describes has no name to write an object with; the DevicePool tells of it.
-            OnDisk::Volume { record: None, .. } | OnDisk::Nothing | OnDisk::DiskAway => Act::Nothing,
+            OnDisk::Volume { record: None, .. } | OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown => Act::Nothing,
         };
     };
     if object.spec.node != node {
@@ -56,18 +61,20 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
     }
     let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
     if object.metadata.deletion_timestamp.is_some() {
-        return going(object, phase, disk);
+        return going(object, disk);
     }
     if object.spec.intent == Intent::Delete {
         // Ordered, and not given yet: its deletion follows. Nothing is made for it in between.
         return Act::Nothing;
     }
     match (phase, disk) {
-        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway) => Act::Consider,
-        (Phase::Accepted, OnDisk::Nothing) => Act::Make,
-        (Phase::Accepted, OnDisk::DiskAway) => Act::Nothing,
+        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown) => Act::Consider,
+        (Phase::Accepted, OnDisk::DiskAway) => Act::Wait,
+        // Accepted by an agent that did not name the disk before it wrote there: any disk may have it.
+        (Phase::Accepted, OnDisk::NotKnown) if names_no_disk(object) => Act::Wait,
+        (Phase::Accepted, OnDisk::Nothing | OnDisk::NotKnown) => Act::Make,
         // Its controller takes these back.
-        (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway) => Act::Nothing,
+        (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown) => Act::Nothing,
         (_, OnDisk::Volume { record: None, .. }) => Act::Report,
         (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_growth(object, size) {
             Some(to) => Act::Grow { to },
@@ -77,17 +84,20 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
     }
 }
 
-fn going(object: &PoolVolume, phase: Phase, disk: OnDisk<'_>) -> Act {
+fn names_no_disk(object: &PoolVolume) -> bool {
+    object.status.as_ref().is_none_or(|status| status.disk.is_none())
+}
+
+fn going(object: &PoolVolume, disk: OnDisk<'_>) -> Act {
     if !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
         return Act::Nothing;
     }
     match (object.spec.intent, disk) {
         (Intent::Delete, OnDisk::Volume { .. }) => Act::Delete,
-        // The volume may well be on the disk that is away: letting go would leave its data there for ever.
-        (Intent::Delete, OnDisk::DiskAway) if !matches!(phase, Phase::Pending | Phase::Rejected | Phase::Failed) => {
-            Act::Report
-        }
-        (Intent::Delete, OnDisk::Nothing | OnDisk::DiskAway) | (Intent::Keep, _) => Act::LetGo,
+        // The volume may well be on the disk that is away: letting go would leave its data there for ever. The object of a
+        // volume that only its PersistentVolume still told of has no status.
+        (Intent::Delete, OnDisk::DiskAway | OnDisk::NotKnown) => Act::Report,
+        (Intent::Delete, OnDisk::Nothing) | (Intent::Keep, _) => Act::LetGo,
     }
 }
 
@@ -156,6 +166,7 @@ mod tests {
             for disk in [
                 OnDisk::Nothing,
                 OnDisk::DiskAway,
+                OnDisk::NotKnown,
                 OnDisk::Volume { record: Some(&record), size: 1 },
                 OnDisk::Volume { record: None, size: 1 },
             ] {
@@ -180,18 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_waits_for_a_disk_that_is_away_where_the_volume_may_be_on_it() {
-        for (phase, act) in [
-            (Phase::Ready, Act::Report),
-            (Phase::Accepted, Act::Report),
-            (Phase::Deleting, Act::Report),
-            (Phase::Pending, Act::LetGo),
-            (Phase::Rejected, Act::LetGo),
-            (Phase::Failed, Act::LetGo),
-        ] {
-            assert_eq!(decide(Some(&deleted(phase, Intent::Delete)), "n", OnDisk::DiskAway), act, "{phase:?}");
+    fn an_ordered_deletion_is_not_let_go_while_the_volume_may_be_on_a_disk_that_is_away_whatever_the_phase() {
+        let mut traced = deleted(Phase::Pending, Intent::Delete);
+        traced.status = None;
+        for object in ALL.map(|phase| deleted(phase, Intent::Delete)).into_iter().chain([traced]) {
+            for disk in [OnDisk::DiskAway, OnDisk::NotKnown] {
+                assert_eq!(decide(Some(&object), "n", disk), Act::Report, "{:?} {disk:?}", object.status);
+            }
+            assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), Act::LetGo, "{:?}", object.status);
         }
-        assert_eq!(decide(Some(&deleted(Phase::Ready, Intent::Delete)), "n", OnDisk::Nothing), Act::LetGo);
     }
 
     #[test]
@@ -208,7 +216,13 @@ mod tests {
     #[test]
     fn a_volume_is_made_once_and_not_again_while_its_disk_is_away() {
         assert_eq!(decide(Some(&object(Phase::Pending)), "n", OnDisk::Nothing), Act::Consider);
-        assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::Nothing), Act::Make);
+        let mut named = object(Phase::Accepted);
+        named.status.as_mut().expect("set above").disk = Some("gpt-1".to_owned());
+        for (object, act) in [(named, Act::Make), (object(Phase::Accepted), Act::Wait)] {
+            assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), Act::Make);
+            assert_eq!(decide(Some(&object), "n", OnDisk::NotKnown), act, "it may have been begun on any disk");
+        }
+        assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::DiskAway), Act::Wait);
         for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
             for disk in [OnDisk::Nothing, OnDisk::DiskAway] {
                 assert_eq!(decide(Some(&object(phase)), "n", disk), Act::Report, "{phase:?}");

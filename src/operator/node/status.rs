@@ -18,6 +18,8 @@ use crate::volume::Condition;
 pub const HEALTHY: &str = "Healthy";
 /// The reason of a volume that is, or may be, on several disks.
 pub const CONFLICT: &str = "Conflict";
+/// The reason of a volume whose disk failed it again and again, and that is on no disk.
+pub const DISK_FAILED: &str = "DiskFailed";
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +50,15 @@ impl Refusal {
     }
 }
 
-pub fn accepted() -> PoolVolumeStatus {
-    PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() }
+/// It is made on that disk: written before the first write to it.
+pub fn accepted(disk: &str) -> PoolVolumeStatus {
+    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_owned()), ..PoolVolumeStatus::default() }
+}
+
+/// It is accepted, and cannot be made now.
+pub fn delayed(object: &PoolVolume, message: String) -> PoolVolumeStatus {
+    let disk = object.status.as_ref().and_then(|status| status.disk.clone());
+    PoolVolumeStatus { phase: Phase::Accepted, disk, message: Some(message), ..PoolVolumeStatus::default() }
 }
 
 pub fn refused(phase: Phase, reason: &str, message: String) -> PoolVolumeStatus {
@@ -64,13 +73,14 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
         Some(VolumeUsage::Mount(kind)) => Some(kind.name().to_owned()),
         Some(VolumeUsage::Block) | None => None,
     };
-    let message = match phase {
-        Phase::Found => Some(format!(
+    let message = match (phase, &view.conflict) {
+        (_, Some(why)) => Some(why.clone()),
+        (Phase::Found, None) => Some(format!(
             "found on disk {}, and no PersistentVolume of this node claims it: kept, not used; `localpool volume adopt {}` on the node makes it usable",
             view.disk,
             crate::volume::VolumeId::from(view.id)
         )),
-        _ => None,
+        (_, None) => None,
     };
     // A wish that was taken back is no failure any more, and may be wished again.
     let open = object.spec.size.is_some_and(|wish| wish > signed(view.size));
@@ -79,7 +89,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     let resize_error = before.and_then(|status| status.resize_error.clone());
     PoolVolumeStatus {
         phase,
-        reason: None,
+        reason: view.conflict.as_ref().map(|_| CONFLICT.to_owned()),
         message,
         size: Some(signed(view.size)),
         capacity: Some(quantity::short(view.size)),
@@ -93,15 +103,14 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     }
 }
 
-/// A volume that was here once and is not now.
-pub fn missing(object: &PoolVolume, away: bool) -> PoolVolumeStatus {
+/// A volume that is on no disk here; `doubt` says on which it may be that cannot be asked.
+pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.clone().unwrap_or_default();
-    let words = match away {
-        true => format!("disk {disk} is not there; is it unplugged or dead?"),
-        false => format!("the volume is not on its disk {disk} any more"),
+    let (reason, words) = match doubt {
+        Some(words) => ("DiskMissing", words),
+        None => ("VolumeMissing", format!("the volume is not on its disk {disk} any more")),
     };
-    let reason = if away { "DiskMissing" } else { "VolumeMissing" };
     if object.metadata.deletion_timestamp.is_some() {
         let waits = format!("it can only be erased when its disk is back: {words}");
         (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason.to_owned()), Some(waits));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
@@ -11,6 +12,21 @@ use crate::host::FsKind;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::request::{CreateRequest, Selector, WantedUsage};
 use crate::volume::VolumeId;
+
+/// A CreateVolume that is still under way is answered, and its object withdrawn, long before this.
+const STALE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Why an object that no agent has answered is not carried out any more: nobody waits for it, so its volume would be
+/// nobody's.
+pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
+    let age = now.duration_since(object.metadata.creation_timestamp.as_ref()?.0);
+    (age > STALE).then(|| {
+        format!(
+            "it was asked for {} minutes ago by this node's clock, and no CreateVolume lasts so long; whoever still wants it asks again",
+            age.as_mins()
+        )
+    })
+}
 
 /// The request that an object means, or why it means none.
 pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
@@ -117,6 +133,18 @@ mod tests {
             assert_eq!(request.selector.class.as_deref(), Some("fast"));
             assert_eq!(difference(&record, view.size, &request), None);
         }
+    }
+
+    #[test]
+    fn an_object_that_is_older_than_any_call_is_stale_and_one_without_an_age_is_not() {
+        let (view, record) = view(VolumeUsage::Block);
+        let mut object = restored(&view, &record, "n");
+        let at = |minutes| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        assert_eq!(stale(&object, at(99)), None);
+        object.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
+        assert_eq!(stale(&object, at(10)), None);
+        assert_eq!(stale(&object, at(-5)), None, "another clock");
+        assert!(stale(&object, at(11)).expect("nobody waits").contains("11 minutes"));
     }
 
     #[test]

@@ -42,6 +42,15 @@ pub enum Doubt {
     General(String),
 }
 
+impl Doubt {
+    pub fn words(self) -> Option<String> {
+        match self {
+            Self::Of(words) | Self::General(words) => Some(words),
+            Self::None => None,
+        }
+    }
+}
+
 impl Unasked {
     fn error(self, id: Uuid) -> PoolError {
         let Self { disk, why, listed: _, knowledge: _ } = self;
