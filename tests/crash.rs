@@ -3,6 +3,8 @@
 //! acknowledged volume lost, none given twice, nothing of a last tenant shown, nothing leaked.
 
 mod fake_node;
+#[path = "crash/several.rs"]
+mod several;
 
 use std::collections::BTreeMap;
 use std::process::Command;
