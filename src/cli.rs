@@ -53,7 +53,7 @@ enum Command {
     /// Say what sets would do
     #[command(subcommand)]
     Set(SetCommand),
-    /// Adopt a volume that came with a disk, or give up one whose node is gone
+    /// Adopt a volume that came with a disk, settle which of several disks has one, or give up one whose node is gone
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Print the custom resource definitions, or bring a cluster to them
@@ -135,6 +135,8 @@ struct DiskArgs {
 enum VolumeCommand {
     /// Make a volume usable that came with an adopted disk; needs a running agent
     Adopt(VolumeArgs),
+    /// Say which of several disks has a volume that is in conflict; what the others have is kept under another id
+    Settle(SettleArgs),
     /// Give up the object of a volume whose Node object was deleted; asks the cluster, and erases nothing
     Abandon(AbandonArgs),
 }
@@ -152,6 +154,17 @@ struct AbandonArgs {
 struct VolumeArgs {
     /// Id of the volume, as `localpool disk adopt` prints it
     volume: String,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+struct SettleArgs {
+    /// Id of the volume, as `localpool volumes` prints it
+    volume: VolumeId,
+    /// Id, path or link of the disk whose volume it is, as `localpool volumes -o wide` prints them
+    #[arg(long, value_name = "DISK")]
+    keep: String,
     #[command(flatten)]
     how: HowArgs,
 }
@@ -216,6 +229,9 @@ impl Cli {
             Command::Set(SetCommand::Plan(args)) => args.run(),
             Command::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?)
+            }
+            Command::Volume(VolumeCommand::Settle(SettleArgs { volume, keep, how })) => {
+                print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.dry_run)?)
             }
             Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
             Command::Crds(args) => args.run(),

@@ -12,7 +12,7 @@ use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::device::reason::Reason;
 use localpool::device::rule::{DeviceType, Filter, Reclaim, Rule};
-use localpool::host::fake::{FakeHost, Fault, Platter};
+use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::agent::Pass;
@@ -310,7 +310,10 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
         node.passes().expect("looks");
         is_refused(&node, "localpool disk release");
     }
+    let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake1".to_owned(), dry_run: false };
     let away = node.pool.absent()[0].0.clone();
+    let refused = node.agent.verb(&settle).expect_err("one is away").to_string();
+    assert!(refused.contains(&away), "{refused}");
     node.agent.verb(&Verb::ReleaseDisk { disk: away, dry_run: false }).expect("given up");
     node.passes().expect("looks");
     assert!(node.pool.usable(id("a")).is_ok(), "a person gave the other one up");
@@ -318,6 +321,70 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
     host.plug("fake0", "SERIAL-1", platter);
     node.passes().expect("looks");
     is_refused(&node, "localpool volume settle");
+}
+
+#[test]
+fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_is_lost_at_any_stop() {
+    let bytes = |disk: &Platter| {
+        let mut bytes = [0; 4096];
+        disk.peek(2 * MIB, &mut bytes);
+        bytes
+    };
+    for cut in 0..12 {
+        let (host, disk, node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        disk.poke(2 * MIB, &[0xaa; 4096]);
+        let platter = host.unplug("fake0").expect("it was there");
+        host.state.lose();
+        let other = host.add_disk("fake1", "SERIAL-2", geometry());
+        let mut node = start(&host);
+        node.passes().expect("claims the second");
+        node.pool.create(&request("a", BLOCK, 2 * MIB)).expect("nobody knows better");
+        other.poke(2 * MIB, &[0xbb; 4096]);
+        host.plug("fake0", "SERIAL-1", platter);
+        node.passes().expect("looks");
+        let settle = |keep: &str, dry_run| Verb::SettleVolume { volume: id("a"), keep: keep.to_owned(), dry_run };
+
+        let before = (disk.content(), other.content());
+        let said = node.agent.verb(&settle("/dev/fake0", true)).expect("a dry run").join("\n");
+        assert!(said.contains("would keep") && said.contains("/dev/fake1p2"), "{said}");
+        assert!((disk.content(), other.content()) == before, "a dry run writes nothing");
+        assert!(node.agent.verb(&settle("/dev/nothing", false)).is_err());
+        other.set_in_use(2, true);
+        let refused = node.agent.verb(&settle("/dev/fake0", false)).expect_err("in use").to_string();
+        assert!(refused.contains("in use"), "{refused}");
+        other.set_in_use(2, false);
+        assert_eq!(node.pool.volumes().len(), 2);
+
+        if cut > 0 {
+            host.power.cut_after(cut);
+        }
+        let settled = node.agent.verb(&settle("/dev/fake0", false));
+        if host.power.is_off() {
+            assert!(settled.is_err(), "{settled:?}");
+            host.reboot(if cut % 2 == 0 { Fate::Torn } else { Fate::Lost });
+            node = start(&host);
+            node.passes().expect("looks");
+            if node.pool.usable(id("a")).is_err() {
+                node.agent.verb(&settle("/dev/fake0", false)).expect("a repeat");
+            }
+        } else {
+            host.power.restore();
+        }
+        node.passes().expect("looks");
+        let kept = node.pool.usable(id("a")).expect("usable");
+        assert!(kept.node.starts_with("/dev/fake0p2"), "{kept:?}");
+        let views = node.pool.volumes();
+        let aside = views.iter().find(|view| view.id != id("a")).expect("the other one is kept");
+        assert_eq!((views.len(), aside.size), (2, 2 * MIB));
+        assert!(matches!(node.pool.usable(aside.id), Err(PoolError::Found { .. })), "and is nobody's");
+        assert_eq!((bytes(&disk), bytes(&other)), ([0xaa; 4096], [0xbb; 4096]));
+        node.pool.adopt_volume(aside.id).expect("adopted");
+        node.pool.delete(aside.id).expect("deleted");
+        node.pool.work_until_idle().expect("erased");
+        assert_eq!((bytes(&disk), bytes(&other)), ([0xaa; 4096], [0; 4096]));
+        node.pool.delete(id("a")).expect("deleted");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
-use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, VolumeRequest};
+use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, SettleRequest, VolumeRequest};
 use crate::device::show::{Format, render};
 use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
@@ -71,6 +71,14 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
     let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
     asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", local.state_dir.display()))
+}
+
+/// Says which of several disks has a volume.
+pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool) -> Result<Vec<String>> {
+    let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run };
+    let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
+    let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), dry_run };
+    asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
 }
 
 /// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.

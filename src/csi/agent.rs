@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
 use super::proto::agent::{
-    DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, VolumeRequest, WatchRequest,
+    DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, SettleRequest, VolumeRequest, WatchRequest,
 };
 use crate::device::rule::Rule;
 use crate::device::show::{Format, render};
@@ -135,6 +135,12 @@ impl Agent for AgentService {
         let sets = (self.read_sets)(&request.into_inner().documents, &self.pool.owner().node);
         let sets = sets.map_err(Status::invalid_argument)?;
         self.verb(Verb::PlanSets { sets }).await
+    }
+
+    async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {
+        let SettleRequest { volume_id, keep, dry_run } = request.into_inner();
+        let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
+        self.verb(Verb::SettleVolume { volume: id.uuid(), keep, dry_run }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {

@@ -9,6 +9,14 @@ use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::host::FsKind;
 
+/// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.
+const NAMESPACE: Uuid = Uuid::from_u128(0x3c1e_6e0e_6f5b_4f0c_9d3a_6c6f_6361_6c70);
+
+/// The id of the volume of that name.
+pub fn id_of_name(csi_name: &str) -> Uuid {
+    Uuid::new_v5(&NAMESPACE, csi_name.as_bytes())
+}
+
 /// Which disks a request may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {

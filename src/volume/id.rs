@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// UUIDv5 of this namespace and the CSI volume name. Never changes: it is on people's disks.
-const NAMESPACE: Uuid = Uuid::from_u128(0x3c1e_6e0e_6f5b_4f0c_9d3a_6c6f_6361_6c70);
+use crate::pool::request::id_of_name;
 
 /// A volume's id, printed as 36 lower-case characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +18,7 @@ pub struct NotAnId(String);
 
 impl VolumeId {
     pub fn of_name(csi_name: &str) -> Self {
-        Self(Uuid::new_v5(&NAMESPACE, csi_name.as_bytes()))
+        Self(id_of_name(csi_name))
     }
 
     pub fn uuid(self) -> Uuid {

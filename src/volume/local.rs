@@ -100,7 +100,13 @@ impl Volumes for LocalVolumes {
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         let pool = Arc::clone(&self.pool);
-        blocking(move || Ok(pool.volumes().iter().map(|view| volume(&pool, view)).collect())).await
+        blocking(move || {
+            let mut views = pool.volumes();
+            // One in conflict is on several disks, and one volume all the same.
+            views.dedup_by_key(|view| view.id);
+            Ok(views.iter().map(|view| volume(&pool, view)).collect())
+        })
+        .await
     }
 
     async fn capacity(
@@ -157,6 +163,7 @@ impl From<PoolError> for Error {
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::Conflict { .. }
+            | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
             PoolError::NotLookedAt { .. } | PoolError::Apply(ApplyError::Locked { .. }) => Error::Aborted(words),
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) => Error::Internal(words),

@@ -39,7 +39,7 @@ impl Refusal {
             PoolError::InUse { .. } => "InUse",
             PoolError::Found { .. } => "Found",
             PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
-            PoolError::Conflict { .. } => CONFLICT,
+            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => CONFLICT,
             PoolError::NotDescribed { .. } => "NotDescribed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",

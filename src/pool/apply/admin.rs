@@ -1,6 +1,8 @@
 //! What a person may ask of the pool: the inventory, giving disks back, taking disks over. Each verb can say
 //! what it would do instead.
 
+mod settle;
+
 use std::path::Path;
 
 use super::agent::{Agent, Pass};
@@ -56,6 +58,7 @@ impl Agent {
         match verb {
             Verb::ReleaseDisk { disk, dry_run } => self.release(disk, *dry_run),
             Verb::AdoptDisk { disk, dry_run } => self.adopt(disk, *dry_run),
+            Verb::SettleVolume { volume, keep, dry_run } => self.settle(*volume, keep, *dry_run),
             Verb::PlanSets { sets } => self.preview(sets),
         }
     }

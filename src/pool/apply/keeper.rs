@@ -9,6 +9,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
 use super::admin::{self, AdminError};
 use super::agent::{Agent, Pass};
 use super::pool::Pool;
@@ -52,6 +54,12 @@ pub enum Verb {
     },
     AdoptDisk {
         disk: String,
+        dry_run: bool,
+    },
+    /// Of several disks that have a volume, the one whose volume it is.
+    SettleVolume {
+        volume: Uuid,
+        keep: String,
         dry_run: bool,
     },
     /// What these sets would take.

@@ -22,4 +22,5 @@ pub mod onlooker;
 pub mod pool;
 pub mod raw;
 pub mod seat;
+pub mod settle;
 pub mod whereabouts;

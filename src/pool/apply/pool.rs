@@ -60,6 +60,8 @@ pub enum PoolError {
     NotLookedAt { id: Uuid },
     #[error("volume {id} cannot be used: {why}")]
     Conflict { id: Uuid, why: String },
+    #[error("the conflict of volume {id} cannot be settled: {why}")]
+    NotSettled { id: Uuid, why: String },
     #[error(
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]

@@ -308,6 +308,18 @@ impl RawMember {
         Ok(())
     }
 
+    /// Its volume becomes another one, found, its data as it is.
+    pub fn give_other_id(&self, fresh: Uuid, name: &str) -> Result<(), RawError> {
+        let state = self.lock();
+        self.disk(&state)?;
+        self.prove_unused(&state)?;
+        self.change_volume(|volume| {
+            volume.id = fresh;
+            volume.record.name = name.to_owned();
+            volume.record.found = true;
+        })
+    }
+
     /// Whether the claim could be ended: no volume, and nothing left to erase.
     pub fn can_release(&self) -> Result<(), RawError> {
         let claim = self.claim()?;

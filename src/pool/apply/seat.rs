@@ -13,7 +13,9 @@ use super::raw::{RawError, RawMember};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::pool::choose::Offer;
-use crate::pool::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, grown};
+use crate::pool::plan::{
+    NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown,
+};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -81,13 +83,16 @@ impl Seat {
     pub fn create(&self, site: Site, volume: &NewVolume, journal: &JournalStore) -> Result<Taken, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
-                let mut state = member.lock();
-                // It has just left or failed: nothing is written down of it.
-                if !state.is_usable() {
-                    return Ok(Taken::ByOther);
-                }
-                let begun = journal.begin(volume.id, &member.id, state.known())?;
-                let made = state.create(site, volume).map_err(PoolError::from);
+                // It is in the making until others can see what came of it.
+                let (begun, made) = {
+                    let mut state = member.lock();
+                    // It has just left or failed: nothing is written down of it.
+                    if !state.is_usable() {
+                        return Ok(Taken::ByOther);
+                    }
+                    let begun = journal.begin(volume.id, &member.id, state.known())?;
+                    (begun, state.create(site, volume).map_err(PoolError::from))
+                };
                 if made.as_ref().is_err_and(left_nothing) {
                     begun.withdraw()?;
                 }
@@ -189,6 +194,33 @@ impl Seat {
         match self {
             Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| disown_volume(content, id))?),
             Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = true)?),
+        }
+    }
+
+    /// Makes one of several volumes of an id another one. The journal has the fresh id before the disk has.
+    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str, journal: &JournalStore) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                let (begun, done) = {
+                    let mut state = member.lock();
+                    let known = state.known();
+                    let disk = state.disk()?;
+                    let begun = journal.begin(fresh, &member.id, known)?;
+                    (begun, disk.change(|content| give_other_id(content, id, fresh, name)))
+                };
+                let Err(error) = done else { return Ok(()) };
+                if error.left_nothing() {
+                    begun.withdraw()?;
+                }
+                Err(match error.busy() {
+                    Some(why) => PoolError::InUse { id, why },
+                    None => error.into(),
+                })
+            }
+            Self::Raw(member) => match member.give_other_id(fresh, name) {
+                Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
+                done => Ok(done?),
+            },
         }
     }
 

@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::{Plan, PlanError, Step};
-use crate::device::label::{FORMATTED, Label};
+use crate::device::label::{FORMATTED, Label, VolumeRecord};
+use crate::host::table::{Entry, Name};
 use crate::pool::content::Content;
 
 /// After mkfs and its sync: the attribute bit that says never again.
@@ -51,6 +52,26 @@ pub fn disown_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
         record.found = true;
     }
     Ok(relabel(label))
+}
+
+/// One of several volumes of an id becomes another one: with a fresh id and name, found, its data as it is. Its partition
+/// is mapped anew, so that its links have the new id; in use: nothing has changed.
+pub fn give_other_id(content: &Content, id: Uuid, fresh: Uuid, name: &str) -> Result<Plan, PlanError> {
+    let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
+    let mut label = content.pruned_label();
+    if let Some(record) = volume.record {
+        // The old description stays until no entry has its id: stopped in between, the volume is still described.
+        label.volumes.insert(fresh, VolumeRecord { name: name.to_owned(), found: true, ..record.clone() });
+    }
+    let entry = Entry { guid: fresh, name: Name::tail(name), ..volume.entry.clone() };
+    let table = content.table.with(volume.number, Some(entry))?;
+    Ok(Plan(vec![
+        Step::ProveUnused(volume.number),
+        Step::Unmap(volume.number),
+        Step::Label(Box::new(label)),
+        Step::Table(Box::new(table)),
+        Step::Map(volume.number, volume.entry.extent),
+    ]))
 }
 
 /// Another description of the same disk: an adopted disk's new owner, a set made anew.

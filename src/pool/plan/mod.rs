@@ -17,7 +17,7 @@ pub use claim::{Claim, claim};
 pub use create::{NewVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
-pub use format::{adopt_volume, disown_volume, formatted, grown, relabel};
+pub use format::{adopt_volume, disown_volume, formatted, give_other_id, grown, relabel};
 pub use recover::{expected_mappings, may_stay, recover_mappings};
 pub use release::release;
 
