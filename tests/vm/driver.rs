@@ -25,6 +25,9 @@ hot-scsi|paths: ['/dev/disk/by-id/*hot-scsi*']|partitioningSpec: {mode: Dynamic}
 hot-virtio|paths: ['/dev/disk/by-id/*hot-virtio*']|partitioningSpec: {mode: Dynamic}
 hot-usb|paths: ['/dev/disk/by-id/*hot-usb*']|partitioningSpec: {mode: Dynamic}
 storm|paths: ['/dev/disk/by-id/*storm*']|partitioningSpec: {mode: Dynamic}
+bare-tenant|paths: ['/dev/disk/by-id/*bare-tenant']|layout: RawDevice
+bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dynamic}
+second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 
 impl Bench {
@@ -42,6 +45,13 @@ impl Bench {
             let said = bench.guest.try_run("test -S /run/localpool/csi.sock", SOON);
             said.map(drop).map_err(|error| error.to_string())
         });
+    }
+
+    /// Ends the driver and starts it anew; what is mounted and published stays.
+    pub fn driver_again(&mut self) {
+        self.connection = None;
+        self.guest.run("systemctl stop csi-port 2>/dev/null || true; systemctl stop localpool");
+        self.driver();
     }
 
     /// Asks the driver in CSI's words, over one connection as long as the guest is up.

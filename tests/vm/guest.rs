@@ -110,6 +110,12 @@ impl Guest {
         self.qmp.execute("blockdev-add", &disk.blockdev(&self.images).unwrap()).unwrap();
     }
 
+    /// Gives QEMU another way to the image of a disk that is pulled out.
+    pub fn change_drive(&mut self, disk: &Disk, drive: impl FnOnce(&Path) -> Value) {
+        self.qmp.execute("blockdev-del", &json!({"node-name": disk.name})).unwrap();
+        self.qmp.execute("blockdev-add", &drive(&self.images)).unwrap();
+    }
+
     /// Plugs a disk in until the guest's kernel sees it: an emulated USB hub may miss that something is plugged in right
     /// after it was pulled out.
     pub fn plug(&mut self, disk: &Disk) {

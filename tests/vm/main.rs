@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "a check may end where a step fails")]
 
 mod agent;
+mod bad_sectors;
+mod bare;
 mod bench;
 mod cases;
 mod compare;
@@ -17,6 +19,7 @@ mod facts;
 mod guest;
 mod hang;
 mod health;
+mod host_rules;
 mod hotplug;
 mod images;
 mod members;
@@ -67,8 +70,11 @@ fn all(bench: &mut Bench, report: &mut Report) {
     health::check(bench, report);
     members::check(bench, report);
     tenants::check(bench, report);
+    bare::check(bench, report);
+    bad_sectors::check(bench, report);
     hang::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
+    host_rules::check(bench, report);
     storm::check(bench, report);
 }

@@ -1,0 +1,146 @@
+//! A bare device of the pool is its tenant's to the last byte: what is built on it goes to nobody else, and what it holds
+//! says nothing of the pool.
+
+use serde_json::Value;
+
+use crate::bench::Bench;
+use crate::csi::{Use, target};
+use crate::disks::{Bus, Disk};
+use crate::driver::MIN_AGE;
+use crate::hotplug::await_ours;
+use crate::report::Report;
+
+/// A disk, and the set that takes it whole.
+const NAME: &str = "bare-tenant";
+/// A set that would take whatever is built on it.
+const GREEDY: &str = "second-tenant";
+/// A labelled disk of the pool, whose label the tenant has got hold of.
+const LABELLED: &str = "hot-scsi";
+
+/// What the tenant builds on the device `D`, and the node of it.
+struct Build {
+    what: &'static str,
+    make: &'static str,
+    node: &'static str,
+    /// Words of the reason, where the host keeps it; else it is taken away when the device joins the pool.
+    reason: Option<&'static str>,
+    end: &'static str,
+}
+
+const BUILDS: [Build; 3] = [
+    Build {
+        what: "a partition",
+        make: "printf 'label: gpt\\nsize=100M\\n' | sfdisk --quiet --wipe=always $D; blockdev --rereadpt $DISK",
+        node: "$(ls ${DISK}?*)",
+        reason: None,
+        end: "",
+    },
+    Build {
+        what: "an array",
+        make: "mdadm --quiet --create /dev/md/tenant --metadata=1.0 --level=1 --raid-devices=1 --force --run $DISK",
+        node: "$(readlink -f /dev/md/tenant)",
+        reason: Some("which is of a pool disk"),
+        end: "mdadm --quiet --stop /dev/md/tenant; mdadm --quiet --zero-superblock $DISK",
+    },
+    Build {
+        what: "a logical volume",
+        make: "pvcreate -q $DISK; vgcreate -q tenantvg $DISK; lvcreate -q -y -L 100M -n blank tenantvg",
+        node: "$(readlink -f /dev/tenantvg/blank)",
+        reason: Some("which is of a pool disk"),
+        end: "vgremove -q -y tenantvg; pvremove -q -y $DISK",
+    },
+];
+
+pub fn check(bench: &mut Bench, report: &mut Report) {
+    let (built, label) = (
+        "what a tenant builds on its bare volume is given to nobody else, also after a restart of the driver",
+        "a label that a tenant copies onto its bare volume makes nothing ours and takes nothing from the pool",
+    );
+    if !report.wants(built) && !report.wants(label) {
+        return;
+    }
+    let disk = Disk::new(NAME, Bus::Scsi).mib(1000);
+    bench.guest.add_drive(&disk);
+    bench.guest.plug(&disk);
+    let mut volume = None;
+    report.check(built, || {
+        await_ours(bench, NAME);
+        let id = volume.insert(bench.csi(async |csi| csi.create(NAME, NAME, 900, Use::Block).await.unwrap())).clone();
+        BUILDS.iter().for_each(|build| is_kept(bench, &id, build));
+    });
+    report.check(label, || {
+        let id = volume.clone().expect("a volume");
+        copied_label(bench, &id);
+        bench.csi(async |csi| csi.delete(&id).await.unwrap());
+    });
+    // Also where it ended early.
+    for build in &BUILDS {
+        let _ = bench.guest.try_run(&with_disk(build.end), crate::guest::LIMIT);
+    }
+    let gone = bench.devices().into_iter().find(|device| device["serial"] == NAME);
+    bench.guest.unplug(&disk);
+    // It is not among the disks that the guest boots with again.
+    if let Some(id) = gone.and_then(|device| device["id"].as_str().map(str::to_owned)) {
+        bench.eventually("the disk is given up", |bench| {
+            let said = bench.guest.try_run(&format!("/opt/localpool disk release {id}"), crate::guest::LIMIT);
+            said.map(drop).map_err(|error| error.to_string())
+        });
+    }
+}
+
+fn with_disk(script: &str) -> String {
+    format!("DISK=$(disk {NAME}); {script}")
+}
+
+/// The tenant builds, its pod ends, and the driver starts again while it stands.
+fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
+    bench.csi(async |csi| {
+        csi.stage(id, Use::Block).await.unwrap();
+        csi.publish(id, Use::Block).await.unwrap();
+    });
+    bench.guest.run(&with_disk(&format!("D={}; {}; udevadm settle", target(id), build.make)));
+    bench.csi(async |csi| {
+        csi.unpublish(id).await.unwrap();
+        csi.unstage(id).await.unwrap();
+    });
+    let node = bench.guest.run(&with_disk(&format!("echo {}", build.node))).trim().to_owned();
+    assert!(node.starts_with("/dev/") && !node.contains(' '), "{} is {node:?}", build.what);
+    bench.driver_again();
+    await_ours(bench, NAME);
+    // As long as whatever is blank must stay so before it is taken, and longer.
+    bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
+    match build.reason {
+        Some(words) => {
+            let device = bench.by_path().remove(&node).unwrap_or(Value::Null);
+            let reason = device["reason"].as_str().unwrap_or_default();
+            assert!(device["verdict"] == "Theirs" && reason.contains(words), "{} is {device}", build.what);
+        }
+        None => drop(bench.guest.run(&format!("! test -e {node}"))),
+    }
+    let stolen = bench.csi(async |csi| csi.create("stolen", GREEDY, 64, Use::Block).await);
+    assert!(stolen.is_err(), "{} of a tenant's volume was given to another: {stolen:?}", build.what);
+    is_well(bench, id);
+    bench.guest.run(&with_disk(&format!("{}\nudevadm settle", build.end)));
+}
+
+/// The first MiBs of a pool disk have its table and its label.
+fn copied_label(bench: &mut Bench, id: &str) {
+    let kept = bench.volume("beside-a-copied-label", LABELLED, 32, Use::Ext4);
+    bench.guest.run(&with_disk(&format!(
+        "dd if=$(disk {LABELLED}) of=$DISK bs=1M count=3 conv=fsync status=none; udevadm settle"
+    )));
+    bench.driver_again();
+    await_ours(bench, NAME);
+    await_ours(bench, LABELLED);
+    is_well(bench, id);
+    is_well(bench, &kept.id);
+    bench.has_its_data(&kept);
+    bench.put_away(&kept);
+    bench.csi(async |csi| csi.delete(&kept.id).await.unwrap());
+}
+
+fn is_well(bench: &mut Bench, id: &str) {
+    let listed = bench.csi(async |csi| csi.list().await);
+    let condition = listed.get(id).unwrap_or_else(|| panic!("{id} is not among {listed:?}"));
+    assert!(!condition.abnormal, "{condition:?}");
+}
