@@ -68,7 +68,7 @@ pub fn await_ours(bench: &mut Bench, serial: &str) {
         let devices = bench.devices();
         let device = devices.iter().find(|device| device["serial"] == serial).ok_or("it is not there")?;
         match (device["verdict"].as_str(), device["reason"].as_str()) {
-            (Some("Ours"), Some(reason)) if reason.starts_with("in pool,") && !reason.contains("missing") => Ok(()),
+            (Some("Ours"), Some(reason)) if is_in_pool(reason) => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
@@ -96,4 +96,9 @@ fn plug_new(bench: &mut Bench) {
             left => Err(format!("{left} are listed")),
         }
     });
+}
+
+/// With a label, or bare, and here.
+fn is_in_pool(reason: &str) -> bool {
+    (reason.starts_with("in pool,") || reason.starts_with("in pool as a bare device,")) && !reason.contains("missing")
 }
