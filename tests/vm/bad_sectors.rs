@@ -40,6 +40,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     // It is not among the disks that the guest boots with again.
     let id = bench.devices().into_iter().find(|device| device["serial"] == NAME);
     bench.guest.unplug(&disk);
+    bench.guest.remove_drive(&disk);
     if let Some(id) = id.and_then(|device| device["id"].as_str().map(str::to_owned)) {
         bench.eventually("the disk is given up", |bench| {
             let said = bench.guest.try_run(&format!("/opt/localpool disk release {id}"), LIMIT);

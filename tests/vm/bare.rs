@@ -79,6 +79,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     }
     let gone = bench.devices().into_iter().find(|device| device["serial"] == NAME);
     bench.guest.unplug(&disk);
+    bench.guest.remove_drive(&disk);
     // It is not among the disks that the guest boots with again.
     if let Some(id) = gone.and_then(|device| device["id"].as_str().map(str::to_owned)) {
         bench.eventually("the disk is given up", |bench| {

@@ -110,9 +110,14 @@ impl Guest {
         self.qmp.execute("blockdev-add", &disk.blockdev(&self.images).unwrap()).unwrap();
     }
 
+    /// Takes back from QEMU the image of a disk that is pulled out.
+    pub fn remove_drive(&mut self, disk: &Disk) {
+        self.qmp.execute("blockdev-del", &json!({"node-name": disk.name})).unwrap();
+    }
+
     /// Gives QEMU another way to the image of a disk that is pulled out.
     pub fn change_drive(&mut self, disk: &Disk, drive: impl FnOnce(&Path) -> Value) {
-        self.qmp.execute("blockdev-del", &json!({"node-name": disk.name})).unwrap();
+        self.remove_drive(disk);
         self.qmp.execute("blockdev-add", &drive(&self.images)).unwrap();
     }
 
