@@ -37,16 +37,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     bench.guest.add_drive(&disk);
     bench.guest.plug(&disk);
     report.check(name, || lose_each(bench, &disk));
-    // It is not among the disks that the guest boots with again.
-    let id = bench.devices().into_iter().find(|device| device["serial"] == NAME);
-    bench.guest.unplug(&disk);
-    bench.guest.remove_drive(&disk);
-    if let Some(id) = id.and_then(|device| device["id"].as_str().map(str::to_owned)) {
-        bench.eventually("the disk is given up", |bench| {
-            let said = bench.guest.try_run(&format!("/opt/localpool disk release {id}"), LIMIT);
-            said.map(drop).map_err(|error| error.to_string())
-        });
-    }
+    bench.take_out(&disk);
 }
 
 fn lose_each(bench: &mut Bench, disk: &Disk) {

@@ -37,14 +37,14 @@ const BUILDS: [Build; 3] = [
     },
     Build {
         what: "an array",
-        make: "mdadm --quiet --create /dev/md/tenant --metadata=1.0 --level=1 --raid-devices=1 --force --run $DISK",
+        make: "wipefs --quiet --all $DISK; mdadm --quiet --create /dev/md/tenant --metadata=1.0 --level=1 --raid-devices=1 --force --run $DISK",
         node: "$(readlink -f /dev/md/tenant)",
         reason: Some("which is of a pool disk"),
         end: "mdadm --quiet --stop /dev/md/tenant; mdadm --quiet --zero-superblock $DISK",
     },
     Build {
         what: "a logical volume",
-        make: "pvcreate -q $DISK; vgcreate -q tenantvg $DISK; lvcreate -q -y -L 100M -n blank tenantvg",
+        make: "wipefs --quiet --all $DISK; pvcreate -q -y $DISK; vgcreate -q tenantvg $DISK; lvcreate -q -y -L 100M -n blank tenantvg",
         node: "$(readlink -f /dev/tenantvg/blank)",
         reason: Some("which is of a pool disk"),
         end: "vgremove -q -y tenantvg; pvremove -q -y $DISK",
@@ -77,16 +77,14 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     for build in &BUILDS {
         let _ = bench.guest.try_run(&with_disk(build.end), crate::guest::LIMIT);
     }
-    let gone = bench.devices().into_iter().find(|device| device["serial"] == NAME);
-    bench.guest.unplug(&disk);
-    bench.guest.remove_drive(&disk);
-    // It is not among the disks that the guest boots with again.
-    if let Some(id) = gone.and_then(|device| device["id"].as_str().map(str::to_owned)) {
-        bench.eventually("the disk is given up", |bench| {
-            let said = bench.guest.try_run(&format!("/opt/localpool disk release {id}"), crate::guest::LIMIT);
-            said.map(drop).map_err(|error| error.to_string())
+    if let Some(id) = &volume {
+        bench.csi(async |csi| {
+            let _ = csi.unpublish(id).await;
+            let _ = csi.unstage(id).await;
+            let _ = csi.delete(id).await;
         });
     }
+    bench.take_out(&disk);
 }
 
 fn with_disk(script: &str) -> String {

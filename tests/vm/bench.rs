@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use crate::cases::{Case, cases};
 use crate::csi::Csi;
 use crate::disks::Disk;
-use crate::guest::Guest;
+use crate::guest::{Guest, LIMIT};
 use crate::report::Report;
 use crate::{hotplug, storm};
 
@@ -62,6 +62,20 @@ impl Bench {
         let text = self.guest.run("/opt/localpool devices --node-name guest -o json");
         let list: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
         list["devices"].as_array().unwrap().clone()
+    }
+
+    /// Pulls out a disk of one check, which the guest does not boot with again, and gives it up.
+    pub fn take_out(&mut self, disk: &Disk) {
+        let device = self.devices().into_iter().find(|device| device["serial"] == disk.serial.as_str());
+        self.guest.unplug(disk);
+        self.guest.remove_drive(disk);
+        if let Some(id) = device.as_ref().and_then(|device| device["id"].as_str()) {
+            let release =
+                format!("for try in {{1..60}}; do /opt/localpool disk release {id} && exit; sleep 1; done; exit 1");
+            if let Err(error) = self.guest.try_run(&release, LIMIT) {
+                println!("    {} is missed from here on: {error}", disk.name);
+            }
+        }
     }
 
     /// A power cut; then the same disks, as `recabled` attaches them.
