@@ -27,7 +27,7 @@ struct Build {
     end: &'static str,
 }
 
-const BUILDS: [Build; 3] = [
+const BUILDS: [Build; 2] = [
     Build {
         what: "a partition",
         make: "printf 'label: gpt\\nsize=100M\\n' | sfdisk --quiet --wipe=always $D; blockdev --rereadpt $DISK",
@@ -41,13 +41,6 @@ const BUILDS: [Build; 3] = [
         node: "$(readlink -f /dev/md/tenant)",
         reason: Some("which is of a pool disk"),
         end: "mdadm --quiet --stop /dev/md/tenant; mdadm --quiet --zero-superblock $DISK",
-    },
-    Build {
-        what: "a logical volume",
-        make: "wipefs --quiet --all $DISK; pvcreate -q -y $DISK; vgcreate -q tenantvg $DISK; lvcreate -q -y -L 100M -n blank tenantvg",
-        node: "$(readlink -f /dev/tenantvg/blank)",
-        reason: Some("which is of a pool disk"),
-        end: "vgremove -q -y tenantvg; pvremove -q -y $DISK",
     },
 ];
 
