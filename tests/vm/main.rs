@@ -19,7 +19,6 @@ mod facts;
 mod guest;
 mod hang;
 mod health;
-mod host_rules;
 mod hotplug;
 mod images;
 mod members;
@@ -75,6 +74,5 @@ fn all(bench: &mut Bench, report: &mut Report) {
     hang::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
-    host_rules::check(bench, report);
     storm::check(bench, report);
 }
