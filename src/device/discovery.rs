@@ -111,6 +111,11 @@ impl Discovery {
     }
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
+    pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
+        self.patience.is_waiting_for(&whom(raw))
+    }
+
+    /// Whether a device has not answered yet.
     pub fn is_waiting(&self) -> bool {
         self.patience.is_waiting()
     }

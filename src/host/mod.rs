@@ -34,6 +34,7 @@ pub mod stdout;
 pub mod swaps;
 pub mod sysfs;
 pub mod table;
+pub mod turn;
 pub mod udev;
 pub mod uevent;
 mod wait;

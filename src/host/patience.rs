@@ -2,7 +2,7 @@
 //!
 //! Takes in the question and whom it is about; gives out the answer, or that there was none in time. A thread that is
 //! stuck in the kernel cannot be ended: it is left behind, and until it comes back that device is asked nothing more.
-//! Only for questions: a write that nobody waits for any more must not happen later.
+//! Questions may be left behind. Work that changes a disk may only where its end is as good later: see [`Patience::errand`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +53,16 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         whom: &Whom,
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PatienceError> {
+        self.errand(whom, question, || {})
+    }
+
+    /// The same for work that is as good when it ends later, and must not be begun twice; `late` is called then.
+    pub fn errand<T: Send + 'static>(
+        &mut self,
+        whom: &Whom,
+        work: impl FnOnce() -> T + Send + 'static,
+        late: impl FnOnce() + Send + 'static,
+    ) -> Result<T, PatienceError> {
         if let Some(Away { after, .. }) = self.away.get(whom).filter(|away| !away.is_back()) {
             return Err(PatienceError::Hangs { after: *after });
         }
@@ -64,7 +74,9 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         let asking = move || {
             let _at_end = at_end;
             // Nobody waits for an answer that comes too late.
-            let _ = reply.send(question());
+            if reply.send(work()).is_err() {
+                late();
+            }
         };
         thread::Builder::new().name("look".to_owned()).spawn(asking).map_err(PatienceError::NoThread)?;
         match answer.recv_timeout(after) {
@@ -80,6 +92,11 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     /// Forgets those that answered after all, and those that are not `here` any more.
     pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
         self.away.retain(|whom, away| !away.is_back() && here(whom));
+    }
+
+    /// Whether this one still owes an answer.
+    pub fn is_waiting_for(&self, whom: &Whom) -> bool {
+        self.away.get(whom).is_some_and(|away| !away.is_back())
     }
 
     /// Whether somebody still owes an answer, of whose coming nothing tells.

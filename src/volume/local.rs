@@ -6,7 +6,6 @@ use super::{
     Capacity, Condition, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage,
 };
 use crate::host::chain;
-use crate::pool::apply::disk::ApplyError;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::apply::pool::{CreateRequest, Pool, PoolError};
 use crate::pool::choose::NoPlace;
@@ -37,7 +36,7 @@ impl LocalVolumes {
             drop(guard);
             match &result {
                 // Nothing has changed that a look would find.
-                Err(PoolError::Apply(error)) if error.is_locked() => {}
+                Err(error) if error.is_locked() => {}
                 Err(PoolError::Apply(_) | PoolError::Raw(_)) => pool.nudge(),
                 _ => {}
             }
@@ -153,6 +152,9 @@ fn come_back(error: PoolError) -> Error {
 impl From<PoolError> for Error {
     fn from(error: PoolError) -> Self {
         let words = chain(&error);
+        if error.is_locked() {
+            return Error::Aborted(words);
+        }
         match error {
             PoolError::NoSuchVolume { .. } => Error::NotFound(words),
             PoolError::NoPlace(NoPlace::Limit { .. }) | PoolError::CannotGrow { .. } => Error::OutOfRange(words),
@@ -165,8 +167,10 @@ impl From<PoolError> for Error {
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::NotLookedAt { .. } | PoolError::Apply(ApplyError::Locked { .. }) => Error::Aborted(words),
-            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) => Error::Internal(words),
+            PoolError::NotLookedAt { .. } => Error::Aborted(words),
+            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Hangs { .. } => {
+                Error::Internal(words)
+            }
         }
     }
 }

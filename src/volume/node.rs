@@ -97,16 +97,14 @@ impl NodeVolumes {
     }
 
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
-        self.pool.volume(id.uuid())?;
-        let path = known_path(id, path)?;
         let work = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
+        let path = path.to_owned();
         blocking(move || work.stats(id, &path)).await
     }
 
     /// Grows the filesystem to the size of its volume; gives that size.
     pub async fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
-        self.pool.volume(id.uuid())?;
-        let path = known_path(id, path)?;
+        let path = path.to_owned();
         self.locked(id, move |work| work.expand(id, &path, required)).await
     }
 }
@@ -280,8 +278,9 @@ impl Work {
         stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
     }
 
-    fn stats(&self, id: VolumeId, path: &Path) -> Result<Stats, Error> {
+    fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
         let view = self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
         let condition = Condition::of(&view);
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
@@ -295,11 +294,13 @@ impl Work {
         if block {
             return Ok(Stats { size: view.size, usage: None, condition });
         }
-        let usage = self.host.mounts().usage(path).map_err(|e| failed("measure the filesystem", e))?;
+        let usage = self.host.mounts().usage(&path).map_err(|e| failed("measure the filesystem", e))?;
         Ok(Stats { size: view.size, usage: Some(usage), condition })
     }
 
-    fn expand(&self, id: VolumeId, path: &Path, required: u64) -> Result<u64, Error> {
+    fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
+        self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
         let (view, usage) = self.usable(id)?;
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
@@ -311,7 +312,7 @@ impl Work {
             return Err(Error::OutOfRange(words));
         }
         if let VolumeUsage::Mount(kind) = usage {
-            self.grow(&view, kind, Some(path))?;
+            self.grow(&view, kind, Some(&path))?;
         }
         Ok(view.size)
     }

@@ -17,6 +17,7 @@ mod coming;
 mod content;
 mod driver;
 mod dry_run;
+mod hanging;
 mod held;
 mod lab;
 mod life;

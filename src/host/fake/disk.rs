@@ -18,7 +18,7 @@ pub struct Platter {
     pub geometry: Geometry,
     power: Arc<Power>,
     state: Mutex<State>,
-    hangs: Mutex<bool>,
+    hangs: Mutex<Hangs>,
     answers: Condvar,
 }
 
@@ -35,6 +35,14 @@ struct State {
     in_use: Vec<u32>,
     faults: Vec<Fault>,
     writes: u64,
+}
+
+/// Whether it answers, and how many wait until it does.
+#[derive(Default)]
+struct Hangs {
+    /// `all`, or the operation that hangs: those of [`Fault`].
+    what: Option<&'static str>,
+    waiting: u32,
 }
 
 #[derive(Clone)]
@@ -64,16 +72,34 @@ impl Platter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on whoever opens or probes it waits, until it is told to answer again.
-    pub fn set_hangs(&self, hangs: bool) {
-        *self.hangs.lock().unwrap_or_else(PoisonError::into_inner) = hangs;
+    /// From now on whoever opens, probes, reads or writes it waits, until it is told to answer again.
+    pub fn set_hangs(&self, is_hanging: bool) {
+        self.set_hangs_at(is_hanging.then_some("all"));
+    }
+
+    /// The same for one sort of operation; `None`: it answers again.
+    pub fn set_hangs_at(&self, what: Option<&'static str>) {
+        self.hangs.lock().unwrap_or_else(PoisonError::into_inner).what = what;
         self.answers.notify_all();
     }
 
     /// Returns when it answers.
-    pub(super) fn until_it_answers(&self) {
+    pub(super) fn until_it_answers(&self, what: &'static str) {
+        let hangs_at = |hangs: &mut Hangs| hangs.what.is_some_and(|at| at == "all" || at == what);
+        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hangs_at(&mut hangs) {
+            return;
+        }
+        hangs.waiting += 1;
+        self.answers.notify_all();
+        let hangs = self.answers.wait_while(hangs, hangs_at);
+        hangs.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+    }
+
+    /// Returns when somebody waits for it.
+    pub fn until_somebody_waits(&self) {
         let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.answers.wait_while(hangs, |hangs| *hangs));
+        drop(self.answers.wait_while(hangs, |hangs| hangs.waiting == 0));
     }
 
     /// Reads without counting, failing or asking for power: for the checks of a test.
@@ -178,6 +204,7 @@ impl Platter {
 
     fn begin(&self, what: &'static str, range: Extent) -> Result<MutexGuard<'_, State>, IoError> {
         let error = |source: std::io::Error| IoError { what, disk: self.name.clone(), range, source };
+        self.until_it_answers(what);
         self.power.check().map_err(error)?;
         let mut state = self.state();
         if range.end > self.geometry.size {

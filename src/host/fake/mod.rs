@@ -168,7 +168,7 @@ impl Host for FakeHost {
         let Some((platter, _)) = locked(&self.inventory).resolve(&disk.path) else {
             return Probe::Failed("no such device".to_owned());
         };
-        platter.until_it_answers();
+        platter.until_it_answers("probe");
         let tail = platter.geometry.size.saturating_sub(4096);
         if ![0, tail].into_iter().all(|start| platter.is_readable(Extent { start, end: start + 4096 })) {
             return Probe::Failed("read: Input/output error".to_owned());
@@ -214,7 +214,7 @@ impl Host for FakeHost {
         if raw.devno != disk.devno {
             return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
         }
-        platter.until_it_answers();
+        platter.until_it_answers("open");
         if access == Access::Claim
             && let Some(does) = locked(&self.before_claim).take()
         {

@@ -8,7 +8,6 @@ use crate::api::quantity;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
-use crate::pool::apply::disk::ApplyError;
 use crate::pool::apply::member::VolumeView;
 use crate::pool::apply::pool::PoolError;
 use crate::pool::choose::NoPlace;
@@ -31,6 +30,7 @@ pub struct Refusal {
 impl Refusal {
     pub fn of(error: &PoolError, node: &str) -> Self {
         let reason = match error {
+            _ if error.is_locked() => "Locked",
             PoolError::NoPlace(NoPlace::Limit { .. }) => "Limit",
             PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => "Full",
             PoolError::NoSet(_) => "NoSet",
@@ -43,8 +43,7 @@ impl Refusal {
             PoolError::NotDescribed { .. } => "NotDescribed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",
-            PoolError::Apply(ApplyError::Locked { .. }) => "Locked",
-            PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) => "Internal",
+            PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
     }

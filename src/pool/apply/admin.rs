@@ -88,7 +88,7 @@ impl Agent {
         let path = device.raw.path.display();
         let what = match &seat {
             Seat::Labelled(member) => {
-                member.lock().disk()?.can_release()?;
+                member.lock_in_time()?.disk()?.can_release()?;
                 tense(dry_run, "wipe", "wiped") + " label and partition tables"
             }
             Seat::Raw(member) => {
@@ -150,7 +150,7 @@ impl Agent {
             };
         }
         if let Some(Seat::Raw(member)) = seat {
-            let Standing::NotReady(why) = member.lock().standing.clone() else {
+            let Standing::NotReady(why) = member.shown().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
             let claim = self.pool().journal().raw_claim(&member.id);
@@ -166,7 +166,8 @@ impl Agent {
                 None => format!("{} {path}, and offer it again then", tense(dry_run, "erase", "began to erase")),
             };
             if !dry_run {
-                member.settle().map_err(PoolError::from)?;
+                let id = member.id.clone();
+                self.done_in_time(&id, move || member.settle().map_err(PoolError::from))?;
             }
             return Ok(vec![format!("{path}: {why}"), what]);
         }
@@ -254,11 +255,11 @@ fn raw_note(pool: &Pool, member: &RawMember) -> String {
 }
 
 fn member_note(member: &Member) -> String {
-    let state = member.lock();
-    let content = state.content();
+    let shown = member.shown();
+    let content = &shown.content;
     let volumes = content.volumes().count();
     let plural = if volumes == 1 { "" } else { "s" };
-    let mut words = match state.standing() {
+    let mut words = match &shown.standing {
         Standing::Ready => format!("in pool, {} free, {volumes} volume{plural}", Size(content.free().total())),
         Standing::NotReady(why) => format!("in pool, but not ready: {why}"),
         Standing::Missing => "in pool, but missing".to_owned(),
@@ -267,10 +268,10 @@ fn member_note(member: &Member) -> String {
     if erasing > 0 {
         words.push_str(&format!(", {} being erased", Size(erasing)));
     }
-    if let (Standing::Ready, Some(held)) = (state.standing(), state.held()) {
+    if let (Standing::Ready, Some(held)) = (&shown.standing, shown.held()) {
         words.push_str(&format!("; {held}"));
     }
-    if state.rule.is_none() {
+    if shown.rule.is_none() {
         words.push_str(&unowned(content));
     }
     words
@@ -281,8 +282,8 @@ fn partition_note(pool: &Pool, pass: &Pass, device: &Device) -> Option<String> {
     let Kind::Partition(partition) = &device.raw.kind else { return None };
     let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
     let member = pool.member(&disk.id.text)?;
-    let state = member.lock();
-    let content = state.content();
+    let shown = member.shown();
+    let content = &shown.content;
     if content.label_entry().is_some_and(|(number, _)| number == partition.number) {
         return Some(format!("label of {}, kept open so that nobody else takes the disk", disk.raw.path.display()));
     }

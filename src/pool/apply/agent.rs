@@ -22,7 +22,7 @@ use self::claim::Claimed;
 use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
-use super::member::{Member, Standing};
+use super::member::{Member, SHORT_PATIENCE, Standing};
 use super::pool::{Owner, Pool, PoolError};
 use super::seat::Seat;
 use super::whereabouts::{Knowledge, Unasked};
@@ -36,6 +36,7 @@ use crate::device::ownership::{self, Home};
 use crate::device::record::{Record, read_record};
 use crate::device::rule::{Reclaim, Rule};
 use crate::device::{Device, Verdict};
+use crate::host::patience::Patience;
 use crate::host::raw::Contents;
 use crate::host::{Access, BlockDevice, Host, Probe, chain};
 use crate::pool::plan::relabel;
@@ -46,6 +47,9 @@ const KEEP: Duration = Duration::from_secs(3600);
 /// when that is over. Each look in vain doubles it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+
+/// How long a pass waits for one disk to be opened or written before it goes on with the others.
+const ERRAND: Duration = Duration::from_secs(5);
 
 /// Keeps the pool in step with the machine.
 pub struct Agent {
@@ -61,6 +65,10 @@ pub struct Agent {
     blanks: Blanks,
     healths: Healths,
     elsewhere: Option<AskPromises>,
+    /// Work on disks of the pool, by id, that may hang.
+    errands: Patience<String>,
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
+    claiming: BTreeMap<String, (String, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     unusable: BTreeMap<String, String>,
     /// What the last look saw together.
@@ -103,6 +111,8 @@ impl Agent {
             blanks: Blanks::default(),
             healths: Healths::default(),
             elsewhere: None,
+            errands: Patience::new(ERRAND),
+            claiming: BTreeMap::new(),
             unusable: BTreeMap::new(),
             together: Identities::new(),
         }
@@ -137,8 +147,8 @@ impl Agent {
     /// Whether it is a partition of a pool disk.
     fn is_on_pool_disk(&self, name: &str) -> bool {
         self.pool.members().iter().any(|member| {
-            let state = member.lock();
-            state.is_usable() && name != state.raw.name && is_or_is_on(name, &state.raw.name)
+            let shown = member.shown();
+            shown.is_usable() && name != shown.raw.name && is_or_is_on(name, &shown.raw.name)
         })
     }
 
@@ -154,11 +164,19 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
+        // Asked before the look: what ends meanwhile is seen whole by the next one.
+        let claiming = self.claims_under_way();
         let mut set = self.look()?;
+        for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
+            // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
+            device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
+            device.label = None;
+            self.discovery.changed(&device.raw.name);
+        }
         self.watch.look(set.at, &set.devices);
         let mut problems = BTreeMap::new();
-        let mut passes = false;
-        self.depart(&set);
+        let mut passes = !self.claiming.is_empty();
+        passes |= !self.depart(&set);
         let told = std::mem::take(&mut self.unusable);
         let mut unread = Vec::new();
         for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
@@ -178,10 +196,10 @@ impl Agent {
                 passes |= matches!(problem, Problem::Passes(_));
             }
         }
-        self.arrive_raw(&set, &mut problems);
+        passes |= self.arrive_raw(&set, &mut problems);
         self.pool.looked_at(unread);
         let unsure = self.remember_copies(&set);
-        self.attach_rules(&mut problems);
+        passes |= self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
         // What these two ran into is over without an event, on a disk of which something was told before, too.
         let mut met = BTreeMap::new();
@@ -212,13 +230,7 @@ impl Agent {
 
     /// Has the workers try again what somebody held; gives whether there is any.
     fn retry_held(&self) -> bool {
-        let mut any = false;
-        for member in self.pool.members() {
-            let mut state = member.lock();
-            state.retries_held = state.is_usable() && !state.content().held.is_empty();
-            any |= state.retries_held;
-        }
-        any
+        self.pool.members().iter().filter(|member| member.retry_held()).count() > 0
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {
@@ -251,22 +263,26 @@ impl Agent {
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
     pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
         let Owner { cluster, node } = self.pool.owner().clone();
-        self.relabel(device, |label| {
+        self.relabel(device, move |label| {
             label.volumes.values_mut().for_each(|record| record.found = true);
             (label.cluster, label.node) = (cluster, node);
         })
     }
 
     /// Changes the label of a disk that is no member now.
-    fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label)) -> Result<(), AdminError> {
-        let disk = self.host.open(&device.raw, Access::Own).map_err(AdminError::Open)?;
+    fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label) + Send + 'static) -> Result<(), AdminError> {
         let was = device.label.as_ref().map(|label| Owner { cluster: label.cluster.clone(), node: label.node.clone() });
         let was = was.unwrap_or_else(|| self.pool.owner().clone());
-        let Opened::Ours(mut disk) = PoolDisk::open(disk, &was)? else { return Ok(()) };
-        disk.change(|content| {
-            let mut label = content.pruned_label();
-            change(&mut label);
-            Ok(relabel(label))
+        let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
+        self.done_in_time::<AdminError>(&device.id.text, move || {
+            let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
+            let Opened::Ours(mut disk) = PoolDisk::open(disk, &was)? else { return Ok(()) };
+            disk.change(|content| {
+                let mut label = content.pruned_label();
+                change(&mut label);
+                Ok(relabel(label))
+            })?;
+            Ok(())
         })?;
         self.discovery.changed(&device.raw.name);
         Ok(())
@@ -283,21 +299,39 @@ impl Agent {
         }
     }
 
+    /// What a person asked of one disk; where that hangs, so says the answer.
+    pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> Result<(), E> {
+        let hangs = |hangs| Err(PoolError::Hangs { disk: disk.to_owned(), hangs }.into());
+        self.errand(disk, work).unwrap_or_else(hangs)
+    }
+
     /// Each member offers by the set that its label names: by UID, else by name and layout.
-    fn attach_rules(&self, problems: &mut BTreeMap<String, String>) {
+    /// Gives whether one was busy, and is to be looked at again.
+    fn attach_rules(&mut self, problems: &mut BTreeMap<String, String>) -> bool {
+        let mut busy = false;
         for member in self.pool.members() {
-            let mut state = member.lock();
-            let label = state.content().label.clone();
-            let rule = owner_of(&label, &self.rules);
-            if let Some(rule) = rule.filter(|rule| rule.set != label.set && state.is_usable()) {
-                let taken = Label { set: rule.set.clone(), ..label };
-                let done = state.disk().and_then(|disk| disk.change(|_| Ok(relabel(taken))));
-                if let Err(error) = done {
-                    problems.insert(state.raw.name.clone(), chain(&error));
+            let shown = member.shown();
+            let rule = owner_of(&shown.content.label, &self.rules).cloned();
+            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != shown.content.label.set && shown.is_usable()) {
+                let (writer, set) = (Arc::clone(&member), rule.set.clone());
+                let relabelled = self.errand(&member.id, move || writer.relabel(set).map_err(|e| chain(&e)));
+                if let Err(why) = relabelled.unwrap_or_else(|hangs| Err(chain(&hangs))) {
+                    problems.insert(shown.raw.name.clone(), why);
                 }
             }
-            state.rule = rule.cloned();
-            drop(state);
+            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
+                match member.lock_within(SHORT_PATIENCE) {
+                    Ok(mut state) => state.rule = rule,
+                    Err(error) => {
+                        busy = true;
+                        problems.insert(shown.raw.name.clone(), chain(&error));
+                    }
+                }
+            }
             self.know(&member);
         }
         for member in self.pool.raw_members() {
@@ -306,23 +340,33 @@ impl Agent {
             // A set that takes whole disks takes partitions and mapped devices as they are.
             let bare = [Layout::RawDevice {}, Layout::Whole {}];
             let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
-            let mut state = member.lock();
+            let shown = member.shown();
             if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
                 && let Err(error) = journal.change_raw(&member.id, |claim| claim.set = rule.set.clone())
             {
-                problems.extend(state.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
+                problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
             }
-            state.rule = rule;
+            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
+                match member.lock_within(SHORT_PATIENCE) {
+                    Ok(mut state) => state.rule = rule,
+                    Err(error) => {
+                        busy = true;
+                        problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
+                    }
+                }
+            }
         }
+        busy
     }
 
     /// Releases a disk; the next look reads it anew.
     pub fn give_up(&mut self, seat: &Seat) -> Result<(), PoolError> {
         let name = match seat {
-            Seat::Labelled(member) => Some(member.lock().raw.name.clone()),
-            Seat::Raw(member) => member.lock().raw.as_ref().map(|raw| raw.name.clone()),
+            Seat::Labelled(member) => Some(member.shown().raw.name.clone()),
+            Seat::Raw(member) => member.shown().raw.as_ref().map(|raw| raw.name.clone()),
         };
-        let released = self.pool.release(seat);
+        let (pool, given) = (Arc::clone(&self.pool), seat.clone());
+        let released = self.done_in_time(seat.id(), move || pool.release(&given));
         if let Some(name) = name {
             self.discovery.changed(&name);
         }
@@ -351,16 +395,16 @@ impl Agent {
         }
         match seat {
             Seat::Labelled(member) => {
-                let state = member.lock();
-                let content = state.content();
+                let shown = member.shown();
+                let content = &shown.content;
                 let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
-                content.label.used && empty && state.is_usable()
+                content.label.used && empty && shown.is_usable()
             }
             Seat::Raw(member) => {
                 let claim = self.pool.journal().raw_claim(&member.id);
                 let is_empty =
                     claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
-                is_empty && member.lock().standing == Standing::Ready
+                is_empty && member.shown().standing == Standing::Ready
             }
         }
     }
@@ -401,6 +445,9 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
         found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
     }
 }
+
+#[cfg(test)]
+mod hangs;
 
 #[cfg(test)]
 mod tests {

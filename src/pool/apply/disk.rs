@@ -12,6 +12,7 @@ use super::pool::Owner;
 use crate::device::label::{Label, MARK};
 use crate::device::record::{self, LabelError, Own, Place, Record};
 use crate::host::table::{self, Table, TableWriteError};
+use crate::host::turn::Stuck;
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::{Content, Held};
 use crate::pool::plan::{
@@ -50,6 +51,9 @@ pub enum ApplyError {
         #[source]
         source: HostError,
     },
+    /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
+    #[error("{disk} was not changed: {stuck}")]
+    Stuck { disk: String, stuck: Stuck },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
     #[error("{disk} is not blank any more, and was not written: {found}")]
@@ -93,11 +97,12 @@ impl ApplyError {
 
     /// It ended before anything of what was asked for could exist on the disk.
     pub fn left_nothing(&self) -> bool {
-        matches!(self, Self::Step { is_begun: false, .. } | Self::Locked { .. })
+        matches!(self, Self::Step { is_begun: false, .. }) || self.is_locked()
     }
 
+    /// Others had the disk: a look would find nothing changed.
     pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Locked { .. })
+        matches!(self, Self::Locked { .. } | Self::Stuck { .. })
     }
 }
 

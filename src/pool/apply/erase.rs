@@ -50,7 +50,7 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
             (None, None) if state.is_unmirrored() => return Ok(Progress::Unmirrored),
             // Under the lock: who gives work from now on finds no worker, and starts one.
             (None, None) => {
-                state.worker = false;
+                member.set_worker(false);
                 return Ok(Progress::Idle);
             }
         }
@@ -61,9 +61,9 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
 /// Tries once again what somebody held at the last look; gives whether anything came free.
 fn take_back(member: &Member) -> Result<bool, ApplyError> {
     let (disk, held) = {
-        let mut state = member.lock();
+        let state = member.lock();
         let held: Vec<u32> = state.content().held.keys().copied().collect();
-        match (std::mem::take(&mut state.retries_held), state.handle()) {
+        match (member.take_retry(), state.handle()) {
             (true, Some(disk)) => (disk, held),
             (true, None) | (false, _) => return Ok(false),
         }

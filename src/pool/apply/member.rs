@@ -1,25 +1,39 @@
 //! A disk of the pool over its life: it joins, leaves, and comes back under another name.
 //!
-//! One lock per disk: operations on different disks never wait for each other.
+//! One lock per disk: operations on different disks never wait for each other. Who only looks takes what is shown, so
+//! that a disk that hangs under its lock keeps nobody from looking at all disks.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::disk::{ApplyError, PoolDisk};
-use crate::device::label::{Layout, SetRef, VolumeRecord, VolumeUsage};
+use crate::device::label::{Label, Layout, SetRef, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::host::turn::{Held, Shows, Turn};
 use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
 use crate::pool::content::{Content, OnDisk};
 use crate::pool::journal::KnownDisk;
-use crate::pool::plan::{NewVolume, Site, create, expand};
+use crate::pool::plan::{NewVolume, Site, create, expand, relabel};
+
+/// How long one operation may have been under way on a disk before the next one is told to come back.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where something else can be done meanwhile: another disk may serve, or a later pass.
+pub const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct Member {
     pub id: String,
-    state: Mutex<State>,
+    turn: Turn<State>,
+    /// A background worker is busy with this disk.
+    worker: AtomicBool,
+    /// A worker shall try again what somebody held.
+    retries_held: AtomicBool,
 }
 
 /// What can be said of a member now.
@@ -30,10 +44,16 @@ pub struct State {
     standing: Standing,
     /// The set that owns the disk, where it exists; without one the disk offers nothing.
     pub rule: Option<Arc<Rule>>,
-    /// A background worker is busy with this disk.
-    pub worker: bool,
-    /// A worker shall try again what somebody held.
-    pub retries_held: bool,
+}
+
+/// What there is to see of a member without its lock.
+pub struct Shown {
+    pub raw: RawDisk,
+    pub content: Content,
+    pub standing: Standing,
+    pub rule: Option<Arc<Rule>>,
+    /// Device nodes of its volumes, by number; none while it is not open.
+    nodes: BTreeMap<u32, PathBuf>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one for each disk of the machine")]
@@ -119,18 +139,18 @@ impl Member {
     /// What is remembered of it should it be away at the next start; `None`: that cannot be told, as a write failed or it
     /// left.
     pub fn known(&self) -> Option<KnownDisk> {
-        let state = self.lock();
-        state.is_usable().then(|| state.known())
+        let shown = self.shown();
+        shown.is_usable().then(|| known(&shown.raw, &shown.content))
     }
 
     pub fn disk_view(&self) -> DiskView {
-        let state = self.lock();
-        let content = state.content();
+        let shown = self.shown();
+        let content = &shown.content;
         let volumes = content.volumes().count();
         DiskView {
             id: self.id.clone(),
-            path: state.raw.path.clone(),
-            model: state.raw.model.clone(),
+            path: shown.raw.path.clone(),
+            model: shown.raw.model.clone(),
             layout: content.label.layout.clone(),
             set: content.label.set.clone(),
             size: content.geometry.size,
@@ -138,51 +158,137 @@ impl Member {
             erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
             volumes,
             partitions: volumes + content.free_slots().count(),
-            standing: state.standing(),
-            owned: state.rule.is_some(),
-            held: state.held(),
+            standing: shown.standing.clone(),
+            owned: shown.rule.is_some(),
+            held: shown.held(),
         }
     }
 
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state = State {
-            raw,
-            holding: Holding::Open(disk),
-            standing: Standing::Ready,
-            rule,
-            worker: false,
-            retries_held: false,
-        };
-        Self { id, state: Mutex::new(state) }
+        let state = State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule };
+        Self { id, turn: Turn::new(state), worker: AtomicBool::new(false), retries_held: AtomicBool::new(false) }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What there is to see, whoever has the lock.
+    pub fn shown(&self) -> Arc<Shown> {
+        self.turn.shown()
+    }
+
+    /// Waits as long as it takes: for the disk's own worker.
+    pub fn lock(&self) -> Held<'_, State> {
+        self.turn.lock()
+    }
+
+    /// Waits for others as long as that is worth while.
+    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, State>, ApplyError> {
+        let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.display().to_string(), stuck };
+        self.turn.lock_within(patience).map_err(stuck)
+    }
+
+    /// For what one caller wants of this disk.
+    pub fn lock_in_time(&self) -> Result<Held<'_, State>, ApplyError> {
+        self.lock_within(PATIENCE)
+    }
+
+    /// Writes another set into the label: the one that owns the disk now.
+    pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
+        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..content.label.clone() })))
+    }
+
+    /// Marks whether a worker is on it; gives whether one was.
+    pub fn set_worker(&self, is_there: bool) -> bool {
+        self.worker.swap(is_there, Ordering::SeqCst)
+    }
+
+    /// Has the worker try again what somebody holds on it; gives whether there is any.
+    pub fn retry_held(&self) -> bool {
+        let shown = self.shown();
+        let is_held = shown.is_usable() && !shown.content.held.is_empty();
+        self.retries_held.store(is_held, Ordering::SeqCst);
+        is_held
+    }
+
+    /// Whether that is asked for; it is not any more then.
+    pub fn take_retry(&self) -> bool {
+        self.retries_held.swap(false, Ordering::SeqCst)
     }
 
     pub fn views(&self) -> Vec<VolumeView> {
-        let state = self.lock();
-        state.content().volumes().map(|volume| state.view(&self.id, &volume)).collect()
+        let shown = self.shown();
+        shown.content.volumes().map(|volume| shown.view(&self.id, &volume)).collect()
     }
 
     pub fn view(&self, id: Uuid) -> Option<VolumeView> {
-        let state = self.lock();
-        let volume = state.content().volume(id)?;
-        Some(state.view(&self.id, &volume))
+        let shown = self.shown();
+        let volume = shown.content.volume(id)?;
+        Some(shown.view(&self.id, &volume))
+    }
+}
+
+impl Shows for State {
+    type Shown = Shown;
+
+    fn shown(&self) -> Shown {
+        let nodes = match &self.holding {
+            Holding::Open(disk) => {
+                let numbers = disk.content().volumes().map(|volume| volume.number);
+                numbers.map(|number| (number, disk.disk().node(number))).collect()
+            }
+            Holding::Closed(_) => BTreeMap::new(),
+        };
+        Shown {
+            raw: self.raw.clone(),
+            content: self.content().clone(),
+            standing: self.standing(),
+            rule: self.rule.clone(),
+            nodes,
+        }
+    }
+}
+
+impl Shown {
+    /// What of it somebody uses, though no volume is there, and what that costs.
+    pub fn held(&self) -> Option<String> {
+        let held: Vec<&str> = self.content.held.values().map(|held| held.why.as_str()).collect();
+        (!held.is_empty())
+            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
+    }
+
+    pub fn is_usable(&self) -> bool {
+        self.standing == Standing::Ready
+    }
+
+    /// What it has to give for `usage`, where its set exists and allows that.
+    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+        let rule = self.rule.as_ref()?;
+        (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
+    }
+
+    fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {
+        let content = &self.content;
+        let mut into = content.unpartitioned();
+        let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
+        if block && !content.geometry.offloads_zeroes {
+            into = into.intersection(&content.clean());
+        }
+        VolumeView {
+            id: volume.id(),
+            record: volume.record.cloned(),
+            size: volume.size(),
+            formatted: volume.formatted(),
+            growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
+            set: content.label.set.clone(),
+            disk: member.to_owned(),
+            standing: self.standing.clone(),
+            conflict: None,
+            node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),
+        }
     }
 }
 
 impl State {
     pub(super) fn known(&self) -> KnownDisk {
-        let content = self.content();
-        KnownDisk {
-            set: content.label.set.clone(),
-            layout: content.label.layout.clone(),
-            path: self.raw.path.clone(),
-            model: self.raw.model.clone(),
-            size: content.geometry.size,
-            volumes: Some(content.volumes().map(|volume| volume.id()).collect()),
-        }
+        known(&self.raw, self.content())
     }
 
     pub fn content(&self) -> &Content {
@@ -242,22 +348,9 @@ impl State {
         matches!(self.holding, Holding::Open(_)) && self.standing() == Standing::Ready
     }
 
-    /// What of it somebody uses, though no volume is there, and what that costs.
-    pub fn held(&self) -> Option<String> {
-        let held: Vec<&str> = self.content().held.values().map(|held| held.why.as_str()).collect();
-        (!held.is_empty())
-            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
-    }
-
     /// Whether only one copy of the label says what is on it.
     pub fn is_unmirrored(&self) -> bool {
         matches!(&self.holding, Holding::Open(disk) if !disk.is_mirrored()) && self.is_usable()
-    }
-
-    /// What it has to give for `usage`, where its set exists and allows that.
-    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
-        let rule = self.rule.as_ref()?;
-        (rule.allows(usage) && self.is_usable()).then(|| offer(member, self.content(), usage))
     }
 
     pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {
@@ -267,29 +360,16 @@ impl State {
     pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
         self.disk()?.change(|content| expand(content, id, required))
     }
+}
 
-    fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {
-        let content = self.content();
-        let mut into = content.unpartitioned();
-        let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
-        if block && !content.geometry.offloads_zeroes {
-            into = into.intersection(&content.clean());
-        }
-        let node = match &self.holding {
-            Holding::Open(disk) => disk.disk().node(volume.number),
-            Holding::Closed(_) => PathBuf::new(),
-        };
-        VolumeView {
-            id: volume.id(),
-            record: volume.record.cloned(),
-            size: volume.size(),
-            formatted: volume.formatted(),
-            growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
-            set: content.label.set.clone(),
-            disk: member.to_owned(),
-            standing: self.standing(),
-            conflict: None,
-            node,
-        }
+/// A disk as the journal has it.
+fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
+    KnownDisk {
+        set: content.label.set.clone(),
+        layout: content.label.layout.clone(),
+        path: raw.path.clone(),
+        model: raw.model.clone(),
+        size: content.geometry.size,
+        volumes: Some(content.volumes().map(|volume| volume.id()).collect()),
     }
 }

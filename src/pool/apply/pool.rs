@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::disk::ApplyError;
 use super::erase::Progress;
 use super::journal::{JournalStore, StoreError};
-use super::member::{DiskView, Member, Standing, VolumeView};
+use super::member::{DiskView, Member, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
 use super::raw::{RawError, RawMember};
 use super::seat::{Seat, Taken};
 use super::whereabouts::Unasked;
@@ -22,6 +22,7 @@ use crate::device::reason::Reason;
 use crate::device::rule::Rule;
 use crate::device::size::Size;
 use crate::device::{Device, Verdict};
+use crate::host::patience::PatienceError;
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use crate::pool::journal::{KnownDisk, RawClaim};
@@ -66,6 +67,13 @@ pub enum PoolError {
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
     NotDescribed { id: Uuid, disk: String },
+    /// It is still being worked on.
+    #[error("disk {disk} has not answered yet")]
+    Hangs {
+        disk: String,
+        #[source]
+        hangs: PatienceError,
+    },
     #[error(transparent)]
     Journal(#[from] StoreError),
     #[error(transparent)]
@@ -78,6 +86,16 @@ impl PoolError {
     /// No disk can take a volume now.
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::NoPlace(_) | Self::NoSet(_))
+    }
+
+    /// Others had the disk: nothing has changed, and the caller may come back.
+    pub fn is_locked(&self) -> bool {
+        match self {
+            Self::Apply(error) => error.is_locked(),
+            Self::Raw(error) => matches!(error, RawError::Stuck { .. }),
+            Self::Hangs { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -167,7 +185,7 @@ impl Pool {
     pub fn release(&self, seat: &Seat) -> Result<(), PoolError> {
         match seat {
             Seat::Labelled(member) => {
-                let mut state = member.lock();
+                let mut state = member.lock_in_time()?;
                 let hardware = state.content().label.hardware.id.clone();
                 let disk = state.disk()?;
                 disk.can_release()?;
@@ -246,9 +264,9 @@ impl Pool {
     /// ours any more, should it come back; one with a label is.
     pub(super) fn forget(&self, id: &str) -> Result<bool, PoolError> {
         match self.seat(id) {
-            Some(Seat::Labelled(member)) if member.lock().standing() != Standing::Missing => return Ok(false),
+            Some(Seat::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
             Some(Seat::Raw(member)) => {
-                if member.lock().standing != Standing::Missing {
+                if member.shown().standing != Standing::Missing {
                     return Ok(false);
                 }
                 member.forget()?;
@@ -410,10 +428,13 @@ impl Pool {
                 found: false,
             },
         };
+        // Where another disk may serve, one that is slow is not worth waiting for.
+        let is_alone = offers(&self.seats(), &request.selector, usage).len() < 2;
+        let patience = if is_alone { PATIENCE } else { SHORT_PATIENCE };
         let seats: Vec<Seat> = disk.and_then(|disk| self.seat(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
-            match seats[index].create(site, &volume, &self.journal)? {
+            match seats[index].create(site, &volume, &self.journal, patience)? {
                 Taken::ByUs => {
                     self.give_work(&seats[index]);
                     return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
@@ -422,7 +443,7 @@ impl Pool {
                 Taken::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
                     // Of a lock that others keep a look would find nothing.
-                    if !matches!(&error, PoolError::Apply(error) if error.is_locked()) {
+                    if !error.is_locked() {
                         self.nudge();
                     }
                     return Ok(Made::Failed(error));
@@ -551,7 +572,7 @@ impl Pool {
     }
 
     fn give_work(&self, seat: &Seat) {
-        if self.workers == Workers::Caller || !seat.take_worker() {
+        if self.workers == Workers::Caller || seat.set_worker(true) {
             return;
         }
         let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
@@ -600,7 +621,7 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
             // Nothing that anybody looks for.
             Ok(Progress::Unmirrored) => {}
             Ok(Progress::Idle) => return progress,
-            Err(PoolError::Apply(error)) if error.is_locked() => {
+            Err(error) if error.is_locked() => {
                 tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
             }
             Err(error) => {
@@ -609,7 +630,7 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
             }
         }
     }
-    seat.drop_worker();
+    seat.set_worker(false);
     progress
 }
 

@@ -4,15 +4,18 @@
 //! nothing is read, written or given out there until a person decides (docs/adr/0003-raw-device-claims.md).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::disk::zero;
 use super::journal::{JournalStore, StoreError};
-use super::member::{DiskView, Standing, VolumeView};
+use super::member::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
 use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::host::turn::{Held, Shows, Stuck, Turn};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Probe, RawDisk};
 use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
@@ -26,7 +29,9 @@ pub struct RawMember {
     pub id: String,
     host: Arc<dyn Host>,
     journal: Arc<JournalStore>,
-    state: Mutex<RawState>,
+    turn: Turn<RawState>,
+    /// A background worker is busy with it.
+    worker: AtomicBool,
 }
 
 /// What can be said of it now.
@@ -36,12 +41,33 @@ pub struct RawState {
     disk: Option<Arc<dyn Disk>>,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
-    pub worker: bool,
     /// How far the cleaning of the free device has got; lost at a restart, as it only saves time.
     cleaned: u64,
 }
 
-impl RawState {
+/// What there is to see of it without its lock.
+pub struct RawShown {
+    pub raw: Option<RawDisk>,
+    pub standing: Standing,
+    pub rule: Option<Arc<Rule>>,
+    /// Whether it zeroes by itself; None while it is not open.
+    offloads_zeroes: Option<bool>,
+}
+
+impl Shows for RawState {
+    type Shown = RawShown;
+
+    fn shown(&self) -> RawShown {
+        RawShown {
+            raw: self.raw.clone(),
+            standing: self.standing.clone(),
+            rule: self.rule.clone(),
+            offloads_zeroes: self.disk.as_ref().map(|disk| disk.geometry().offloads_zeroes),
+        }
+    }
+}
+
+impl RawShown {
     /// Its node, as far as it is known.
     pub fn path(&self) -> PathBuf {
         self.raw.as_ref().map_or_else(PathBuf::new, |raw| raw.path.clone())
@@ -55,6 +81,9 @@ pub enum RawError {
     Taken(String),
     #[error("the device {disk} {why}")]
     Away { disk: String, why: String },
+    /// Nothing has changed, and the caller may come back.
+    #[error("the device {disk} was not changed: {stuck}")]
+    Stuck { disk: String, stuck: Stuck },
     #[error("the device is in use")]
     Busy(#[source] HostError),
     #[error("the device could not be opened")]
@@ -71,7 +100,9 @@ impl RawError {
     /// The device failed before the journal said anything of what was asked for.
     pub fn left_nothing(&self) -> bool {
         match self {
-            Self::Away { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => true,
+            Self::Away { .. } | Self::Stuck { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => {
+                true
+            }
             Self::Taken(_) | Self::Journal(_) => false,
         }
     }
@@ -79,13 +110,29 @@ impl RawError {
 
 impl RawMember {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
-        let state =
-            RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, worker: false, cleaned: 0 };
-        Self { id, host, journal, state: Mutex::new(state) }
+        let state = RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, cleaned: 0 };
+        Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, RawState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What there is to see, whoever has the lock.
+    pub fn shown(&self) -> Arc<RawShown> {
+        self.turn.shown()
+    }
+
+    /// Waits as long as it takes: for the device's own worker.
+    pub fn lock(&self) -> Held<'_, RawState> {
+        self.turn.lock()
+    }
+
+    /// Waits for others as long as that is worth while.
+    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, RawState>, RawError> {
+        let stuck = |stuck| RawError::Stuck { disk: self.shown().path().display().to_string(), stuck };
+        self.turn.lock_within(patience).map_err(stuck)
+    }
+
+    /// Marks whether a worker is on it; gives whether one was.
+    pub fn set_worker(&self, is_there: bool) -> bool {
+        self.worker.swap(is_there, Ordering::SeqCst)
     }
 
     fn claim(&self) -> Result<RawClaim, RawError> {
@@ -94,12 +141,11 @@ impl RawMember {
     }
 
     /// The device is here: opened, and held against what the journal says of it.
-    pub fn arrive(&self, raw: &RawDisk) {
-        let mut state = self.lock();
-        let same = state.raw.as_ref().is_some_and(|was| (was.devno, was.diskseq) == (raw.devno, raw.diskseq));
-        if same && state.disk.is_some() {
-            return;
+    pub fn arrive(&self, raw: &RawDisk) -> Result<(), RawError> {
+        if self.is_open_as(raw) {
+            return Ok(());
         }
+        let mut state = self.lock_within(SHORT_PATIENCE)?;
         state.raw = Some(raw.clone());
         state.disk = None;
         state.cleaned = 0;
@@ -110,6 +156,14 @@ impl RawMember {
             }
             Err(words) => Standing::NotReady(words),
         };
+        Ok(())
+    }
+
+    /// Whether it is open, as the device that `raw` is.
+    pub fn is_open_as(&self, raw: &RawDisk) -> bool {
+        let shown = self.shown();
+        let same = shown.raw.as_ref().is_some_and(|was| (was.devno, was.diskseq) == (raw.devno, raw.diskseq));
+        same && shown.offloads_zeroes.is_some()
     }
 
     fn open(&self, raw: &RawDisk) -> Result<Arc<dyn Disk>, String> {
@@ -163,7 +217,7 @@ impl RawMember {
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
     pub fn begin_format(&self) -> Result<(), RawError> {
-        let mut state = self.lock();
+        let mut state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         let claim = self.claim()?;
         if !claim.should_be_blank() {
@@ -176,12 +230,12 @@ impl RawMember {
     /// `None`: its claim has just ended.
     pub fn disk_view(&self) -> Option<DiskView> {
         let claim = self.claim().ok()?;
-        let state = self.lock();
+        let shown = self.shown();
         let taken = claim.volume.is_some();
         Some(DiskView {
             id: self.id.clone(),
-            path: state.path(),
-            model: state.raw.as_ref().and_then(|raw| raw.model.clone()),
+            path: shown.path(),
+            model: shown.raw.as_ref().and_then(|raw| raw.model.clone()),
             layout: Layout::RawDevice {},
             set: claim.set,
             size: claim.size,
@@ -189,26 +243,30 @@ impl RawMember {
             erasing: if claim.erasing.is_some() { claim.size } else { 0 },
             volumes: usize::from(taken),
             partitions: 0,
-            standing: state.standing.clone(),
-            owned: state.rule.is_some(),
+            standing: shown.standing.clone(),
+            owned: shown.rule.is_some(),
             held: None,
         })
     }
 
-    pub fn leave(&self) {
-        let mut state = self.lock();
+    pub fn leave(&self) -> Result<(), RawError> {
+        if self.shown().standing == Standing::Missing {
+            return Ok(());
+        }
+        let mut state = self.lock_within(SHORT_PATIENCE)?;
         state.disk = None;
         state.standing = Standing::Missing;
+        Ok(())
     }
 
     /// Ends a dispute, as a person said that the device is ours: a free one is erased and offered again, one
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), RawError> {
-        let mut state = self.lock();
+        let mut state = self.lock_within(PATIENCE)?;
         let disk = self.host.open(self.here(&state)?, Access::Claim).map_err(RawError::Busy)?;
         let size = disk.geometry().size;
         drop(disk);
-        let identified = self.host.filesystems().identify(&state.path()).map_err(RawError::Open)?;
+        let identified = self.host.filesystems().identify(&self.here(&state)?.path).map_err(RawError::Open)?;
         let found = identified.and_then(|found| found.uuid);
         self.journal.change_raw(&self.id, |claim| {
             claim.size = size;
@@ -231,17 +289,17 @@ impl RawMember {
 
     pub fn offer<D>(&self, seat: D, usage: VolumeUsage) -> Option<Offer<D>> {
         let claim = self.claim().ok()?;
-        let state = self.lock();
-        let allowed = state.rule.as_ref()?.allows(usage);
-        let geometry = state.disk.as_ref()?.geometry();
+        let shown = self.shown();
+        let allowed = shown.rule.as_ref()?.allows(usage);
+        let offloads_zeroes = shown.offloads_zeroes?;
         let free = claim.volume.is_none() && claim.erasing.is_none();
-        let clean = claim.clean || geometry.offloads_zeroes || usage != VolumeUsage::Block;
+        let clean = claim.clean || offloads_zeroes || usage != VolumeUsage::Block;
         let places = match free && clean {
             true => vec![(Site::Slot(0), whole(claim.size))],
             false => Vec::new(),
         };
         let offer = Offer { disk: seat, places, room: ExtentSet::default(), volume_ends: Vec::new() };
-        (allowed && state.standing == Standing::Ready).then_some(offer)
+        (allowed && shown.standing == Standing::Ready).then_some(offer)
     }
 
     fn here<'s>(&self, state: &'s RawState) -> Result<&'s RawDisk, RawError> {
@@ -266,8 +324,8 @@ impl RawMember {
         self.host.open(self.here(state)?, Access::Claim).map(drop).map_err(RawError::Busy)
     }
 
-    pub fn create(&self, volume: &NewVolume) -> Result<(), RawError> {
-        let mut state = self.lock();
+    pub fn create(&self, volume: &NewVolume, patience: Duration) -> Result<(), RawError> {
+        let mut state = self.lock_within(patience)?;
         let disk = self.disk(&state)?;
         let claim = self.claim()?;
         if claim.volume.is_some() || claim.erasing.is_some() {
@@ -288,7 +346,7 @@ impl RawMember {
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
     pub fn delete(&self, policy: ErasePolicy) -> Result<(), RawError> {
-        let state = self.lock();
+        let state = self.lock_within(PATIENCE)?;
         let disk = self.disk(&state)?;
         self.prove_unused(&state)?;
         unmap_all(&*disk)?;
@@ -310,7 +368,7 @@ impl RawMember {
 
     /// Its volume becomes another one, found, its data as it is.
     pub fn give_other_id(&self, fresh: Uuid, name: &str) -> Result<(), RawError> {
-        let state = self.lock();
+        let state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
         self.change_volume(|volume| {
@@ -332,13 +390,13 @@ impl RawMember {
 
     /// Ends the claim of a device that is away, with its volume if it has one.
     pub fn forget(&self) -> Result<(), RawError> {
-        let _state = self.lock();
+        let _state = self.lock_within(PATIENCE)?;
         Ok(self.journal.release(&self.id)?)
     }
 
     /// Ends the claim.
     pub fn release(&self) -> Result<(), RawError> {
-        let _state = self.lock();
+        let _state = self.lock_within(PATIENCE)?;
         self.can_release()?;
         Ok(self.journal.release(&self.id)?)
     }
@@ -346,7 +404,7 @@ impl RawMember {
     pub fn view(&self) -> Option<VolumeView> {
         let claim = self.claim().ok()?;
         let volume = claim.volume?;
-        let state = self.lock();
+        let shown = self.shown();
         Some(VolumeView {
             id: volume.id,
             record: Some(volume.record),
@@ -355,10 +413,10 @@ impl RawMember {
             growable_to: claim.size,
             set: claim.set,
             disk: self.id.clone(),
-            standing: state.standing.clone(),
+            standing: shown.standing.clone(),
             conflict: None,
             // Another device may have the name by now.
-            node: if state.disk.is_some() { state.path() } else { PathBuf::new() },
+            node: if shown.offloads_zeroes.is_some() { shown.path() } else { PathBuf::new() },
         })
     }
 
@@ -366,7 +424,7 @@ impl RawMember {
     pub fn work(&self) -> Result<Progress, RawError> {
         let claim = self.claim()?;
         let (disk, from) = {
-            let mut state = self.lock();
+            let state = self.lock();
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
             let disk = self.disk(&state).ok();
             let offloads = disk.as_ref().is_some_and(|disk| disk.geometry().offloads_zeroes);
@@ -378,7 +436,7 @@ impl RawMember {
             match (disk, from) {
                 (Some(disk), Some(from)) => (disk, from),
                 _ => {
-                    state.worker = false;
+                    self.set_worker(false);
                     return Ok(Progress::Idle);
                 }
             }

@@ -1,6 +1,7 @@
 //! A place in the pool, labelled or bare: the verbs that both kinds know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -34,8 +35,8 @@ impl Seat {
 
     pub fn rule(&self) -> Option<Arc<Rule>> {
         match self {
-            Self::Labelled(member) => member.lock().rule.clone(),
-            Self::Raw(member) => member.lock().rule.clone(),
+            Self::Labelled(member) => member.shown().rule.clone(),
+            Self::Raw(member) => member.shown().rule.clone(),
         }
     }
 
@@ -62,7 +63,7 @@ impl Seat {
 
     pub fn offer(&self, seat: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
         match self {
-            Self::Labelled(member) => member.lock().offer(seat, usage),
+            Self::Labelled(member) => member.shown().offer(seat, usage),
             Self::Raw(member) => member.offer(seat, usage),
         }
     }
@@ -71,21 +72,30 @@ impl Seat {
     /// bare device.
     pub fn why_unusable(&self) -> Option<String> {
         let Self::Labelled(member) = self else { return None };
-        let state = member.lock();
-        match state.standing() {
-            _ if state.is_usable() => None,
+        match &member.shown().standing {
+            Standing::Ready => None,
             Standing::NotReady(why) => Some(format!("is not ready: {why}")),
-            Standing::Missing | Standing::Ready => Some("is missing".to_owned()),
+            Standing::Missing => Some("is missing".to_owned()),
         }
     }
 
-    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has.
-    pub fn create(&self, site: Site, volume: &NewVolume, journal: &JournalStore) -> Result<Taken, PoolError> {
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
+    /// for others on this disk with `patience`.
+    pub fn create(
+        &self,
+        site: Site,
+        volume: &NewVolume,
+        journal: &JournalStore,
+        patience: Duration,
+    ) -> Result<Taken, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
-                    let mut state = member.lock();
+                    let mut state = match member.lock_within(patience) {
+                        Ok(state) => state,
+                        Err(stuck) => return Ok(Taken::Failed(stuck.into())),
+                    };
                     // It has just left or failed: nothing is written down of it.
                     if !state.is_usable() {
                         return Ok(Taken::ByOther);
@@ -98,7 +108,7 @@ impl Seat {
                 }
                 made
             }
-            Self::Raw(member) => member.create(volume).map_err(PoolError::from),
+            Self::Raw(member) => member.create(volume, patience).map_err(PoolError::from),
         };
         match made {
             Ok(()) => Ok(Taken::ByUs),
@@ -111,7 +121,7 @@ impl Seat {
     /// The kernel has the volume mapped as the disk says.
     pub fn remap(&self) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.recover_mappings()?),
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.recover_mappings()?),
             Self::Raw(_) => Ok(()),
         }
     }
@@ -120,7 +130,7 @@ impl Seat {
         let policy = self.rule().map_or(ErasePolicy::default(), |rule| rule.erase);
         match self {
             Self::Labelled(member) => {
-                let mut state = member.lock();
+                let mut state = member.lock_in_time()?;
                 match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
                     Err(error) => match error.busy() {
                         Some(why) => Err(PoolError::InUse { id, why }),
@@ -139,7 +149,7 @@ impl Seat {
     pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
         let id = view.id;
         match self {
-            Self::Labelled(member) => match member.lock().expand(id, required) {
+            Self::Labelled(member) => match member.lock_in_time()?.expand(id, required) {
                 Err(ApplyError::Plan { source: PlanError::CannotGrow { id, wanted, growable_to }, .. }) => {
                     Err(PoolError::CannotGrow { id, wanted, growable_to })
                 }
@@ -153,7 +163,7 @@ impl Seat {
     /// Whether some of its space is being erased.
     pub fn is_erasing(&self) -> bool {
         match self {
-            Self::Labelled(member) => member.lock().content().erasing().next().is_some(),
+            Self::Labelled(member) => member.shown().content.erasing().next().is_some(),
             Self::Raw(_) => false,
         }
     }
@@ -168,7 +178,9 @@ impl Seat {
 
     pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| formatted(content, view.id))?),
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
+            }
             Self::Raw(member) => Ok(member.change_volume(|volume| {
                 (volume.formatting, volume.formatted) = (false, true);
                 volume.record.fs_size = view.size;
@@ -178,21 +190,23 @@ impl Seat {
 
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| grown(content, id, size))?),
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
             Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.fs_size = size)?),
         }
     }
 
     pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| adopt_volume(content, id))?),
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
             Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = false)?),
         }
     }
 
     pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
         match self {
-            Self::Labelled(member) => Ok(member.lock().disk()?.change(|content| disown_volume(content, id))?),
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
+            }
             Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = true)?),
         }
     }
@@ -202,7 +216,7 @@ impl Seat {
         match self {
             Self::Labelled(member) => {
                 let (begun, done) = {
-                    let mut state = member.lock();
+                    let mut state = member.lock_in_time()?;
                     let known = state.known();
                     let disk = state.disk()?;
                     let begun = journal.begin(fresh, &member.id, known)?;
@@ -239,18 +253,11 @@ impl Seat {
         }
     }
 
-    /// Marks that a worker is on it; false: one was already.
-    pub fn take_worker(&self) -> bool {
-        !match self {
-            Self::Labelled(member) => std::mem::replace(&mut member.lock().worker, true),
-            Self::Raw(member) => std::mem::replace(&mut member.lock().worker, true),
-        }
-    }
-
-    pub fn drop_worker(&self) {
+    /// Marks whether a worker is on it; gives whether one was.
+    pub fn set_worker(&self, is_there: bool) -> bool {
         match self {
-            Self::Labelled(member) => member.lock().worker = false,
-            Self::Raw(member) => member.lock().worker = false,
+            Self::Labelled(member) => member.set_worker(is_there),
+            Self::Raw(member) => member.set_worker(is_there),
         }
     }
 }

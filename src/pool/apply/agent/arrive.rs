@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::{Agent, is_same_device};
 use crate::device::discovery::DeviceSet;
 use crate::device::{self, Device};
-use crate::host::{Access, HostError, chain};
+use crate::host::patience::PatienceError;
+use crate::host::{Access, Host, HostError, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
-use crate::pool::apply::member::{Member, Standing};
+use crate::pool::apply::member::{Member, SHORT_PATIENCE, Standing};
+use crate::pool::apply::pool::Pool;
 use crate::pool::apply::raw::RawMember;
 use crate::pool::apply::seat::Seat;
 
@@ -34,27 +36,42 @@ impl Problem {
 }
 
 impl Agent {
-    /// Members whose disk is not there any more let go of it; what they held is remembered.
-    pub(super) fn depart(&self, set: &DeviceSet) {
+    /// Members whose disk is not there any more let go of it; what they held is remembered. False: one is busy with an
+    /// operation that does not end, and is left for later.
+    pub(super) fn depart(&self, set: &DeviceSet) -> bool {
+        // One whose claim has just ended is seen by the next pass.
+        let is_here = |id: &str, raw: &RawDisk| {
+            self.is_being_claimed(&raw.name) || set.devices.iter().any(|device| is_same_device(device, id, raw))
+        };
+        let mut all = true;
         for member in self.pool.members() {
-            let state = member.lock();
-            let here = set.devices.iter().any(|device| is_same_device(device, &member.id, &state.raw));
-            if !here && state.standing() != Standing::Missing {
-                tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
-                drop(state);
-                // What was deleted there since the last pass is not waited for.
-                self.know(&member);
-                member.lock().leave(Standing::Missing);
+            let shown = member.shown();
+            if shown.standing == Standing::Missing || is_here(&member.id, &shown.raw) {
+                continue;
+            }
+            match member.lock_within(SHORT_PATIENCE) {
+                Ok(mut state) if !is_here(&member.id, &state.raw) => {
+                    tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
+                    // What was deleted there since the last pass is not waited for.
+                    self.know(&member);
+                    state.leave(Standing::Missing);
+                }
+                Ok(_) => {}
+                Err(stuck) => {
+                    tracing::warn!(disk = %member.id, error = %chain(&stuck), "a disk of the pool is gone, and in use");
+                    all = false;
+                }
             }
         }
+        all
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
-    pub(super) fn arrive(&self, device: &Device) -> Result<(), Problem> {
+    pub(super) fn arrive(&mut self, device: &Device) -> Result<(), Problem> {
         let known = self.pool.member(&device.id.text);
         if let device::Standing::NotReady(why) = &device.standing {
             if let Some(member) = known {
-                let mut state = member.lock();
+                let mut state = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e, true))?;
                 if is_same_device(device, &member.id, &state.raw) {
                     state.leave(Standing::NotReady(why.clone()));
                 }
@@ -62,39 +79,21 @@ impl Agent {
             return Err(Problem::Stays(why.clone()));
         }
         if let Some(member) = &known {
-            let mut state = member.lock();
-            let same_size = state.content().geometry.size == device.raw.size;
-            if state.is_usable() && same_size && is_same_device(device, &member.id, &state.raw) {
+            let shown = member.shown();
+            let same_size = shown.content.geometry.size == device.raw.size;
+            if shown.is_usable() && same_size && is_same_device(device, &member.id, &shown.raw) {
                 return Ok(());
             }
-            // The old handle's flock would keep the new one from mending the tables.
-            state.leave(Standing::NotReady("it is being opened again".to_owned()));
         }
-        let opened = self.host.open(&device.raw, Access::Own);
-        let opened = opened.map_err(|e| Problem::of(&e, matches!(e, HostError::Busy { .. })));
-        let opened = opened.and_then(|disk| {
-            PoolDisk::open(disk, self.pool.owner()).map_err(|e| Problem::of(&e, e.is_locked() || e.is_busy()))
-        });
-        let opened = match opened.inspect_err(|problem| not_ready(known.as_deref(), problem.words()))? {
-            Opened::Ours(opened) => opened,
-            Opened::Blank => {
-                tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
-                return Ok(());
-            }
-        };
-        match known {
-            Some(member) => member.lock().arrive(device.raw.clone(), opened),
-            None => {
-                let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
-                self.pool.join(Seat::Labelled(Arc::new(member)));
-            }
-        }
-        tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
-        Ok(())
+        let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
+        let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
+        opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs, true)))
     }
 
     /// Bare devices of the journal that are here, and those that are not.
-    pub(super) fn arrive_raw(&self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
+    /// One that hangs is left for later; gives whether there is one.
+    pub(super) fn arrive_raw(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> bool {
+        let mut hangs = false;
         for (id, _) in self.pool.journal().raw_claims() {
             let is_it = |device: &&Device| self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id);
             let mut here = set.devices.iter().filter(is_it);
@@ -110,19 +109,77 @@ impl Agent {
                 }
             };
             match (device, twin) {
-                (Some(device), None) => seat.arrive(&device.raw),
-                (Some(_), Some(_)) | (None, _) => seat.leave(),
+                (Some(device), None) if seat.is_open_as(&device.raw) => {}
+                (Some(device), None) => {
+                    // A look that hangs says so sooner.
+                    let arrived = match self.discovery.is_waiting_for(&device.raw) {
+                        true => Err("opening or reading it hangs".to_owned()),
+                        false => {
+                            let (seat, raw) = (Arc::clone(&seat), device.raw.clone());
+                            let arrived = self.errand(&id, move || seat.arrive(&raw).map_err(|e| chain(&e)));
+                            arrived.unwrap_or_else(|hangs| Err(chain(&hangs)))
+                        }
+                    };
+                    if let Err(why) = arrived {
+                        hangs = true;
+                        problems.insert(device.raw.name.clone(), why);
+                    }
+                }
+                (Some(_), Some(_)) | (None, _) => hangs |= seat.leave().is_err(),
             }
-            if let (Some(device), Standing::NotReady(why)) = (device, &seat.lock().standing) {
+            if let (Some(device), Standing::NotReady(why)) = (device, &seat.shown().standing) {
                 problems.insert(device.raw.name.clone(), why.clone());
             }
         }
+        hangs
+    }
+
+    /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
+    pub(super) fn errand<T: Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PatienceError> {
+        let pool = Arc::clone(&self.pool);
+        self.errands.errand(&disk.to_owned(), work, move || pool.nudge())
     }
 }
 
-/// A member whose disk is here but could not be opened says why.
-fn not_ready(member: Option<&Member>, why: &str) {
-    if let Some(member) = member {
-        member.lock().leave(Standing::NotReady(why.to_owned()));
+/// Opens a disk with our label, and lets it join.
+fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
+    let known = pool.member(&device.id.text);
+    let lock = |member: &'_ Member, standing| {
+        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e, true));
+        locked.map(|mut state| state.leave(standing))
+    };
+    if let Some(member) = &known {
+        // The old handle's flock would keep the new one from mending the tables.
+        lock(member, Standing::NotReady("it is being opened again".to_owned()))?;
     }
+    let opened = host.open(&device.raw, Access::Own);
+    let opened = opened.map_err(|e| Problem::of(&e, matches!(e, HostError::Busy { .. })));
+    let opened = opened
+        .and_then(|disk| PoolDisk::open(disk, pool.owner()).map_err(|e| Problem::of(&e, e.is_locked() || e.is_busy())));
+    let opened = match opened {
+        Ok(Opened::Ours(opened)) => opened,
+        Ok(Opened::Blank) => {
+            tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
+            return Ok(());
+        }
+        Err(problem) => {
+            if let Some(member) = &known {
+                lock(member, Standing::NotReady(problem.words().to_owned()))?;
+            }
+            return Err(problem);
+        }
+    };
+    match known {
+        Some(member) => member.lock().arrive(device.raw.clone(), opened),
+        None => {
+            let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
+            pool.join(Seat::Labelled(Arc::new(member)));
+        }
+    }
+    tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
+    Ok(())
 }

@@ -13,10 +13,10 @@ use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::Contents;
-use crate::host::{Access, Disk, Geometry, Probe, RawDisk, chain};
+use crate::host::{Access, Disk, Geometry, Host, Probe, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::Member;
-use crate::pool::apply::pool::Owner;
+use crate::pool::apply::pool::{Owner, Pool};
 use crate::pool::apply::raw::{RawMember, reads_as_zeros};
 use crate::pool::apply::seat::Seat;
 use crate::pool::journal::RawClaim;
@@ -138,13 +138,34 @@ impl Agent {
         (devices, election)
     }
 
+    /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
+    /// are under way.
+    pub(super) fn claims_under_way(&mut self) -> BTreeSet<String> {
+        let (errands, discovery) = (&self.errands, &mut self.discovery);
+        self.claiming.retain(|id, (name, _)| {
+            let is_under_way = errands.is_waiting_for(id);
+            if !is_under_way {
+                discovery.changed(name);
+            }
+            is_under_way
+        });
+        self.claiming.values().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a claim is, or was before the last look, under way on the disk of that kernel name.
+    pub(super) fn is_being_claimed(&self, name: &str) -> bool {
+        self.claiming.values().any(|(claiming, _)| claiming == name)
+    }
+
     /// How many disks each set has, those that are away too.
     fn counts(&self) -> BTreeMap<SetRef, u32> {
-        let labelled = self.pool.members().into_iter().map(|member| member.lock().content().label.set.clone());
+        let labelled = self.pool.members().into_iter().map(|member| member.shown().content.label.set.clone());
         let bare = self.pool.journal().raw_claims().into_iter().map(|(_, claim)| claim.set);
         let absent = self.pool.absent().into_iter().map(|(_, disk)| disk.set);
         let mut counts = BTreeMap::new();
-        for set in labelled.chain(bare).chain(absent) {
+        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(id));
+        let claiming = claiming.map(|(_, (_, set))| set.clone());
+        for set in labelled.chain(bare).chain(absent).chain(claiming) {
             *counts.entry(set).or_default() += 1;
         }
         counts
@@ -185,7 +206,7 @@ impl Agent {
         };
         let here = |id: &str| set.devices.iter().find(|device| is(device, id));
         let mut of: Vec<(SetRef, String)> = Vec::new();
-        of.extend(self.pool.members().iter().map(|m| (m.lock().content().label.set.clone(), m.id.clone())));
+        of.extend(self.pool.members().iter().map(|m| (m.shown().content.label.set.clone(), m.id.clone())));
         of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
         of.extend(self.pool.absent().into_iter().map(|(id, disk)| (disk.set, id)));
         let mut astray = BTreeMap::new();
@@ -204,65 +225,85 @@ impl Agent {
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
         self.inform();
         let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
-        let exclusive = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
+        let (id, name) = (now.id.text.clone(), now.raw.name.clone());
+        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, rule };
+        let (set, layout) = (elected.set.clone(), elected.layout.clone());
+        self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
+        let claimed = self.errand(&id, move || taking.take(set, layout));
+        self.discovery.changed(&name);
+        claimed.map_err(|hangs| chain(&hangs))?
+    }
+}
+
+/// A disk that is being claimed, for a thread of its own.
+struct Taking {
+    pool: Arc<Pool>,
+    host: Arc<dyn Host>,
+    now: Device,
+    rule: Option<Arc<Rule>>,
+}
+
+impl Taking {
+    fn take(self, set: SetRef, layout: Layout) -> Result<(), String> {
+        let Self { pool, host, now, rule } = self;
+        let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
-        match self.host.probe(&now.raw) {
+        match host.probe(&now.raw) {
             Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
             Probe::Failed(why) => return Err(why),
             Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
         }
-        if elected.layout == (Layout::RawDevice {}) {
-            return self.claim_raw(&now, exclusive, elected);
+        if layout == (Layout::RawDevice {}) {
+            return claim_raw(&pool, host, &now, exclusive, set, rule);
         }
-        let Owner { cluster, node } = self.pool.owner().clone();
+        let Owner { cluster, node } = pool.owner().clone();
         let hardware =
             Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
-        let claim = Claim {
-            geometry: exclusive.geometry(),
-            cluster,
-            node,
-            hardware,
-            set: elected.set.clone(),
-            layout: elected.layout.clone(),
-        };
+        let claim = Claim { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
         PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
-        self.discovery.changed(&now.raw.name);
-        let own = self.host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
+        let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own, self.pool.owner()).map_err(|e| chain(&e))? else {
+        let Opened::Ours(disk) = PoolDisk::open(own, pool.owner()).map_err(|e| chain(&e))? else {
             return Err("it is blank again after it was claimed".to_owned());
         };
         let id = id::labelled(disk.content().table.disk()).text;
-        let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
-        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a disk");
-        self.pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
+        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
+        pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
         Ok(())
     }
+}
 
-    /// A bare device carries no label: what nobody has a record of must at least look unused.
-    fn claim_raw(&self, now: &Device, exclusive: Arc<dyn Disk>, elected: &Elected) -> Result<(), String> {
-        if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
-            return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
-        }
-        let claim = RawClaim {
-            set: elected.set.clone(),
-            generation: 1,
-            size: exclusive.geometry().size,
-            clean: false,
-            used: false,
-            volume: None,
-            erasing: None,
-        };
-        drop(exclusive);
-        self.pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
-        let journal = Arc::clone(self.pool.journal());
-        let member = RawMember::new(now.id.text.clone(), Arc::clone(&self.host), journal);
-        member.arrive(&now.raw);
-        member.lock().rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
-        tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %elected.set.name, "claimed a bare device");
-        self.pool.join(Seat::Raw(Arc::new(member)));
-        Ok(())
+/// A bare device carries no label: what nobody has a record of must at least look unused.
+fn claim_raw(
+    pool: &Pool,
+    host: Arc<dyn Host>,
+    now: &Device,
+    exclusive: Arc<dyn Disk>,
+    set: SetRef,
+    rule: Option<Arc<Rule>>,
+) -> Result<(), String> {
+    if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
+        return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
     }
+    let claim = RawClaim {
+        set,
+        generation: 1,
+        size: exclusive.geometry().size,
+        clean: false,
+        used: false,
+        volume: None,
+        erasing: None,
+    };
+    drop(exclusive);
+    tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
+    pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
+    let member = RawMember::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
+    let member = Arc::new(member);
+    pool.join(Seat::Raw(Arc::clone(&member)));
+    member.arrive(&now.raw).map_err(|e| chain(&e))?;
+    member.lock().rule = rule;
+    Ok(())
 }
 
 /// Whether there is something that a set takes, or would take.

@@ -21,8 +21,8 @@ impl Agent {
 
     fn in_use(&self) -> Vec<(String, String)> {
         let used = |member: &crate::pool::apply::member::Member| {
-            let state = member.lock();
-            let used = hardware(&state.raw).filter(|_| state.is_usable())?;
+            let shown = member.shown();
+            let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
             Some((member.id.clone(), used))
         };
         self.pool.members().iter().filter_map(|member| used(member)).collect()

@@ -6,6 +6,7 @@
 //! same content for the minimum age since the order was seen. Afterwards it is a blank disk like any other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Agent, judged_record};
@@ -17,7 +18,7 @@ use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Contents, DevNo};
 use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Extent, Host, Probe, RawDisk, chain};
 use crate::pool::apply::disk::zero;
 
 /// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
@@ -147,19 +148,9 @@ impl Agent {
         self.inform();
         let now = self.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
-        let disk = self.host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
-        let mapped = disk.mapped().map_err(|e| chain(&e))?;
-        if !mapped.is_empty() {
-            return Err("it has partitions: delete them first, if nothing on them is needed".to_owned());
-        }
-        {
-            let _quiet = disk.exclusive().map_err(|e| chain(&e))?;
-            prove_without_partitions(&*disk, contents)?;
-            for extent in extents(&*disk, contents) {
-                zero(&*disk, extent).map_err(|e| chain(&e))?;
-            }
-        }
-        drop(disk);
+        let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
+        let wiped = self.errand(&now.id.text, move || destroy(&*host, &raw, &found));
+        wiped.map_err(|hangs| chain(&hangs))??;
         self.discovery.changed(&now.raw.name);
         self.watch.event(&now.raw.name);
         self.wipes.event(&now.raw.name);
@@ -167,6 +158,21 @@ impl Agent {
         blank.map_err(|error| format!("it was wiped, and yet {}", chain(&error)))?;
         Ok(description(contents))
     }
+}
+
+/// The exclusive open and the writes.
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), String> {
+    let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
+    let mapped = disk.mapped().map_err(|e| chain(&e))?;
+    if !mapped.is_empty() {
+        return Err("it has partitions: delete them first, if nothing on them is needed".to_owned());
+    }
+    let _quiet = disk.exclusive().map_err(|e| chain(&e))?;
+    prove_without_partitions(&*disk, contents)?;
+    for extent in extents(&*disk, contents) {
+        zero(&*disk, extent).map_err(|e| chain(&e))?;
+    }
+    Ok(())
 }
 
 fn orders_wipe(rule: &Rule) -> bool {

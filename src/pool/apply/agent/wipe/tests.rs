@@ -10,7 +10,7 @@ use crate::device::named::Named;
 use crate::device::sample;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
-use crate::host::{FsKind, Geometry, Host as _};
+use crate::host::{FsKind, Geometry};
 use crate::pool::apply::agent::Pass;
 use crate::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
 

@@ -1,0 +1,124 @@
+//! Disks of the pool that hang under an operation, on a fake machine: nothing else waits for them.
+
+mod fake_node;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fake_node::{MIB, Node, id, request, rule};
+use localpool::device::label::{ErasePolicy, Layout};
+use localpool::host::fake::{FakeHost, Platter};
+use localpool::host::{FsKind, Geometry, Host};
+use localpool::pool::apply::pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
+use localpool::volume::{NodeVolumes, VolumeId, VolumeLocks};
+
+const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
+/// Far more than an answer takes on a busy machine; what hangs takes for ever.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// Two disks with a volume each, `small` on the one that is chosen first, and `large` on the other one.
+fn two_disks(layout: &Layout) -> (Arc<FakeHost>, [Arc<Platter>; 2], Node) {
+    let host = Arc::new(FakeHost::default());
+    let disk = |name, mib| host.add_disk(name, name, Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true });
+    let disks = [disk("fake0", 64), disk("fake1", 256)];
+    let mut node = Node::start(&host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    node.passes().expect("claims");
+    node.pool.create(&request("small", MOUNT, 16 * MIB)).expect("room");
+    node.pool.create(&request("large", MOUNT, 100 * MIB)).expect("room");
+    for (volume, disk) in [("small", "fake0"), ("large", "fake1")] {
+        let node = node.pool.volume(id(volume)).expect("it was made").node;
+        assert!(node.to_string_lossy().contains(disk), "{volume} is at {}", node.display());
+    }
+    (host, disks, node)
+}
+
+/// What does not answer in time hangs.
+fn answers<T: Send + 'static>(what: &str, pool: &Arc<Pool>, call: impl FnOnce(&Pool) -> T + Send + 'static) -> T {
+    let (reply, answer) = mpsc::channel();
+    let pool = Arc::clone(pool);
+    thread::spawn(move || reply.send(call(&pool)));
+    answer.recv_timeout(AT_MOST).unwrap_or_else(|_| panic!("{what} waits for a disk that it has nothing to do with"))
+}
+
+/// Begins to delete a volume on a disk that hangs.
+fn delete_that_hangs(node: &Node, disk: &Platter, volume: &str) -> JoinHandle<Result<Outcome, PoolError>> {
+    disk.set_hangs(true);
+    let (pool, id) = (Arc::clone(&node.pool), id(volume));
+    let deleting = thread::spawn(move || pool.delete(id));
+    disk.until_somebody_waits();
+    deleting
+}
+
+#[test]
+fn a_disk_that_hangs_in_an_operation_keeps_nothing_of_the_other_disks_from_answering() {
+    for layout in [Layout::Carved {}, Layout::RawDevice {}] {
+        let (_host, [sick, _well], node) = two_disks(&layout);
+        let deleting = delete_that_hangs(&node, &sick, "small");
+        let pool = &node.pool;
+        let large = id("large");
+        assert_eq!(answers("a list", pool, |pool| pool.volumes().len()), 2, "{layout:?}");
+        assert_eq!(answers("a list of disks", pool, |pool| pool.disk_views().len()), 2);
+        assert!(answers("a look", pool, move |pool| pool.usable(large).is_ok()));
+        let capacity = answers("capacity", pool, |pool| pool.capacity(&Selector::default(), MOUNT));
+        assert_eq!(capacity.available > 0, layout == Layout::Carved {});
+        answers("a mark", pool, move |pool| pool.mark_formatted(large)).expect("a healthy disk");
+        answers("an expansion", pool, move |pool| pool.expand(large, 100 * MIB, None)).expect("a healthy disk");
+        let repeated = answers("a repeated create", pool, |pool| pool.create(&request("large", MOUNT, 100 * MIB)));
+        assert_eq!(repeated.expect("a healthy disk").1, Outcome::AlreadySo);
+        answers("a delete", pool, move |pool| pool.delete(large)).expect("a healthy disk");
+
+        sick.set_hangs(false);
+        deleting.join().expect("no bug").expect("it answers again");
+        assert!(pool.volumes().is_empty());
+    }
+}
+
+#[test]
+fn a_new_volume_goes_past_a_disk_that_hangs_to_one_that_answers() {
+    let (_host, [sick, _well], node) = two_disks(&Layout::Carved {});
+    let deleting = delete_that_hangs(&node, &sick, "small");
+    // The disk that hangs is chosen first, as it is the smallest that has the room.
+    let made = answers("a create", &node.pool, |pool| pool.create(&request("new", MOUNT, 16 * MIB)));
+    let (view, _) = made.expect("another disk serves");
+    assert!(view.node.to_string_lossy().contains("fake1"), "{}", view.node.display());
+    sick.set_hangs(false);
+    deleting.join().expect("no bug").expect("it answers again");
+}
+
+#[test]
+fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
+    for (layout, words) in [(Layout::Carved {}, "/dev/fake0"), (Layout::RawDevice {}, "/dev/fake0")] {
+        let (_host, [sick, _well], node) = two_disks(&layout);
+        let deleting = delete_that_hangs(&node, &sick, "small");
+        let small = id("small");
+        let error = answers("a second delete", &node.pool, move |pool| pool.delete(small)).expect_err("it hangs");
+        assert!(error.is_locked(), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains("has been under way for 1"), "{error}");
+        sick.set_hangs(false);
+        deleting.join().expect("no bug").expect("it answers again");
+        assert_eq!(node.pool.delete(small).expect("it is gone"), Outcome::AlreadySo);
+    }
+}
+
+#[test]
+fn a_measurement_of_a_volume_never_stops_what_runs_beside_it() {
+    let (host, [sick, _well], node) = two_disks(&Layout::Carved {});
+    let deleting = delete_that_hangs(&node, &sick, "small");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
+    runtime.block_on(async {
+        for name in ["small", "large"] {
+            let id = VolumeId::of_name(name);
+            let stats = tokio::time::timeout(AT_MOST, volumes.stats(id, "/not/there")).await;
+            assert!(stats.expect("an answer").is_err(), "{name} is not published there");
+            let grown = tokio::time::timeout(AT_MOST, volumes.expand(id, "/not/there", 1)).await;
+            assert!(grown.expect("an answer").is_err(), "{name} is not published there");
+        }
+    });
+    sick.set_hangs(false);
+    deleting.join().expect("no bug").expect("it answers again");
+}

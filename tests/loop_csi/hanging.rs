@@ -1,0 +1,159 @@
+//! Disks that hang, for real: loop devices on a filesystem that is frozen. Reads are answered, and writes wait until it is
+//! thawed.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use tonic::Code;
+
+use crate::client::{Client, block, create, mount};
+use crate::driver::{CARVED, SOON, Start, set};
+use crate::lab::{Disk, Lab, MIB, eventually, run, text};
+
+/// What an answer may take on a busy machine. What waits for the frozen disk takes as long as it is frozen.
+const AN_ANSWER: Duration = Duration::from_secs(8);
+
+/// How long a disk hangs, where a test does not end that.
+const AT_MOST: Duration = Duration::from_secs(90);
+
+/// A filesystem in a lab that freezes what lies on it.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new(lab: &Lab) -> Self {
+        let image = lab.image("freezer", 512 * MIB);
+        let dir = lab.path("freezer");
+        std::fs::create_dir(&dir).unwrap();
+        run("mkfs.ext4", &["-q", "-F", text(&image)]);
+        run("mount", &["-o", "loop", text(&image), text(&dir)]);
+        Self(dir)
+    }
+
+    fn disk(&self, lab: &Lab) -> Disk {
+        let disk = lab.disk("freezer/sick", 256 * MIB);
+        run("fallocate", &["--length", &disk.size().to_string(), text(&disk.image)]);
+        disk
+    }
+
+    /// Not for ever: a process that waits for a frozen disk cannot even be killed, and a test that fails must end.
+    fn freeze(&self) {
+        run("fsfreeze", &["--freeze", text(&self.0)]);
+        let dir = self.0.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(AT_MOST);
+            let _ = Command::new("fsfreeze").args(["--unfreeze", text(&dir)]).output();
+        });
+    }
+
+    fn thaw(&self) {
+        run("fsfreeze", &["--unfreeze", text(&self.0)]);
+    }
+}
+
+async fn in_time<T>(what: &str, call: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(AN_ANSWER, call).await;
+    answer.unwrap_or_else(|_| panic!("{what} waits for a disk that it has nothing to do with"))
+}
+
+/// Everything that an orchestrator asks, of a volume on a disk that is well.
+async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    let ext4 = mount("ext4");
+    assert!(in_time("Probe", client.is_ready()).await);
+    in_time("a stage", client.stage(id, &staging, &ext4)).await.unwrap();
+    in_time("a publish", client.publish(id, &staging, &target, &ext4)).await.unwrap();
+    in_time("stats", client.stats(id, &target)).await.unwrap();
+    in_time("a node expansion", client.node_expand(id, &target, 16 * MIB)).await.unwrap();
+    in_time("an unpublish", client.unpublish(id, &target)).await.unwrap();
+    in_time("an unstage", client.unstage(id, &staging)).await.unwrap();
+    in_time("capacity", client.capacity("well", &ext4)).await;
+    in_time("capacity of the disk that hangs", client.capacity("sick", &ext4)).await;
+    let made = in_time("a create", client.create(create(&lab.named("more"), "well", 16 * MIB, &ext4))).await;
+    in_time("an expansion", client.expand(&made.id, 32 * MIB, 0)).await.unwrap();
+    in_time("a look", client.get(&made.id)).await.unwrap();
+    in_time("a delete", client.delete(&made.id)).await.unwrap();
+    assert!(!in_time("a list", client.ids()).await.contains(&made.id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loop_while_a_disk_of_the_pool_hangs_every_call_on_another_disk_answers_and_its_own_end_when_it_does() {
+    let lab = crate::lab!(alone);
+    let freezer = Freezer::new(&lab);
+    let (sick, _well) = (freezer.disk(&lab), lab.disk("well", 256 * MIB));
+    let sets = set(&lab, "sick", "freezer/sick.img", CARVED) + &set(&lab, "well", "well.img", CARVED);
+    let (driver, mut client) = Start::new(&lab, &sets).ready().await;
+    let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
+    let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
+    client.stage(&kept.id, &lab.path("sick-staging"), &mount("ext4")).await.unwrap();
+
+    freezer.freeze();
+    let hanging = create(&lab.named("hanging"), "sick", 16 * MIB, &block());
+    let creating = {
+        let create = || {
+            let (mut client, hanging) = (client.clone(), hanging.clone());
+            tokio::spawn(async move { client.try_create(hanging).await })
+        };
+        // Whichever comes second is told of the first one.
+        let (mut one, mut other) = (create(), create());
+        let (told, creating) = in_time("one of two calls of one name", async {
+            tokio::select! { told = &mut one => (told, other), told = &mut other => (told, one) }
+        })
+        .await;
+        assert_eq!(told.unwrap().unwrap_err().code(), Code::Aborted);
+        creating
+    };
+    assert_served(&lab, &mut client, &well.id).await;
+    in_time("stats of a volume on the disk that hangs", client.stats(&kept.id, &lab.path("sick-staging")))
+        .await
+        .unwrap();
+    let told = client.expand(&kept.id, 32 * MIB, 0).await.unwrap_err();
+    assert_eq!(told.code(), Code::Aborted, "{told:?}");
+    assert!(told.message().contains(sick.path()), "{told:?}");
+
+    freezer.thaw();
+    // It waited for its own write, or for one that the driver does in the background and is told to come back.
+    if let Err(told) = creating.await.unwrap() {
+        assert_eq!(told.code(), Code::Aborted, "{told:?}");
+    }
+    let made = loop {
+        match client.try_create(hanging.clone()).await {
+            Err(told) if told.code() == Code::Aborted => tokio::time::sleep(Duration::from_millis(100)).await,
+            made => break made.unwrap(),
+        }
+    };
+    client.unstage(&kept.id, &lab.path("sick-staging")).await.unwrap();
+    for id in [&made.id, &kept.id, &well.id] {
+        client.delete(id).await.unwrap();
+    }
+    driver.stop();
+    sick.detach();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_and_joins_when_it_answers() {
+    let lab = crate::lab!(alone);
+    let freezer = Freezer::new(&lab);
+    let (sick, _well) = (freezer.disk(&lab), lab.disk("well", 256 * MIB));
+    let sets = set(&lab, "sick", "freezer/sick.img", CARVED) + &set(&lab, "well", "well.img", CARVED);
+    let start = Start::new(&lab, &sets);
+    let (driver, mut client) = start.ready().await;
+    let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
+    let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
+    driver.stop();
+    // A table that must be mended: a look only reads, and the opening writes.
+    sick.write(sick.size() - 512, &[0; 512]);
+    freezer.freeze();
+
+    let (driver, mut client) = start.ready_at_once().await;
+    assert!(eventually(SOON, || driver.verdict(&sick.node).1.contains("took more than")));
+    assert_served(&lab, &mut client, &well.id).await;
+    freezer.thaw();
+    driver.await_verdict(&sick.node, "Ours", "1 volume");
+    for id in [&kept.id, &well.id] {
+        client.delete(id).await.unwrap();
+    }
+    driver.stop();
+    sick.assert_tables_verify();
+    sick.detach();
+}
