@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::demo;
 use crate::device::show::Format;
@@ -56,6 +56,9 @@ enum Command {
     /// Adopt a volume that came with a disk, settle which of several disks has one, or give up one whose node is gone
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Begin a document of the state directory anew
+    #[command(subcommand)]
+    State(StateCommand),
     /// Print the custom resource definitions, or bring a cluster to them
     Crds(CrdsArgs),
     /// Print the udev rules that keep this host off what tenants write into volumes, or install them
@@ -139,6 +142,26 @@ enum VolumeCommand {
     Settle(SettleArgs),
     /// Give up the object of a volume whose Node object was deleted; asks the cluster, and erases nothing
     Abandon(AbandonArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum StateCommand {
+    /// Keep a document that cannot be used under another name, begin a new one, and say what is forgotten by that
+    SetAside(SetAsideArgs),
+}
+
+#[derive(Debug, Args)]
+struct SetAsideArgs {
+    /// Which one: journal
+    #[arg(value_enum)]
+    document: Document,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Document {
+    Journal,
 }
 
 #[derive(Debug, Args)]
@@ -234,6 +257,9 @@ impl Cli {
                 print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.dry_run)?)
             }
             Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
+            Command::State(StateCommand::SetAside(SetAsideArgs { document: Document::Journal, how })) => {
+                print_lines(&ask::set_aside_journal(&how.state.local()?, how.dry_run)?)
+            }
             Command::Crds(args) => args.run(),
             Command::UdevRules(args) => args.run(),
             Command::Demo => Ok(demo::run()?),

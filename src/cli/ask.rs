@@ -8,7 +8,9 @@ use tonic::transport::Channel;
 
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
-use crate::csi::proto::agent::{DiskRequest, InventoryRequest, SetsRequest, SettleRequest, VolumeRequest};
+use crate::csi::proto::agent::{
+    DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
+};
 use crate::device::show::{Format, render};
 use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
@@ -79,6 +81,13 @@ pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool)
     let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
     let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), dry_run };
     asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
+}
+
+/// Begins a new journal beside a damaged one.
+pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
+    let request = SetAsideRequest { dry_run };
+    let asked = ask(local, async |mut agent| Ok(agent.set_aside_journal(request).await?.into_inner().lines))?;
+    asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { dry_run }, dry_run), Ok)
 }
 
 /// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.

@@ -10,7 +10,8 @@ use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
 use super::proto::agent::{
-    DiskRequest, InventoryReply, InventoryRequest, Report, SetsRequest, SettleRequest, VolumeRequest, WatchRequest,
+    DiskRequest, InventoryReply, InventoryRequest, Report, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
+    WatchRequest,
 };
 use crate::device::rule::Rule;
 use crate::device::show::{Format, render};
@@ -135,6 +136,11 @@ impl Agent for AgentService {
         let sets = (self.read_sets)(&request.into_inner().documents, &self.pool.owner().node);
         let sets = sets.map_err(Status::invalid_argument)?;
         self.verb(Verb::PlanSets { sets }).await
+    }
+
+    async fn set_aside_journal(&self, request: Request<SetAsideRequest>) -> Result<Response<Report>, Status> {
+        let SetAsideRequest { dry_run } = request.into_inner();
+        self.verb(Verb::SetAsideJournal { dry_run }).await
     }
 
     async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {

@@ -39,6 +39,14 @@ pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> DiskId {
     own.unwrap_or_else(|| DiskId { text: format!("path-{}", raw.path.display()), stable: false })
 }
 
+/// How [`hardware`] begins.
+const SORTS: [&str; 7] = ["wwid-", "serial-", "part-", "dm-", "md-", "loop-", "path-"];
+
+/// Whether a text could be a [`hardware`] id, and not that of a disk of ours.
+pub fn may_be_hardware(text: &str) -> bool {
+    SORTS.iter().any(|sort| text.starts_with(sort)) && !text.contains(char::is_whitespace)
+}
+
 fn stable(text: String) -> DiskId {
     DiskId { text, stable: true }
 }

@@ -105,6 +105,10 @@ impl StateStore for DryHost {
         locked(&self.documents).insert(name.to_owned(), text.to_owned());
         Ok(())
     }
+
+    fn keep_copy(&self, name: &str, _: &str) -> Result<String, HostError> {
+        refused("copy", Path::new(name))
+    }
 }
 
 impl Filesystems for DryHost {

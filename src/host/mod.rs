@@ -206,6 +206,13 @@ pub enum HostError {
     Unsupported { what: String },
 }
 
+impl HostError {
+    /// It could be read, and is no text.
+    pub fn is_no_text(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidData)
+    }
+}
+
 /// An error with all its causes, in one line: what people get to read.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();

@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{Flock, FlockArg};
 
@@ -21,6 +22,9 @@ pub trait StateStore: Send + Sync {
 
     /// Durable when it returns.
     fn store(&self, name: &str, text: &str) -> Result<(), HostError>;
+
+    /// The document as it is now has another name besides, which begins so; durable when it returns. Gives the name.
+    fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError>;
 }
 
 /// A directory of documents, 0700.
@@ -96,6 +100,15 @@ impl StateStore for StateDir {
         let aside = self.path.join(format!(".{name}.new"));
         write_whole(&aside, &path, text, 0o600).map_err(|source| failed("write", &path, source))
     }
+
+    fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let copy = format!("{copy}-{now}");
+        let path = self.path.join(name);
+        // The text that is written later has a file of its own.
+        let linked = fs::hard_link(&path, self.path.join(&copy)).and_then(|()| File::open(&self.path)?.sync_all());
+        linked.map(|()| copy).map_err(|source| failed("keep a copy of", &path, source))
+    }
 }
 
 /// A file of the host's that anybody may read, whole or as it was before. Gives whether it had to be written.
@@ -136,6 +149,20 @@ mod tests {
             state.store("journal.json", text).expect("stored");
             assert_eq!(state.load("journal.json").expect("read").as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_document_stays_as_it_was_when_the_document_is_written_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(dir.path()).expect("made");
+        fs::write(dir.path().join("journal.json"), b"one\xff").expect("written");
+        assert!(state.load("journal.json").expect_err("no text").is_no_text());
+        let copy = state.keep_copy("journal.json", "journal.damaged").expect("kept");
+        state.store("journal.json", "two").expect("stored");
+        assert!(copy.starts_with("journal.damaged-"), "{copy}");
+        assert_eq!(fs::read(dir.path().join(copy)).expect("read"), b"one\xff");
+        assert_eq!(state.load("journal.json").expect("read").as_deref(), Some("two"));
+        assert!(!state.keep_copy("none", "copy").expect_err("nothing there").is_no_text());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
+use crate::device::id::may_be_hardware;
 use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord, VolumeUsage};
 
 /// The name of the document in the state directory.
@@ -29,6 +30,10 @@ pub struct Journal {
     /// Claims of bare devices, by disk id.
     #[serde(default)]
     pub raw: BTreeMap<String, RawClaim>,
+    /// Devices that had, or may have had, a claim in a journal that was lost: left alone until somebody adopts them. By
+    /// disk id.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub lost: BTreeSet<String>,
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<String, KnownDisk>,
@@ -102,6 +107,7 @@ impl Default for Journal {
             format: FORMAT,
             released: BTreeSet::new(),
             raw: BTreeMap::new(),
+            lost: BTreeSet::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
             identities: Identities::new(),
@@ -109,14 +115,12 @@ impl Default for Journal {
     }
 }
 
-/// Why a journal cannot be used. The process stops on it: to go on would be to forget raw claims.
+/// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error(
-        "{JOURNAL} cannot be read: it is cut short or damaged; restore it from a backup, or move it away to give up the raw claims in it"
-    )]
+    #[error("it is cut short or damaged")]
     Damaged(#[source] serde_json::Error),
-    #[error("{JOURNAL} has format {0}, written by a later version of localpool")]
+    #[error("it has format {0}, written by a later version of localpool")]
     Newer(u32),
 }
 
@@ -135,6 +139,15 @@ impl Journal {
         }
     }
 
+    /// What can be gleaned from a text that is no journal: the ids that stand where those of bare devices and of disks that
+    /// were given back do.
+    pub fn glean(text: &str) -> Self {
+        let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
+        let lost = between(text, "\"lost\"", &["\"disks\"", "\"letGo\"", "\"identities\""]);
+        let released = between(text, "\"released\"", &["\"raw\"", "\"lost\"", "\"disks\""]);
+        Self { lost: ids(raw).chain(ids(lost)).collect(), released: ids(released).collect(), ..Self::default() }
+    }
+
     /// The volume is on none of the disks with our label.
     pub fn take_from_disks(&mut self, volume: Uuid) {
         for volumes in self.disks.values_mut().filter_map(|known| known.volumes.as_mut()) {
@@ -145,6 +158,18 @@ impl Journal {
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(self).expect("a journal has string keys and no failing parts")
     }
+}
+
+/// What is behind `from`, up to the first of `ends`; nothing, where `from` is not there.
+fn between<'t>(text: &'t str, from: &str, ends: &[&str]) -> &'t str {
+    let behind = text.find(from).and_then(|at| text.get(at + from.len()..)).unwrap_or_default();
+    let end = ends.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
+    behind.get(..end).unwrap_or_default()
+}
+
+/// What could be the id of a device, and stands between quotation marks or where they were.
+fn ids(text: &str) -> impl Iterator<Item = String> {
+    text.split('"').filter(|word| may_be_hardware(word)).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -167,7 +192,28 @@ mod tests {
         let journal = Journal::parse(Some(&text)).expect("read");
         assert_eq!(journal.raw["serial-x"].size, 5);
         let raised = Journal::parse(Some(&text.replace("\"format\": 1", "\"format\": 2"))).expect_err("refused");
-        assert_eq!(raised.to_string(), "journal.json has format 2, written by a later version of localpool");
+        assert_eq!(raised.to_string(), "it has format 2, written by a later version of localpool");
+    }
+
+    #[test]
+    fn from_a_text_that_is_no_journal_the_ids_of_bare_devices_are_gleaned_and_no_labelled_disk_is() {
+        let claim = r#"{"set": {"namespace": "n", "name": "s", "uid": "u-1"}, "generation": 1, "size": 5, "clean": true,
+            "volume": null, "erasing": null}"#;
+        let disk = r#"{"set": {"namespace": "n", "name": "s", "uid": "u-2"}, "layout": {"kind": "carved"}, "size": 5,
+            "path": "/dev/sdx"}"#;
+        let text = format!(
+            r#"{{"format": 1, "released": ["wwid-r"], "raw": {{"serial-x": {claim}, "wwid-y": {claim}}},
+            "lost": ["dm-z"], "disks": {{"gpt-0": {disk}}}}}"#
+        );
+        let is_bare = |text: &str| ["serial-x", "wwid-y", "dm-z"].map(|id| Journal::glean(text).lost.contains(id));
+        assert!(Journal::parse(Some(&text)).is_ok());
+        assert_eq!(is_bare(&text.replace(':', ";")), [true; 3]);
+        let gleaned = Journal::glean(&text);
+        assert!(!gleaned.lost.contains("gpt-0") && !gleaned.lost.contains("wwid-r"), "{gleaned:?}");
+        assert_eq!(gleaned.released, BTreeSet::from(["wwid-r".to_owned()]));
+        let cut = text.find("wwid-y").expect("there");
+        assert_eq!(is_bare(&text[..cut]), [true, false, false]);
+        assert_eq!(Journal::glean(""), Journal::default());
     }
 
     #[test]

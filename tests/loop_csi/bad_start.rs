@@ -88,21 +88,33 @@ async fn loop_a_socket_path_that_is_no_socket_stops_the_start_and_stays_as_it_is
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn loop_a_journal_cut_short_stops_the_start_and_is_kept() {
+async fn loop_a_journal_cut_short_is_kept_and_nothing_is_claimed_until_it_is_set_aside() {
     let lab = crate::lab!();
     let disk = lab.disk("pool", 16 * MIB);
     let start = Start::new(&lab, &set(&lab, "fast", "pool.img", WHOLE));
     fs::create_dir(&start.state).unwrap();
     let journal = start.state.join("journal.json");
-    for text in ["{\"format\": 1, \"relea", "", "{\"format\": 99}"] {
+    let set_aside = ["state", "set-aside", "journal"];
+    let texts: [&[u8]; 4] = [b"{\"format\": 1, \"relea", b"", b"{\"format\": 99}", b"{\"format\": 1, \"\xff\": 1}"];
+    for text in texts {
         fs::write(&journal, text).unwrap();
-        assert_refuses_to_start(&start, &disk, &["journal.json"]);
-        assert_eq!(fs::read_to_string(&journal).unwrap(), text);
+        let (driver, mut client) = start.ready_at_once().await;
+        driver.await_verdict(&disk.node, "Unclaimed", "localpool state set-aside journal");
+        let refused = client.try_create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await.unwrap_err();
+        assert!(refused.message().contains("journal.json"), "{refused}");
+        assert_eq!((disk.writes(), fs::read(&journal).unwrap()), (0, text.to_vec()));
+        driver.stop();
     }
-    assert!(!start.socket.exists(), "nothing is served");
-    fs::remove_file(&journal).unwrap();
-    let (driver, _client) = start.ready().await;
+    let (driver, mut client) = start.ready_at_once().await;
+    let said = driver.cli_ok(&[&set_aside[..], &["--dry-run"]].concat());
+    assert!(said.contains("would keep"), "{said}");
+    let said = driver.cli_ok(&set_aside);
+    let kept = said.split_whitespace().find(|word| word.starts_with("journal.damaged-")).unwrap();
+    assert_eq!(fs::read(start.state.join(kept)).unwrap(), texts[3]);
     driver.await_verdict(&disk.node, "Ours", "in pool");
+    client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
+    let said = driver.cli_refused(&set_aside);
+    assert!(said.contains("nothing is wrong with it"), "{said}");
 }
 
 /// A filesystem in memory of the lab's own, so small that it is soon full.

@@ -1,6 +1,7 @@
 //! What a person may ask of the pool: the inventory, giving disks back, taking disks over. Each verb can say
 //! what it would do instead.
 
+mod journal;
 mod settle;
 
 use std::path::Path;
@@ -59,6 +60,7 @@ impl Agent {
             Verb::ReleaseDisk { disk, dry_run } => self.release(disk, *dry_run),
             Verb::AdoptDisk { disk, dry_run } => self.adopt(disk, *dry_run),
             Verb::SettleVolume { volume, keep, dry_run } => self.settle(*volume, keep, *dry_run),
+            Verb::SetAsideJournal { dry_run } => self.set_aside_journal(*dry_run),
             Verb::PlanSets { sets } => self.preview(sets),
         }
     }
@@ -171,6 +173,10 @@ impl Agent {
             }
             return Ok(vec![format!("{path}: {why}"), what]);
         }
+        let hardware = set.hardware_id(&device);
+        if self.pool().journal().lost().contains(&hardware) {
+            return self.adopt_lost(&device, &hardware, dry_run);
+        }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
@@ -219,6 +225,9 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
         match device.verdict {
             Verdict::Ours => match pool.member(&device.id.text) {
                 Some(member) => Some(member_note(&member)),
+                None if pool.journal().lost().contains(&pass.set.hardware_id(device)) => {
+                    Some(journal::lost_note(device))
+                }
                 None => partition_note(pool, pass, device),
             },
             Verdict::Unclaimed if pool.journal().released().contains(&device.id.text) => Some(format!(

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
-use crate::host::{Host, HostError};
-use crate::pool::journal::{JOURNAL, Journal, JournalError, KnownDisk, RawClaim};
+use crate::host::{Host, HostError, chain};
+use crate::pool::journal::{JOURNAL, Journal, KnownDisk, RawClaim};
 
 /// The journal, in memory and in its document.
 pub struct JournalStore {
@@ -17,6 +17,8 @@ pub struct JournalStore {
     making: Mutex<Making>,
     /// The document lacks something that is known here.
     is_behind: AtomicBool,
+    /// What is wrong with the document: it is not written over, and what it may say is neither known nor denied.
+    damage: Mutex<Option<String>>,
 }
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
@@ -58,22 +60,70 @@ pub struct BeforeLook {
 pub enum StoreError {
     #[error("could not use the state directory")]
     State(#[source] HostError),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
+    #[error(
+        "{JOURNAL} in the state directory of this node cannot be used: {0}; what is on labelled disks is served, nothing is \
+         claimed, and what only this file could tell is refused, until `localpool state set-aside journal` begins a new one"
+    )]
+    Damaged(String),
+    #[error("{JOURNAL} can be read, and nothing is wrong with it: it stays where it is")]
+    Sound,
     #[error("the journal has no claim of {0} any more")]
     NoClaim(String),
 }
 
 impl JournalStore {
-    /// Reads the document; a damaged one is an error, as going on would forget what it says.
+    /// Reads the document. A damaged one stays as it is until somebody sets it aside.
     pub fn open(host: Arc<dyn Host>) -> Result<Self, StoreError> {
-        let text = host.state().load(JOURNAL).map_err(StoreError::State)?;
+        let damaged = |journal: Journal, error: &dyn std::error::Error| {
+            let why = chain(error);
+            tracing::error!("{}", StoreError::Damaged(why.clone()));
+            (journal, Some(why))
+        };
+        let (journal, damage) = match host.state().load(JOURNAL) {
+            Ok(text) => match Journal::parse(text.as_deref()) {
+                Ok(journal) => (journal, None),
+                Err(error) => damaged(Journal::glean(text.as_deref().unwrap_or_default()), &error),
+            },
+            Err(error) if error.is_no_text() => damaged(Journal::default(), &error),
+            Err(error) => return Err(StoreError::State(error)),
+        };
         Ok(Self {
             host,
-            journal: Mutex::new(Journal::parse(text.as_deref())?),
+            journal: Mutex::new(journal),
             making: Mutex::default(),
             is_behind: AtomicBool::new(false),
+            damage: Mutex::new(damage),
         })
+    }
+
+    /// An error, as long as the document cannot be used.
+    pub fn sound(&self) -> Result<(), StoreError> {
+        let damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+        damage.clone().map_or(Ok(()), |why| Err(StoreError::Damaged(why)))
+    }
+
+    /// Begins a new document with what could be gleaned from a damaged one, which is kept beside it. Gives the name that
+    /// it has then.
+    pub fn set_aside(&self) -> Result<String, StoreError> {
+        let journal = self.journal();
+        if self.sound().is_ok() {
+            return Err(StoreError::Sound);
+        }
+        let state = self.host.state();
+        let kept = state.keep_copy(JOURNAL, "journal.damaged").map_err(StoreError::State)?;
+        state.store(JOURNAL, &journal.to_text()).map_err(StoreError::State)?;
+        *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(kept)
+    }
+
+    /// Devices that had, or may have had, a claim in a journal that was lost.
+    pub fn lost(&self) -> BTreeSet<String> {
+        self.journal().lost.clone()
+    }
+
+    /// Such a device is not ours any more: what is on it says whose it is. False: it was none.
+    pub fn give_up_lost(&self, disk: &str) -> Result<bool, StoreError> {
+        self.change(|journal| Ok(journal.lost.remove(disk)))
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -82,6 +132,7 @@ impl JournalStore {
 
     fn change<T>(&self, change: impl FnOnce(&mut Journal) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut journal = self.journal();
+        self.sound()?;
         let mut next = journal.clone();
         let result = change(&mut next)?;
         if next != *journal {
@@ -127,6 +178,11 @@ impl JournalStore {
     /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
     /// stays on it. Written only where it is not known just so.
     pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
+        if self.sound().is_err() {
+            // It is missed in this process, and from when there is a document again.
+            self.journal().disks.insert(id.to_owned(), disk);
+            return Ok(());
+        }
         self.change(|journal| {
             let mut disk = disk;
             if let Some(volumes) = &mut disk.volumes {
@@ -200,6 +256,9 @@ impl JournalStore {
         let mut journal = self.journal();
         let before = journal.identities.clone();
         change(&mut journal.identities);
+        if self.sound().is_err() {
+            return Ok(());
+        }
         if journal.identities == before && !self.is_behind.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -219,9 +278,10 @@ impl JournalStore {
         self.journal().raw.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
-    /// Hardware ids of the devices that are claimed bare.
+    /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
     pub fn raw_ids(&self) -> BTreeSet<String> {
-        self.journal().raw.keys().cloned().collect()
+        let journal = self.journal();
+        journal.raw.keys().chain(&journal.lost).cloned().collect()
     }
 
     pub fn raw_claim(&self, disk: &str) -> Option<RawClaim> {

@@ -62,6 +62,10 @@ pub enum Verb {
         keep: String,
         dry_run: bool,
     },
+    /// Begins a new journal beside a damaged one.
+    SetAsideJournal {
+        dry_run: bool,
+    },
     /// What these sets would take.
     PlanSets {
         sets: Vec<Rule>,

@@ -150,7 +150,7 @@ pub struct Owner {
 }
 
 impl Pool {
-    /// Reads the journal; a damaged one stops the process, as going on would forget what it says.
+    /// Reads the journal. Of a damaged one all is refused that only it could tell.
     pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
         let journal = Arc::new(JournalStore::open(host)?);
         Ok(Self {
@@ -341,7 +341,12 @@ impl Pool {
     }
 
     fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
-        let (seat, view) = self.find_sound(id)?;
+        let found = self.find_sound(id);
+        if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
+            // It may be one of those that only the journal knows.
+            self.journal.sound()?;
+        }
+        let (seat, view) = found?;
         let disk = view.disk.clone();
         match (&view.record, &view.standing) {
             (None, _) => Err(PoolError::NotDescribed { id, disk }),

@@ -90,6 +90,7 @@ impl Pool {
     /// Why a volume that no disk here has may not be made: it may be on a disk that cannot be asked. A disk of which
     /// nothing is known keeps no new volume waiting; should both have it, they are in conflict.
     pub(super) fn may_be_made(&self, id: Uuid) -> Result<(), PoolError> {
+        self.journal().sound()?;
         let unasked = self.unasked().into_iter().find(|one| one.listed.contains(&id));
         unasked.map_or(Ok(()), |one| Err(one.error(id)))
     }
@@ -99,6 +100,7 @@ impl Pool {
         if !self.is_looked_at() {
             return Err(PoolError::NotLookedAt { id });
         }
+        self.journal().sound()?;
         let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge == Knowledge::Part;
         let unasked = self.unasked().into_iter().find(may_hold);
         unasked.map_or(Ok(()), |one| Err(one.error(id)))

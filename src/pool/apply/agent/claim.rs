@@ -36,7 +36,9 @@ impl Agent {
     pub(super) fn claim(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let (devices, election) = match self.elect(set, &rules) {
-            (_, election) if takes_some(&election) && self.elsewhere.is_some() => {
+            (_, election)
+                if takes_some(&election) && (self.elsewhere.is_some() || self.pool.journal().sound().is_err()) =>
+            {
                 if let Err(why) = self.leave_promised(set, problems) {
                     tracing::warn!(why, "nothing is claimed");
                     problems.extend(election.claims.into_iter().map(|claim| (claim.name, why.clone())));
@@ -90,8 +92,9 @@ impl Agent {
         Ok(())
     }
 
-    /// What others promise of this node's disks, asked for now.
+    /// What others promise of this node's disks, asked for now. Nothing is taken where the journal cannot say what is ours.
     pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
+        self.pool.journal().sound().map_err(|e| chain(&e))?;
         let Some(ask) = &mut self.elsewhere else { return Ok(Vec::new()) };
         ask().map_err(|why| {
             format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")

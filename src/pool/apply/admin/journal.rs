@@ -1,0 +1,70 @@
+//! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
+
+use super::{AdminError, tense};
+use crate::device::Device;
+use crate::pool::apply::agent::Agent;
+use crate::pool::apply::journal::StoreError;
+use crate::pool::apply::pool::PoolError;
+use crate::pool::journal::JOURNAL;
+
+impl Agent {
+    pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let journal = std::sync::Arc::clone(self.pool().journal());
+        if journal.sound().is_ok() {
+            return Err(PoolError::from(StoreError::Sound).into());
+        }
+        let lost = journal.lost();
+        let first = match dry_run {
+            true => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
+            false => {
+                let kept = journal.set_aside().map_err(PoolError::from)?;
+                format!("kept {JOURNAL} as {kept} beside it, and began a new one")
+            }
+        };
+        let mut lines = vec![first];
+        match lost.is_empty() {
+            true => lines.push(
+                "forgotten: which bare devices the pool had, if it had any, as no id of one can be read; one that shows a \
+                 filesystem or data is left alone, and one that is blank may be claimed anew"
+                    .to_owned(),
+            ),
+            false => lines.push(
+                "forgotten: the claims of these bare devices, and their volumes; each is left alone, and not read, until \
+                 `localpool disk adopt ID` lets what is on it say whose it is:"
+                    .to_owned(),
+            ),
+        }
+        lines.extend(lost.iter().map(|id| format!("  {id}")));
+        lines.push(
+            "forgotten: disks that are away, and what is on them: they are not missed, and a volume of theirs may be made \
+             a second time, which is a conflict once they are back"
+                .to_owned(),
+        );
+        lines.push(
+            "forgotten: disks that were given back, where their ids cannot be read, and which disks are known copies of \
+             others; what labelled disks say is not forgotten"
+                .to_owned(),
+        );
+        Ok(lines)
+    }
+
+    /// A device of a claim that is not known any more.
+    pub(super) fn adopt_lost(&self, device: &Device, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let path = device.raw.path.display();
+        if !dry_run {
+            self.pool().journal().give_up_lost(id).map_err(PoolError::from)?;
+        }
+        Ok(vec![
+            format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
+            "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
+        ])
+    }
+}
+
+pub(super) fn lost_note(device: &Device) -> String {
+    format!(
+        "a bare device of the pool, as far as a journal said that was lost; not read, not used, and claimed by nobody until \
+         `localpool disk adopt {}`",
+        device.raw.path.display()
+    )
+}
