@@ -385,6 +385,12 @@ fn a_whole_disk_converges_after_a_stop_at_any_effect() {
 }
 
 #[test]
+fn a_large_volume_that_is_zeroed_in_pieces_converges_after_a_stop_at_any_effect() {
+    let large = Geometry { size: 256 * MIB, ..disk(512, true) };
+    stop_everywhere(Layout::Whole {}, large, ErasePolicy::None);
+}
+
+#[test]
 fn a_bare_device_converges_after_a_stop_at_any_effect() {
     stop_everywhere(Layout::RawDevice {}, disk(512, false), ErasePolicy::Discard);
 }

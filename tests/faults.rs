@@ -1,6 +1,8 @@
 //! Disks that fail, leave, come back, grow and are copied, on a fake machine that does it on purpose.
 
 mod fake_node;
+#[path = "faults/zeroing.rs"]
+mod zeroing;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

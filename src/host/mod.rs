@@ -25,6 +25,7 @@ pub mod links;
 pub mod mount;
 pub mod mountinfo;
 pub mod natural;
+pub mod pace;
 pub mod patience;
 pub mod raw;
 pub mod real;

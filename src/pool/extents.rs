@@ -18,6 +18,10 @@ impl ExtentSet {
         &self.0
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn total(&self) -> u64 {
         self.0.iter().map(Extent::len).sum()
     }

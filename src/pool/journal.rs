@@ -72,6 +72,9 @@ pub struct RawClaim {
     pub size: u64,
     /// The free device is known to read as zeros.
     pub clean: bool,
+    /// Up to where it reads as zeros while it is not clean as a whole: how far its zeroing has got.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cleaned: u64,
     /// It has had a volume since it was claimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub used: bool,
@@ -90,6 +93,10 @@ pub struct RawVolume {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub formatting: bool,
     pub formatted: bool,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl RawClaim {

@@ -167,7 +167,7 @@ impl From<PoolError> for Error {
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::NotLookedAt { .. } => Error::Aborted(words),
+            PoolError::NotLookedAt { .. } | PoolError::BeingZeroed { .. } => Error::Aborted(words),
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Hangs { .. } => {
                 Error::Internal(words)
             }

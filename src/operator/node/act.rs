@@ -33,6 +33,8 @@ use crate::volume::{Guard, VolumeId};
 
 /// How many volumes are worked on at once.
 const AT_ONCE: usize = 16;
+/// How often it is looked whether space has been zeroed.
+const ZEROING: Duration = Duration::from_secs(5);
 /// After a failure, doubled each time.
 const AGAIN: Duration = Duration::from_millis(250);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
@@ -283,6 +285,11 @@ impl Work {
             Err(error @ (PoolError::NoPlace(_) | PoolError::NoSet(_) | PoolError::WhichClass(_))) => {
                 self.refuse(&object, Phase::Failed, Refusal::of(&error, &self.operator.node)).await
             }
+            // The disk works on it.
+            Err(error @ PoolError::BeingZeroed { .. }) => {
+                self.write(&object, status::delayed(&object, chain(&error))).await?;
+                Ok(Next::After(ZEROING))
+            }
             Err(error) => {
                 let message = chain(&error);
                 tracing::error!(volume = self.name(), why = message, "a volume could not be made; trying again");
@@ -403,6 +410,7 @@ impl Work {
         self.operator.pool_changed();
         let (view, error) = match grown {
             Ok(view) => (view, None),
+            Err(PoolError::BeingZeroed { .. }) => return Ok(Next::After(ZEROING)),
             Err(error @ (PoolError::Apply(_) | PoolError::Raw(_) | PoolError::DiskAway { .. })) => {
                 tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
                 return Ok(Next::Again);

@@ -41,6 +41,7 @@ impl Refusal {
             PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
             PoolError::Conflict { .. } | PoolError::NotSettled { .. } => CONFLICT,
             PoolError::NotDescribed { .. } => "NotDescribed",
+            PoolError::BeingZeroed { .. } => "BeingZeroed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",
             PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",

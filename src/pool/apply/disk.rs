@@ -15,10 +15,14 @@ use crate::host::table::{self, Table, TableWriteError};
 use crate::host::turn::Stuck;
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::{Content, Held};
+use crate::pool::extents::{ExtentSet, MIB};
 use crate::pool::plan::{
     Claim, ERASE_CHUNK, EraseWork, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings, relabel,
     release,
 };
+
+/// As much is zeroed in one go with the change that it is for.
+const AT_ONCE: u64 = 64 * MIB;
 
 /// An open disk with our label.
 pub struct PoolDisk {
@@ -222,6 +226,14 @@ impl PoolDisk {
         }
         let plan = make(&self.content).map_err(|source| plan_error(&*self.disk, source))?;
         self.perform(&plan)
+    }
+
+    /// What must be zeroed before that change: in pieces, each of them durable, as it takes longer than others want to
+    /// wait. What is little is a part of the change itself.
+    pub fn to_zero(&self, make: impl FnOnce(&Content) -> Result<Plan, PlanError>) -> Result<ExtentSet, ApplyError> {
+        let plan = make(&self.content).map_err(|source| plan_error(&*self.disk, source))?;
+        let zeroed = plan.zeroed();
+        Ok(if zeroed.total() > AT_ONCE { zeroed } else { ExtentSet::default() })
     }
 
     /// Makes the kernel's mapping match the table. What somebody uses who should not stays as it is: it is neither given

@@ -1,8 +1,9 @@
 //! Background work on one disk: erasing what was deleted, and cleaning dirty space for raw block volumes.
 //!
 //! Erasing runs without the disk's lock: an erasing entry belongs to nobody else meanwhile. The cursor is durable
-//! after each chunk, so a stop repeats one chunk at most. Cleaning holds the lock for a small chunk at a time: the
-//! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean.
+//! after each chunk, so a stop repeats one chunk at most. Cleaning holds the lock for a moment at a time: the
+//! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean. Where the device zeroes by
+//! itself only what a volume waits for is cleaned: see [`zeroed_in_call`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use std::time::Duration;
 use super::disk::{ApplyError, StepError, zero};
 use super::member::{Member, State};
 use crate::device::label::{ErasePolicy, VolumeUsage};
+use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
-use crate::pool::extents::MIB;
+use crate::pool::extents::{ExtentSet, MIB};
 use crate::pool::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 
 /// The most that is cleaned while others wait for the disk, and how long they then have to get it.
 const CLEAN_CHUNK: u64 = 64 * MIB;
-const GIVE_WAY: Duration = Duration::from_millis(2);
+pub(super) const GIVE_WAY: Duration = Duration::from_millis(2);
 /// How many places of an erased range are read back, and how much of each.
 const SAMPLES: u64 = 16;
 const SAMPLE_BYTES: u64 = 4096;
@@ -75,13 +77,20 @@ fn take_back(member: &Member) -> Result<bool, ApplyError> {
     member.lock().disk()?.take_back()
 }
 
-/// Dirty space to zero for raw volumes to come, where the device cannot do that in no time when they come.
+/// Dirty space to zero: what a raw volume waits for, else for those to come, where the device cannot do that in no time
+/// when they come.
 fn next_to_clean(state: &State) -> Option<Extent> {
-    let wanted = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
-    if !wanted || !state.is_usable() || state.content().geometry.offloads_zeroes {
+    if !state.is_usable() {
         return None;
     }
     let dirty = state.content().dirty();
+    if let Some(first) = dirty.intersection(state.wanted()).iter().next() {
+        return Some(*first);
+    }
+    let wanted = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
+    if !wanted || state.content().geometry.offloads_zeroes {
+        return None;
+    }
     let first = dirty.iter().next()?;
     let end = first.end.min(first.start.saturating_add(CLEAN_CHUNK) / MIB * MIB);
     Some(Extent { start: first.start, end: if end > first.start { end } else { first.end } })
@@ -89,12 +98,12 @@ fn next_to_clean(state: &State) -> Option<Extent> {
 
 fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
     if let Some(chunk) = work.chunk {
-        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, e))?;
+        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, true, e))?;
         return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
     }
     if work.policy != ErasePolicy::None {
         prove_erased(&**disk, work.extent, work.policy)
-            .map_err(|e| failed(disk, "verify the erasure", work.extent, e))?;
+            .map_err(|e| failed(disk, "verify the erasure", work.extent, true, e))?;
     }
     member.lock().disk()?.finish_erase(work)
 }
@@ -131,25 +140,37 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
     Ok(true)
 }
 
-/// Under the lock, as any volume may be made of the space at any time.
-fn clean(state: &mut State, extent: Extent) -> Result<(), ApplyError> {
+/// One piece of the zeroing that a caller waits for; false: he has waited long enough, and the worker has the rest.
+pub(super) fn zeroed_in_call(state: &mut State, left: ExtentSet, call: &mut Call) -> Result<bool, ApplyError> {
+    let Some(first) = left.iter().next().copied().filter(|_| !call.is_over()) else {
+        state.want(&left);
+        return Ok(false);
+    };
+    call.has_zeroed(clean(state, first)?);
+    Ok(true)
+}
+
+/// Zeroes free space for a moment; the label then says how far. Gives how much. Under the lock, as any volume may be
+/// made of the space at any time.
+pub(super) fn clean(state: &mut State, extent: Extent) -> Result<u64, ApplyError> {
     let disk = Arc::clone(state.disk()?.disk());
-    zero(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, e))?;
+    let done = zero_for_a_moment(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, false, e))?;
     state.disk()?.change(|content| {
         let mut clean = content.clean();
-        clean.insert(extent);
+        clean.insert(done);
         let mut label = content.pruned_label();
         label.clean = clean.as_slice().to_vec();
         Ok(Plan(vec![Step::Label(Box::new(label))]))
-    })
+    })?;
+    Ok(done.len())
 }
 
-fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, source: IoError) -> ApplyError {
+fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, is_begun: bool, source: IoError) -> ApplyError {
     let source = Box::new(StepError::Io(source));
     ApplyError::Step {
         step: format!("{what} bytes {extent}"),
         disk: disk.path().display().to_string(),
-        is_begun: true,
+        is_begun,
         source,
     }
 }

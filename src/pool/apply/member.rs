@@ -18,6 +18,7 @@ use crate::host::turn::{Held, Shows, Turn};
 use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
 use crate::pool::content::{Content, OnDisk};
+use crate::pool::extents::ExtentSet;
 use crate::pool::journal::KnownDisk;
 use crate::pool::plan::{NewVolume, Site, create, expand, relabel};
 
@@ -44,6 +45,8 @@ pub struct State {
     standing: Standing,
     /// The set that owns the disk, where it exists; without one the disk offers nothing.
     pub rule: Option<Arc<Rule>>,
+    /// Free space that somebody waits for to be zeroed.
+    wanted: ExtentSet,
 }
 
 /// What there is to see of a member without its lock.
@@ -165,7 +168,8 @@ impl Member {
     }
 
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state = State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule };
+        let state =
+            State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, wanted: ExtentSet::default() };
         Self { id, turn: Turn::new(state), worker: AtomicBool::new(false), retries_held: AtomicBool::new(false) }
     }
 
@@ -357,8 +361,28 @@ impl State {
         self.disk()?.change(|content| create(content, site, volume))
     }
 
+    /// What must be zeroed before that.
+    pub fn to_zero_for_create(&mut self, site: Site, volume: &NewVolume) -> Result<ExtentSet, ApplyError> {
+        self.disk()?.to_zero(|content| create(content, site, volume))
+    }
+
     pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
         self.disk()?.change(|content| expand(content, id, required))
+    }
+
+    /// What must be zeroed before that.
+    pub fn to_zero_for_expand(&mut self, id: Uuid, required: u64) -> Result<ExtentSet, ApplyError> {
+        self.disk()?.to_zero(|content| expand(content, id, required))
+    }
+
+    /// Somebody waits for that: the background work does it first, also where it would leave it to the device.
+    pub fn want(&mut self, space: &ExtentSet) {
+        self.wanted = self.wanted.intersection(&self.content().dirty());
+        space.iter().for_each(|extent| self.wanted.insert(*extent));
+    }
+
+    pub fn wanted(&self) -> &ExtentSet {
+        &self.wanted
     }
 }
 

@@ -67,6 +67,9 @@ pub enum PoolError {
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
     NotDescribed { id: Uuid, disk: String },
+    /// Nobody sees anything of it before that is done.
+    #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
+    BeingZeroed { id: Uuid, disk: String, left: u64 },
     /// It is still being worked on.
     #[error("disk {disk} has not answered yet")]
     Hangs {
@@ -439,7 +442,8 @@ impl Pool {
         let seats: Vec<Seat> = disk.and_then(|disk| self.seat(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
-            match seats[index].create(site, &volume, &self.journal, patience)? {
+            let taken = seats[index].create(site, &volume, &self.journal, patience);
+            match self.goes_on(&seats[index], taken)? {
                 Taken::ByUs => {
                     self.give_work(&seats[index]);
                     return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
@@ -509,11 +513,19 @@ impl Pool {
                     self.kick();
                     std::thread::sleep(ERASE_WAIT);
                 }
-                done => return done.and_then(|()| self.grown(&seat, id)),
+                done => return self.goes_on(&seat, done).and_then(|()| self.grown(&seat, id)),
             }
         }
-        seat.expand(&view, required)?;
+        self.goes_on(&seat, seat.expand(&view, required))?;
         self.grown(&seat, id)
+    }
+
+    /// What a caller does not wait for goes on behind him.
+    fn goes_on<T>(&self, seat: &Seat, done: Result<T, PoolError>) -> Result<T, PoolError> {
+        if matches!(done, Err(PoolError::BeingZeroed { .. })) {
+            self.give_work(seat);
+        }
+        done
     }
 
     fn grown(&self, seat: &Seat, id: Uuid) -> Result<VolumeView, PoolError> {

@@ -15,9 +15,10 @@ use super::journal::{JournalStore, StoreError};
 use super::member::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
 use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::turn::{Held, Shows, Stuck, Turn};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Probe, RawDisk};
-use crate::pool::apply::erase::{Progress, prove_erased, samples_are_zero};
+use crate::pool::apply::erase::{GIVE_WAY, Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
 use crate::pool::extents::ExtentSet;
 use crate::pool::journal::{RawClaim, RawVolume};
@@ -41,8 +42,8 @@ pub struct RawState {
     disk: Option<Arc<dyn Disk>>,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
-    /// How far the cleaning of the free device has got; lost at a restart, as it only saves time.
-    cleaned: u64,
+    /// A raw volume waits for the free device to be zeroed.
+    is_wanted: bool,
 }
 
 /// What there is to see of it without its lock.
@@ -84,6 +85,9 @@ pub enum RawError {
     /// Nothing has changed, and the caller may come back.
     #[error("the device {disk} was not changed: {stuck}")]
     Stuck { disk: String, stuck: Stuck },
+    /// Nothing of the volume is there before that is done.
+    #[error("the device is being zeroed: {left} bytes are left")]
+    BeingZeroed { left: u64 },
     #[error("the device is in use")]
     Busy(#[source] HostError),
     #[error("the device could not be opened")]
@@ -103,14 +107,14 @@ impl RawError {
             Self::Away { .. } | Self::Stuck { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => {
                 true
             }
-            Self::Taken(_) | Self::Journal(_) => false,
+            Self::Taken(_) | Self::Journal(_) | Self::BeingZeroed { .. } => false,
         }
     }
 }
 
 impl RawMember {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
-        let state = RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, cleaned: 0 };
+        let state = RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false };
         Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
     }
 
@@ -148,7 +152,6 @@ impl RawMember {
         let mut state = self.lock_within(SHORT_PATIENCE)?;
         state.raw = Some(raw.clone());
         state.disk = None;
-        state.cleaned = 0;
         state.standing = match self.open(raw) {
             Ok(disk) => {
                 state.disk = Some(disk);
@@ -277,7 +280,7 @@ impl RawMember {
                 Some(volume) if disputed => volume.formatting = true,
                 Some(_) => {}
                 None => {
-                    claim.clean = false;
+                    (claim.clean, claim.cleaned) = (false, 0);
                     claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
                 }
             }
@@ -324,19 +327,32 @@ impl RawMember {
         self.host.open(self.here(state)?, Access::Claim).map(drop).map_err(RawError::Busy)
     }
 
+    /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
+    /// and the worker goes on where the caller does not wait.
     pub fn create(&self, volume: &NewVolume, patience: Duration) -> Result<(), RawError> {
-        let mut state = self.lock_within(patience)?;
-        let disk = self.disk(&state)?;
-        let claim = self.claim()?;
-        if claim.volume.is_some() || claim.erasing.is_some() {
-            return Err(RawError::Taken(self.id.clone()));
-        }
-        self.prove_blank(&mut state, &claim)?;
-        if volume.record.usage == VolumeUsage::Block && !claim.clean {
-            zero(&*disk, whole(claim.size))?;
-        }
+        let mut call = Call::begin();
+        let _state = loop {
+            let mut state = self.lock_within(patience)?;
+            let disk = self.disk(&state)?;
+            let claim = self.claim()?;
+            if claim.volume.is_some() || claim.erasing.is_some() {
+                return Err(RawError::Taken(self.id.clone()));
+            }
+            let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
+            if !is_zero && call.is_over() {
+                state.is_wanted = true;
+                return Err(RawError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
+            }
+            self.prove_blank(&mut state, &claim)?;
+            if is_zero {
+                break state;
+            }
+            call.has_zeroed(self.clean(&*disk, &claim)?);
+            drop(state);
+            std::thread::sleep(GIVE_WAY);
+        };
         self.journal.change_raw(&self.id, |claim| {
-            claim.clean = false;
+            (claim.clean, claim.cleaned) = (false, 0);
             claim.used = true;
             claim.volume =
                 Some(RawVolume { id: volume.id, record: volume.record.clone(), formatting: false, formatted: false });
@@ -422,64 +438,59 @@ impl RawMember {
 
     /// One chunk of erasing or cleaning.
     pub fn work(&self) -> Result<Progress, RawError> {
-        let claim = self.claim()?;
-        let (disk, from) = {
-            let state = self.lock();
-            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block));
+        let (disk, claim, erasing) = {
+            let mut state = self.lock();
+            // Under the lock: what is written down of it after this look finds no worker, and starts one.
+            let claim = self.claim()?;
             let disk = self.disk(&state).ok();
-            let offloads = disk.as_ref().is_some_and(|disk| disk.geometry().offloads_zeroes);
-            let cleaning = claim.volume.is_none() && !claim.clean && wants_clean && !offloads;
-            let from = match &claim.erasing {
-                Some(erasing) => Some(erasing.cursor),
-                None => cleaning.then_some(state.cleaned),
-            };
-            match (disk, from) {
-                (Some(disk), Some(from)) => (disk, from),
-                _ => {
+            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
+                && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
+            let is_dirty = claim.volume.is_none() && !claim.clean;
+            match (disk, claim.erasing.clone()) {
+                (Some(disk), Some(erasing)) => (disk, claim, erasing),
+                (Some(disk), None) if is_dirty && (wants_clean || state.is_wanted) => {
+                    self.prove_blank(&mut state, &claim)?;
+                    self.clean(&*disk, &claim)?;
+                    drop(state);
+                    std::thread::sleep(GIVE_WAY);
+                    return Ok(Progress::Worked);
+                }
+                (None, _) | (Some(_), None) => {
                     self.set_worker(false);
                     return Ok(Progress::Idle);
                 }
             }
         };
+        let from = erasing.cursor;
         let chunk = Extent { start: from, end: claim.size.min(from.saturating_add(ERASE_CHUNK)) };
-        match &claim.erasing {
-            _ if !chunk.is_empty() && claim.erasing.is_none() => self.clean(&disk, chunk, claim.size)?,
-            Some(_) if !chunk.is_empty() => {
-                zero(&*disk, chunk)?;
-                self.journal.change_raw(&self.id, |claim| {
-                    if let Some(erasing) = claim.erasing.as_mut() {
-                        erasing.cursor = chunk.end;
-                    }
-                })?;
-            }
-            Some(erasing) => {
-                // Made since the deletion: it would lead into the next tenant's volume.
-                unmap_all(&*disk)?;
-                prove_erased(&*disk, whole(claim.size), erasing.policy)?;
-                self.journal.change_raw(&self.id, |claim| {
-                    claim.erasing = None;
-                    claim.clean = true;
-                })?;
-            }
-            None => {}
+        if chunk.is_empty() {
+            // Made since the deletion: it would lead into the next tenant's volume.
+            unmap_all(&*disk)?;
+            prove_erased(&*disk, whole(claim.size), erasing.policy)?;
+            self.journal.change_raw(&self.id, |claim| {
+                claim.erasing = None;
+                claim.clean = true;
+            })?;
+        } else {
+            zero(&*disk, chunk)?;
+            self.journal.change_raw(&self.id, |claim| {
+                if let Some(erasing) = claim.erasing.as_mut() {
+                    erasing.cursor = chunk.end;
+                }
+            })?;
         }
         Ok(Progress::Worked)
     }
 
-    /// Under the lock, as a volume may be made on the free device at any time.
-    fn clean(&self, disk: &Arc<dyn Disk>, chunk: Extent, size: u64) -> Result<(), RawError> {
-        let mut state = self.lock();
-        let claim = self.claim()?;
-        if claim.volume.is_some() {
-            return Ok(());
-        }
-        self.prove_blank(&mut state, &claim)?;
-        zero(&**disk, chunk)?;
-        state.cleaned = chunk.end;
-        if chunk.end == size {
-            self.journal.change_raw(&self.id, |claim| claim.clean = true)?;
-        }
-        Ok(())
+    /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume may
+    /// be made on it at any time.
+    fn clean(&self, disk: &dyn Disk, claim: &RawClaim) -> Result<u64, RawError> {
+        let done = zero_for_a_moment(disk, Extent { start: claim.cleaned.min(claim.size), end: claim.size })?;
+        self.journal.change_raw(&self.id, |claim| {
+            claim.cleaned = done.end;
+            claim.clean = done.end == claim.size;
+        })?;
+        Ok(done.len())
     }
 }
 

@@ -6,14 +6,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::disk::ApplyError;
-use super::erase::{Progress, work};
+use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
 use super::journal::JournalStore;
-use super::member::{DiskView, Member, Standing, VolumeView};
+use super::member::{DiskView, Member, PATIENCE, Standing, State, VolumeView};
 use super::pool::PoolError;
 use super::raw::{RawError, RawMember};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::host::pace::Call;
+use crate::host::turn::Held;
 use crate::pool::choose::Offer;
+use crate::pool::extents::ExtentSet;
 use crate::pool::plan::{
     NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown,
 };
@@ -80,7 +83,8 @@ impl Seat {
     }
 
     /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
-    /// for others on this disk with `patience`.
+    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
+    /// until it is done there is nothing of the volume.
     pub fn create(
         &self,
         site: Site,
@@ -90,11 +94,14 @@ impl Seat {
     ) -> Result<Taken, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_create(site, volume);
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
-                    let mut state = match member.lock_within(patience) {
+                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
                         Ok(state) => state,
-                        Err(stuck) => return Ok(Taken::Failed(stuck.into())),
+                        Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
+                        Err(error) if is_taken(&error) => return Ok(Taken::ByOther),
+                        Err(error) => return Ok(Taken::Failed(error)),
                     };
                     // It has just left or failed: nothing is written down of it.
                     if !state.is_usable() {
@@ -108,7 +115,12 @@ impl Seat {
                 }
                 made
             }
-            Self::Raw(member) => member.create(volume, patience).map_err(PoolError::from),
+            Self::Raw(member) => match member.create(volume, patience) {
+                Err(RawError::BeingZeroed { left }) => {
+                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
+                }
+                made => made.map_err(PoolError::from),
+            },
         };
         match made {
             Ok(()) => Ok(Taken::ByUs),
@@ -149,12 +161,17 @@ impl Seat {
     pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
         let id = view.id;
         match self {
-            Self::Labelled(member) => match member.lock_in_time()?.expand(id, required) {
-                Err(ApplyError::Plan { source: PlanError::CannotGrow { id, wanted, growable_to }, .. }) => {
-                    Err(PoolError::CannotGrow { id, wanted, growable_to })
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_expand(id, required);
+                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                match grown {
+                    Err(PoolError::Apply(ApplyError::Plan {
+                        source: PlanError::CannotGrow { id, wanted, growable_to },
+                        ..
+                    })) => Err(PoolError::CannotGrow { id, wanted, growable_to }),
+                    done => done,
                 }
-                done => Ok(done?),
-            },
+            }
             Self::Raw(_) if required <= view.size => Ok(()),
             Self::Raw(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
         }
@@ -259,6 +276,33 @@ impl Seat {
             Self::Labelled(member) => member.set_worker(is_there),
             Self::Raw(member) => member.set_worker(is_there),
         }
+    }
+}
+
+/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
+/// more than one call waits for. The worker then goes on.
+fn zeroed<'m>(
+    member: &'m Member,
+    id: Uuid,
+    patience: Duration,
+    to_zero: impl Fn(&mut State) -> Result<ExtentSet, ApplyError>,
+) -> Result<Held<'m, State>, PoolError> {
+    let mut call = Call::begin();
+    loop {
+        let mut state = member.lock_within(patience)?;
+        if !state.is_usable() {
+            return Ok(state);
+        }
+        let left = to_zero(&mut state)?;
+        if left.is_empty() {
+            return Ok(state);
+        }
+        let bytes = left.total();
+        if !zeroed_in_call(&mut state, left, &mut call)? {
+            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
+        }
+        drop(state);
+        std::thread::sleep(GIVE_WAY);
     }
 }
 

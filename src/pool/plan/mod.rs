@@ -26,6 +26,7 @@ use crate::device::size::Size;
 use crate::host::Extent;
 use crate::host::table::Table;
 
+use super::extents::ExtentSet;
 use super::layout::LayoutError;
 
 /// One thing that `apply` does. A step may be repeated.
@@ -70,6 +71,17 @@ impl fmt::Display for Step {
 /// Steps in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan(pub Vec<Step>);
+
+impl Plan {
+    /// What it makes zero.
+    pub fn zeroed(&self) -> ExtentSet {
+        let zeroed = |step: &Step| match step {
+            Step::Zero(extent) => Some(*extent),
+            _ => None,
+        };
+        self.0.iter().filter_map(zeroed).collect()
+    }
+}
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -294,6 +294,7 @@ fn claim_raw(
         generation: 1,
         size: exclusive.geometry().size,
         clean: false,
+        cleaned: 0,
         used: false,
         volume: None,
         erasing: None,
