@@ -81,6 +81,9 @@ pub struct RawClaim {
     pub volume: Option<RawVolume>,
     /// A deleted volume that is not erased yet.
     pub erasing: Option<EraseRecord>,
+    /// What that one was used as; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasing_usage: Option<VolumeUsage>,
 }
 
 /// The volume on a bare device.

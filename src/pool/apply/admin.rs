@@ -256,7 +256,10 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
 fn raw_note(pool: &Pool, member: &RawMember) -> String {
     let words = match pool.journal().raw_claim(&member.id) {
         Some(RawClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
-        Some(RawClaim { erasing: Some(_), .. }) => "being erased".to_owned(),
+        Some(RawClaim { erasing: Some(_), .. }) => match &member.shown().held {
+            Some(held) => format!("to be erased; {held}"),
+            None => "being erased".to_owned(),
+        },
         Some(RawClaim { size, .. }) => format!("{} free", Size(size)),
         None => "its claim has just ended".to_owned(),
     };

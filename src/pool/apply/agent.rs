@@ -230,7 +230,9 @@ impl Agent {
 
     /// Has the workers try again what somebody held; gives whether there is any.
     fn retry_held(&self) -> bool {
+        // A worker tries a bare device at each pass.
         self.pool.members().iter().filter(|member| member.retry_held()).count() > 0
+            || self.pool.raw_members().iter().any(|member| member.shown().held.is_some())
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {

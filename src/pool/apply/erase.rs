@@ -124,6 +124,13 @@ pub fn prove_erased(disk: &dyn BlockDevice, extent: Extent, policy: ErasePolicy)
     Ok(())
 }
 
+/// Looks at every byte of a short range.
+pub fn reads_all_zeros(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, IoError> {
+    let mut buf = vec![0; usize::try_from(extent.len()).unwrap_or(0)];
+    disk.read_at(extent.start, &mut buf)?;
+    Ok(buf.iter().all(|byte| *byte == 0))
+}
+
 /// Looks at places spread evenly over the range, its first and its last bytes among them.
 pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, IoError> {
     let len = SAMPLE_BYTES.min(extent.len());

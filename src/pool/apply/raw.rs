@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use disputed::{DISPUTED, disputed};
+
 use super::disk::zero;
 use super::journal::{JournalStore, StoreError};
 use super::member::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
@@ -17,7 +19,7 @@ use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::turn::{Held, Shows, Stuck, Turn};
-use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Probe, RawDisk};
+use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
 use crate::pool::apply::erase::{GIVE_WAY, Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
 use crate::pool::extents::ExtentSet;
@@ -44,6 +46,8 @@ pub struct RawState {
     pub rule: Option<Arc<Rule>>,
     /// A raw volume waits for the free device to be zeroed.
     is_wanted: bool,
+    /// Who keeps it from being erased, in words.
+    held: Option<String>,
 }
 
 /// What there is to see of it without its lock.
@@ -51,6 +55,7 @@ pub struct RawShown {
     pub raw: Option<RawDisk>,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
+    pub held: Option<String>,
     /// Whether it zeroes by itself; None while it is not open.
     offloads_zeroes: Option<bool>,
 }
@@ -63,6 +68,7 @@ impl Shows for RawState {
             raw: self.raw.clone(),
             standing: self.standing.clone(),
             rule: self.rule.clone(),
+            held: self.held.clone(),
             offloads_zeroes: self.disk.as_ref().map(|disk| disk.geometry().offloads_zeroes),
         }
     }
@@ -114,7 +120,8 @@ impl RawError {
 
 impl RawMember {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
-        let state = RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false };
+        let state =
+            RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false, held: None };
         Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
     }
 
@@ -179,42 +186,17 @@ impl RawMember {
         }
         let size = disk.geometry().size;
         if size < claim.size {
-            return Err(format!("claim disputed: the device has {size} bytes, and was claimed with {}", claim.size));
+            return Err(format!("{DISPUTED}: the device has {size} bytes, and was claimed with {}", claim.size));
         }
         if claim.should_be_blank()
             && let Some(found) = self.found_on(raw, &*disk).map_err(|e| words(&e))?
         {
             return Err(disputed(&claim, &found));
         }
-        Ok(disk)
-    }
-
-    /// What is on a device that was zeros when it was claimed or erased: it has another user, or the journal is wrong.
-    fn found_on(&self, raw: &RawDisk, disk: &dyn Disk) -> Result<Option<String>, RawError> {
-        let away = |why: String| RawError::Away { disk: self.id.clone(), why };
-        let contents = match self.host.probe(raw) {
-            Probe::Looked(contents) => contents,
-            Probe::Failed(why) => return Err(away(format!("could not be looked at: {why}"))),
-            Probe::NotLooked => return Err(away("was not looked at".to_owned())),
-        };
-        let signature = contents.signatures.into_iter().next().map(|signature| signature.kind);
-        if let Some(found) = signature.or(contents.table) {
-            return Ok(Some(found));
+        if let Some(why) = self.put_there(raw, &*disk, &claim).map_err(|e| words(&e))? {
+            return Err(why);
         }
-        Ok((!samples_are_zero(disk, whole(disk.geometry().size))?).then(|| "data".to_owned()))
-    }
-
-    /// Nobody has the device, and nobody has put anything on it: asked while nobody else can. Else it is disputed from
-    /// here on.
-    fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
-        let raw = self.here(state)?;
-        let held = self.host.open(raw, Access::Claim).map_err(RawError::Busy)?;
-        let Some(found) = self.found_on(raw, &*held)? else { return Ok(()) };
-        let why = disputed(claim, &found);
-        tracing::warn!(disk = %self.id, why, "a bare device is left alone");
-        state.standing = Standing::NotReady(why.clone());
-        state.disk = None;
-        Err(RawError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
+        Ok(disk)
     }
 
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
@@ -248,7 +230,7 @@ impl RawMember {
             partitions: 0,
             standing: shown.standing.clone(),
             owned: shown.rule.is_some(),
-            held: None,
+            held: shown.held.clone(),
         })
     }
 
@@ -282,6 +264,7 @@ impl RawMember {
                 None => {
                     (claim.clean, claim.cleaned) = (false, 0);
                     claim.erasing = Some(EraseRecord { was: Uuid::nil(), policy: ErasePolicy::Zero, cursor: 0 });
+                    claim.erasing_usage = None;
                 }
             }
         })?;
@@ -371,6 +354,7 @@ impl RawMember {
                 // Without erasure a bare device could not be told from somebody else's afterwards.
                 let policy = if policy == ErasePolicy::None { ErasePolicy::Zero } else { policy };
                 claim.erasing = Some(EraseRecord { was: volume.id, policy, cursor: 0 });
+                claim.erasing_usage = Some(volume.record.usage);
             }
         })?;
         Ok(())
@@ -399,6 +383,8 @@ impl RawMember {
         let claim = self.claim()?;
         match (claim.volume, claim.erasing) {
             (Some(volume), _) => Err(RawError::Taken(format!("{}: it holds volume {}", self.id, volume.id))),
+            // What somebody put there is his.
+            (None, Some(_)) if self.is_disputed() => Ok(()),
             (None, Some(_)) => Err(RawError::Taken(format!("{}: it is being erased", self.id))),
             (None, None) => Ok(()),
         }
@@ -438,7 +424,7 @@ impl RawMember {
 
     /// One chunk of erasing or cleaning.
     pub fn work(&self) -> Result<Progress, RawError> {
-        let (disk, claim, erasing) = {
+        let (disk, _alone, claim, erasing) = {
             let mut state = self.lock();
             // Under the lock: what is written down of it after this look finds no worker, and starts one.
             let claim = self.claim()?;
@@ -447,7 +433,13 @@ impl RawMember {
                 && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
             let is_dirty = claim.volume.is_none() && !claim.clean;
             match (disk, claim.erasing.clone()) {
-                (Some(disk), Some(erasing)) => (disk, claim, erasing),
+                (Some(disk), Some(erasing)) => match self.may_erase(&mut state, &claim)? {
+                    Some(alone) => (disk, alone, claim, erasing),
+                    None => {
+                        self.set_worker(false);
+                        return Ok(Progress::Idle);
+                    }
+                },
                 (Some(disk), None) if is_dirty && (wants_clean || state.is_wanted) => {
                     self.prove_blank(&mut state, &claim)?;
                     self.clean(&*disk, &claim)?;
@@ -468,7 +460,7 @@ impl RawMember {
             unmap_all(&*disk)?;
             prove_erased(&*disk, whole(claim.size), erasing.policy)?;
             self.journal.change_raw(&self.id, |claim| {
-                claim.erasing = None;
+                (claim.erasing, claim.erasing_usage) = (None, None);
                 claim.clean = true;
             })?;
         } else {
@@ -494,20 +486,6 @@ impl RawMember {
     }
 }
 
-fn disputed(claim: &RawClaim, found: &str) -> String {
-    match &claim.volume {
-        None => format!(
-            "claim disputed: the device should be free, and holds {found}; `localpool disk adopt` erases it and offers it again"
-        ),
-        Some(volume) => format!(
-            "claim disputed: volume {} has no filesystem yet, as the journal says, and the device holds {found}; was the \
-             journal restored from a backup? `localpool disk adopt` keeps a filesystem of this volume, and gives up anything \
-             else",
-            volume.id
-        ),
-    }
-}
-
 /// Drops all partitions that the kernel has on a device, which are what it made of a tenant's bytes.
 fn unmap_all(disk: &dyn Disk) -> Result<(), RawError> {
     for mapping in disk.mapped().map_err(RawError::Unmap)? {
@@ -528,3 +506,5 @@ pub fn whole(size: u64) -> Extent {
 pub fn reads_as_zeros(disk: &dyn BlockDevice) -> Result<bool, IoError> {
     samples_are_zero(disk, whole(disk.geometry().size))
 }
+
+mod disputed;

@@ -298,6 +298,7 @@ fn claim_raw(
         used: false,
         volume: None,
         erasing: None,
+        erasing_usage: None,
     };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
