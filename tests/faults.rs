@@ -188,7 +188,7 @@ fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk
     small.inject(Fault { what: "write", range: primary, times: u32::MAX });
     node.pool.create(&request("new", BLOCK, MIB)).expect_err("the disk fails");
     let platter = host.unplug("fake0").expect("it was there");
-    let writes = large.write_count();
+    let before = large.content();
     for restart in [false, true] {
         if restart {
             node = started(&host, &slot);
@@ -198,7 +198,7 @@ fn a_volume_that_was_begun_on_a_disk_is_not_made_on_another_one_before_that_disk
         let PoolError::DiskAway { disk, .. } = &error else { panic!("{error:?}") };
         assert!(error.to_string().contains(&format!("localpool disk release {disk}")), "{error}");
         assert!(matches!(node.pool.delete(id("new")), Err(PoolError::DiskAway { .. })), "nobody knows that it is gone");
-        assert!(large.write_count() == writes, "the other disk was written");
+        assert!(large.content() == before, "the other disk was written");
     }
     node.pool.create(&request("other", BLOCK, MIB)).expect("another id is not held up");
     node.pool.delete(id("other")).expect("nor its deletion");
@@ -404,6 +404,45 @@ fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
     node.passes().expect("looks");
     node.pool.work_until_idle().expect("erased");
     assert_eq!(free(&node), 61 * MIB);
+}
+
+#[test]
+fn a_disk_that_another_process_holds_is_not_used_before_that_one_lets_go() {
+    let (host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    drop(node);
+    host.restart_process();
+    disk.set_in_use(1, true);
+    node = start(&host);
+    let pass = node.passes().expect("looks");
+    let why = &pass.problems["fake0"];
+    assert!(why.contains("another process") && why.contains("in use"), "{why}");
+    assert!(node.pool.usable(id("a")).is_err());
+    disk.set_in_use(1, false);
+    node.passes().expect("looks");
+    node.pool.usable(id("a")).expect("it is free again");
+}
+
+#[test]
+fn what_a_killed_process_wrote_and_did_not_sync_is_synced_before_anybody_is_told_that_it_is_there() {
+    let mut found = BTreeSet::new();
+    for effects in 0..16 {
+        let (host, _, node) = carved();
+        host.power.cut_after(effects);
+        let made = node.pool.create(&request("a", BLOCK, MIB));
+        drop(node);
+        host.restart_process();
+        let looked = |host| {
+            let mut node = start(host);
+            node.passes().expect("looks");
+            node.pool.volume(id("a")).is_ok()
+        };
+        let is_there = looked(&host);
+        host.reboot(Fate::Lost);
+        assert_eq!(looked(&host), is_there, "after {effects} effects, of which the create is {made:?}");
+        found.insert((made.is_ok(), is_there));
+    }
+    assert!(found.contains(&(false, true)), "none was killed between its last write and the sync: {found:?}");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct Discovery {
     keep: Duration,
     cache: HashMap<String, Cached>,
     patience: Patience<Whom>,
+    /// Whether the last look at everything met a device that could not be read.
+    has_failed: bool,
 }
 
 /// A device that is asked: another one under the same name is another.
@@ -90,6 +92,7 @@ impl Discovery {
             keep,
             cache: HashMap::new(),
             patience: Patience::new(patience::BOUND),
+            has_failed: false,
         }
     }
 
@@ -113,6 +116,11 @@ impl Discovery {
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
     pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
         self.patience.is_waiting_for(&whom(raw))
+    }
+
+    /// Whether a device could not be read at the last look at all of them: no event tells when that is over.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Whether a device has not answered yet.
@@ -231,6 +239,10 @@ impl Discovery {
                     probes.insert(raw.name.as_str(), self.probe_of(host, raw));
                 }
             }
+        }
+        if let Reach::All = reach {
+            self.has_failed = records.values().any(|record| matches!(record, Record::Failed(_)))
+                || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
         }
         let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
         self.remember(&devices, &known, &records, at, reach);

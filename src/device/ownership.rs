@@ -164,6 +164,10 @@ impl<'a> Machine<'a> {
             return Decision::Decided(Verdict::Unknown(format!("its disk {} was not seen", partition.disk)));
         }
         match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
+            // They may be those of a disk of ours.
+            Some(Reason::HasPartitions { .. }) if matches!(records.get(&*raw.name), Some(Record::Failed(_))) => {
+                Decision::ByContent
+            }
             Some(reason) => Decision::Decided(Verdict::Theirs(reason)),
             None => Decision::ByContent,
         }

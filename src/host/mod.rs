@@ -7,16 +7,19 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
+pub mod agent_lock;
 pub mod arrival;
 pub mod block;
 pub mod command;
 pub mod described;
 pub mod disk;
 pub mod dry;
+pub mod dying;
 pub mod events;
 pub mod extent;
 pub mod fake;
 pub mod filesystem;
+mod flock;
 pub mod health;
 mod holder;
 pub mod in_use;

@@ -52,7 +52,7 @@ fn parse_line(line: &[u8]) -> Result<Mount, &'static str> {
     })
 }
 
-fn devno(field: &[u8]) -> Option<DevNo> {
+pub(super) fn devno(field: &[u8]) -> Option<DevNo> {
     let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
     Some(DevNo { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }

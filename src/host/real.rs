@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::disk::RealDisk;
+use super::dying::Dying;
 use super::filesystem::RealFilesystems;
 use super::mount::RealMounts;
 use super::patience::{BOUND, Patience};
@@ -19,6 +20,8 @@ pub struct RealHost {
     filesystems: RealFilesystems,
     mounts: RealMounts,
     state: StateDir,
+    /// Killed agents whose place this one took: what they had begun on a disk that hangs may still come to an end.
+    after: Vec<Dying>,
     /// With the scan as a whole: it reads files, and follows links into filesystems that may hang.
     patience: Mutex<Patience<()>>,
     /// The fixed point of [`Host::monotonic`]. `Instant` is CLOCK_MONOTONIC: no clock change moves it.
@@ -29,7 +32,24 @@ impl RealHost {
     /// `state` is the directory whose lock the caller holds, or one that it will not write to.
     pub fn new(roots: Roots, filesystems: RealFilesystems, state: StateDir) -> Self {
         let patience = Mutex::new(Patience::new(BOUND));
-        Self { roots, filesystems, mounts: RealMounts, state, patience, began: Instant::now() }
+        Self { roots, filesystems, mounts: RealMounts, state, after: Vec::new(), patience, began: Instant::now() }
+    }
+
+    /// The same for an agent that follows some that were killed and cannot end.
+    pub fn after(mut self, dying: Vec<Dying>) -> Self {
+        self.after = dying;
+        self
+    }
+
+    /// No write of this process may come before one of its predecessor, and what that one waits for answers no read either.
+    fn prove_quiet(&self, disk: &RawDisk) -> Result<(), HostError> {
+        match self.after.iter().find(|after| after.may_write(disk.devno)) {
+            Some(Dying { pid }) => {
+                let what = "which the agent before this one waits for, killed and not ended";
+                Err(HostError::Busy { object: format!("{}, {what} (pid {pid}),", disk.path.display()) })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The same with other patience for a scan that hangs.
@@ -50,7 +70,10 @@ impl Host for RealHost {
     }
 
     fn probe(&self, disk: &RawDisk) -> Probe {
-        signature::probe(disk)
+        match self.prove_quiet(disk) {
+            Ok(()) => signature::probe(disk),
+            Err(waits) => Probe::Failed(waits.to_string()),
+        }
     }
 
     fn health(&self, disk: &RawDisk) -> Health {
@@ -58,6 +81,7 @@ impl Host for RealHost {
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
+        self.prove_quiet(disk)?;
         Ok(Arc::new(RealDisk::open(disk, access)?))
     }
 

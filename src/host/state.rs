@@ -1,23 +1,18 @@
-//! The state directory: small documents that must survive the process, and the lock that makes a process
-//! the agent of this machine.
+//! The state directory: small documents that must survive the process.
 //!
 //! Documents are whole or the ones before: written aside, synced, renamed, directory synced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
-
 use super::HostError;
-
-const LOCK: &str = "agent.lock";
 
 /// Documents by name.
 pub trait StateStore: Send + Sync {
-    /// Not there: `None`.
+    /// Not there: `None`. What it gives is durable: a process that was killed may have written it, and not synced it.
     fn load(&self, name: &str) -> Result<Option<String>, HostError>;
 
     /// Durable when it returns.
@@ -32,9 +27,6 @@ pub struct StateDir {
     path: PathBuf,
 }
 
-/// Held for life by the process that is the agent.
-pub struct AgentLock(#[allow(dead_code, reason = "it is held, not used")] Flock<File>);
-
 impl StateDir {
     pub fn open(path: &Path) -> Result<Self, HostError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -47,48 +39,16 @@ impl StateDir {
         Self { path: path.to_owned() }
     }
 
-    /// The agent's lock if nobody has it: `None` where another process is the agent.
-    pub fn try_lock(&self) -> Result<Option<AgentLock>, HostError> {
-        self.flock(FlockArg::LockExclusiveNonblock)
-    }
-
-    /// Waits until this process is the agent. Blocks.
-    pub fn lock(&self) -> Result<AgentLock, HostError> {
-        let locked = self.flock(FlockArg::LockExclusive)?;
-        locked.ok_or_else(|| HostError::Busy { object: self.path.display().to_string() })
-    }
-
-    /// Whether some process is the agent now. Makes nothing where nothing is.
-    pub fn is_locked(&self) -> Result<bool, HostError> {
-        let path = self.path.join(LOCK);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(failed("open the agent's lock", &path, source)),
-        };
-        match Flock::lock(file, FlockArg::LockSharedNonblock) {
-            Ok(_free) => Ok(false),
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(true),
-            Err((_, errno)) => Err(failed("look at the agent's lock", &path, errno.into())),
-        }
-    }
-
-    fn flock(&self, how: FlockArg) -> Result<Option<AgentLock>, HostError> {
-        let path = self.path.join(LOCK);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.map_err(|source| failed("open the agent's lock", &path, source))?;
-        match Flock::lock(file, how) {
-            Ok(lock) => Ok(Some(AgentLock(lock))),
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-            Err((_, errno)) => Err(failed("take the agent's lock", &path, errno.into())),
-        }
+    /// Where the documents are.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
 impl StateStore for StateDir {
     fn load(&self, name: &str) -> Result<Option<String>, HostError> {
         let path = self.path.join(name);
-        match fs::read_to_string(&path) {
+        match read_synced(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(failed("read", &path, source)),
@@ -124,15 +84,28 @@ pub fn install(dir: &Path, name: &str, text: &str) -> Result<bool, HostError> {
     written.map(|()| true).map_err(|source| failed("write", &path, source))
 }
 
+fn read_synced(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    file.sync_all()?;
+    sync_folder_of(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
 fn write_whole(aside: &Path, path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(aside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(aside, path)?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    sync_folder_of(path)
 }
 
-fn failed(what: &'static str, path: &Path, source: io::Error) -> HostError {
+pub(super) fn failed(what: &'static str, path: &Path, source: io::Error) -> HostError {
     HostError::Io { what, object: path.display().to_string(), source }
 }
 
@@ -175,18 +148,6 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 1, "nothing is left aside");
         let error = install(&dir.path().join("none"), "60-x.rules", "one").expect_err("no such folder");
         assert!(error.to_string().contains("none/60-x.rules"), "{error}");
-    }
-
-    #[test]
-    fn one_process_is_the_agent_and_another_is_told_so() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let state = StateDir::open(dir.path()).expect("made");
-        let held = state.try_lock().expect("no error").expect("free");
-        assert!(state.try_lock().expect("no error").is_none());
-        assert!(state.is_locked().expect("no error"));
-        drop(held);
-        assert!(!state.is_locked().expect("no error"));
-        assert!(state.try_lock().expect("no error").is_some());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::host::HostError;
-use crate::host::state::{AgentLock, StateDir};
+use crate::host::agent_lock::AgentLock;
+use crate::host::state::StateDir;
 
 /// The name of the agent's own socket in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";

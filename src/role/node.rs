@@ -127,14 +127,15 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         let state_dir = state_dir.clone();
         tokio::task::spawn_blocking(move || become_agent(&state_dir))
     };
-    let (state, _lock) = tokio::select! {
+    let (state, lock) = tokio::select! {
         locked = locked => locked.context("taking the agent's lock")??,
         () = until(stopped.clone()) => return Ok(()),
     };
     if let Some(dir) = udev_rules_dir {
         install_udev_rules(&dir);
     }
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
+    let host: Arc<dyn Host> =
+        Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
     let client = operator::client().await?;
     let cluster = tokio::select! {
         cluster = cluster(&client, &host) => cluster?,

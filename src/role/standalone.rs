@@ -69,12 +69,13 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let state_dir = settings.state_dir.clone();
     let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
-    let (state, _lock) = tokio::select! {
+    let (state, lock) = tokio::select! {
         locked = locked => locked.context("taking the agent's lock")??,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state));
+    let host: Arc<dyn Host> =
+        Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
     let owner = Owner { cluster: CLUSTER.to_owned(), node: settings.node.clone() };
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
     let csi_socket = server::bind(&settings.socket)?;

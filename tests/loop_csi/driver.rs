@@ -139,6 +139,14 @@ impl Driver {
         assert_eq!(status.signal(), Some(9), "it ended before it was killed: {}", self.start.log());
     }
 
+    /// SIGKILL of one that cannot end, as a disk hangs under it. It is waited for when what this gives is dropped.
+    pub fn kill_in_vain(mut self) -> Self {
+        self.child.kill().unwrap();
+        // Who connects before another one is there would find the socket of this one, and wait.
+        fs::remove_file(&self.start.socket).unwrap();
+        self
+    }
+
     pub fn terminate(&self) {
         kill(self.pid(), Signal::SIGTERM).unwrap();
     }
@@ -159,6 +167,13 @@ impl Driver {
         });
         assert!(ended, "it runs on: {}", self.start.log());
         status.unwrap()
+    }
+
+    /// Whether a thread of it waits for a disk, uninterruptibly.
+    pub fn waits_in_the_kernel(&self) -> bool {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid())) else { return false };
+        let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        tasks.flatten().any(|task| status(task).contains("State:\tD"))
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -157,3 +157,52 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     sick.assert_tables_verify();
     sick.detach();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that_serves_the_others() {
+    let lab = crate::lab!(alone);
+    let freezer = Freezer::new(&lab);
+    let (sick, well_disk) = (freezer.disk(&lab), lab.disk("well", 256 * MIB));
+    let sets = set(&lab, "sick", "freezer/sick.img", CARVED) + &set(&lab, "well", "well.img", CARVED);
+    let start = Start::new(&lab, &sets);
+    let (driver, mut client) = start.ready().await;
+    let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
+    let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
+
+    freezer.freeze();
+    let hanging = {
+        let (mut client, request) = (client.clone(), create(&lab.named("hanging"), "sick", 16 * MIB, &block()));
+        tokio::spawn(async move { client.try_create(request).await })
+    };
+    // Longer than a disk that answers takes.
+    let hangs = || {
+        std::thread::sleep(Duration::from_millis(20));
+        driver.waits_in_the_kernel()
+    };
+    assert!(eventually(SOON, || (0..20).all(|_| hangs())), "nothing of it hangs");
+    let killed = driver.kill_in_vain();
+    // Nobody closes its connections.
+    hanging.abort();
+
+    let (mut driver, mut client) = in_time("the next driver", start.ready_at_once()).await;
+    assert!(killed.waits_in_the_kernel(), "the first one has ended");
+    assert_served(&lab, &mut client, &well.id).await;
+    assert!(
+        eventually(SOON, || driver.verdict(&sick.node).1.contains("killed and not ended")),
+        "{:?}",
+        driver.verdict(&sick.node)
+    );
+    assert!(driver.is_running());
+
+    freezer.thaw();
+    drop(killed);
+    driver.await_verdict(&sick.node, "Ours", "1 volume");
+    for id in [&kept.id, &well.id] {
+        client.delete(id).await.unwrap();
+    }
+    driver.stop();
+    for disk in [sick, well_disk] {
+        disk.assert_tables_verify();
+        disk.detach();
+    }
+}

@@ -5,14 +5,13 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::host::HostError;
-use crate::host::raw::DevNo;
+use crate::host::dying::Dying;
+use crate::host::{HostError, flock};
 
 /// How long a guard tries to get its shared lock back; only a tool that locks for itself can be in the way.
 const DOWNGRADE_WAIT: Duration = Duration::from_secs(5);
@@ -49,7 +48,7 @@ impl NodeLock {
         let until = Instant::now() + wait;
         let turn = self.turn(path, wait)?;
         // Two processes that both hold LOCK_SH while they wait here keep each other out, as long as `wait`.
-        if let Err(error) = poll(file, path, until, raise) {
+        if let Err(error) = poll(file, path, until, raise_among_the_living) {
             relock_shared(file, path);
             return Err(error);
         }
@@ -96,6 +95,22 @@ fn raise(file: &File) -> Result<(), TryLockError> {
     }
 }
 
+/// The same, where a process that was killed and cannot end keeps its shared lock: it does nothing with it any more, and
+/// the shared one of ours keeps out everybody else.
+fn raise_among_the_living(file: &File) -> Result<(), TryLockError> {
+    match raise(file) {
+        Err(TryLockError::WouldBlock) if is_only_among_the_dying(file) => file.try_lock_shared(),
+        done => done,
+    }
+}
+
+/// Whether all others with a lock of the disk were killed, and cannot end.
+pub(super) fn is_only_among_the_dying(file: &File) -> bool {
+    let mut others = flock::holders(file);
+    others.retain(|pid| u32::try_from(*pid) != Ok(std::process::id()));
+    !others.is_empty() && others.into_iter().all(|pid| Dying::of(pid).is_some())
+}
+
 fn relock_shared(file: &File, path: &Path) {
     if let Err(error) = shared(file, path, DOWNGRADE_WAIT) {
         // The next table write takes LOCK_EX anyway; until then udev may look while a tool of the admin works.
@@ -129,9 +144,7 @@ fn poll(
 /// Names the node and, where /proc tells, the processes that hold its lock.
 fn held(file: &File, path: &Path) -> String {
     let path = path.display();
-    let Ok(node) = file.metadata() else { return path.to_string() };
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mut pids = holders(&locks, DevNo::of(node.dev()), node.ino());
+    let mut pids = flock::holders(file);
     // Ours is in nobody's way where another process has one.
     let is_other = |pid: &i32| u32::try_from(*pid) != Ok(std::process::id());
     if pids.iter().any(is_other) {
@@ -147,38 +160,11 @@ fn held(file: &File, path: &Path) -> String {
     if holders.is_empty() { path.to_string() } else { format!("{path}, locked by {},", holders.join(", ")) }
 }
 
-/// Process ids in /proc/locks that hold an flock of the inode. Lines with an arrow only wait for one.
-fn holders(locks: &str, filesystem: DevNo, inode: u64) -> Vec<i32> {
-    let object = format!("{:02x}:{:02x}:{inode}", filesystem.major, filesystem.minor);
-    let mut pids: Vec<i32> = locks
-        .lines()
-        .filter_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match words[..] {
-                [_, "FLOCK", _, _, pid, found, ..] if found == object => pid.parse().ok(),
-                _ => None,
-            }
-        })
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::MetadataExt;
 
-    #[test]
-    fn only_holders_of_that_inode_are_named_and_not_those_who_wait() {
-        let locks = "1: FLOCK  ADVISORY  READ  812 00:06:105 0 EOF\n\
-                     1: -> FLOCK  ADVISORY  WRITE 900 00:06:105 0 EOF\n\
-                     2: POSIX  ADVISORY  WRITE 33 00:06:105 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 44 00:06:106 0 EOF\n\
-                     4: FLOCK  ADVISORY  READ  77 00:06:105 0 EOF\n\
-                     garbage\n";
-        assert_eq!(holders(locks, DevNo { major: 0, minor: 6 }, 105), vec![77, 812]);
-    }
+    use super::*;
 
     #[test]
     fn a_lock_that_another_descriptor_holds_is_waited_for_only_so_long_and_its_holder_named() {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::lock::is_only_among_the_dying;
 use super::{Held, Partitions, RealDisk, prove_unbound};
 use crate::host::command::close_for_good;
 use crate::host::raw::DevNo;
@@ -96,7 +97,12 @@ impl PartitionMap for RealDisk {
     fn hold(&self, number: u32) -> Result<(), HostError> {
         self.may_change()?;
         self.let_go(|_| true);
-        let Some((hold, _)) = self.open_exclusively(number)? else {
+        let opened = match self.open_exclusively(number) {
+            // It is held against everybody by one who does nothing with it any more.
+            Err(HostError::Busy { .. }) if is_only_among_the_dying(&self.file) => return Ok(()),
+            opened => opened?,
+        };
+        let Some((hold, _)) = opened else {
             let what = format!("{} is not mapped, so it cannot be held", self.partition_text(number));
             return Err(HostError::Unsupported { what });
         };

@@ -205,7 +205,8 @@ impl Agent {
         let mut met = BTreeMap::new();
         let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut met);
         let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut met);
-        let again = self.retry_held() || passes || !met.is_empty() || self.must_look_again(&set);
+        let again =
+            self.retry_held() || self.pool.has_failed_work() || passes || !met.is_empty() || self.must_look_again(&set);
         let again = self.again(again);
         problems.extend(met);
         let gave_back = self.give_back();
@@ -222,10 +223,10 @@ impl Agent {
         Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
     }
 
-    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, or the wait
-    /// for a device that hangs.
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
+    /// that hangs, or what made a read fail.
     pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
-        self.discovery.is_waiting() || set.devices.iter().any(is_only_busy)
+        self.discovery.is_waiting() || self.discovery.has_failed() || set.devices.iter().any(is_only_busy)
     }
 
     /// Has the workers try again what somebody held; gives whether there is any.
@@ -448,6 +449,8 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
     }
 }
 
+#[cfg(test)]
+mod again;
 #[cfg(test)]
 mod hangs;
 

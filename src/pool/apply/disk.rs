@@ -58,6 +58,12 @@ pub enum ApplyError {
     /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
     #[error("{disk} was not changed: {stuck}")]
     Stuck { disk: String, stuck: Stuck },
+    #[error("{disk} is not used, as another process, perhaps another agent, holds it")]
+    Held {
+        disk: String,
+        #[source]
+        source: HostError,
+    },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
     #[error("{disk} is not blank any more, and was not written: {found}")]
@@ -147,6 +153,8 @@ impl PoolDisk {
             other => return Err(not_ours(&*disk, &other)),
         };
         let Own { choice, label, place, copies } = *own;
+        // A process that was killed may have written it, and not synced it: from here on callers are told that it is there.
+        disk.sync().map_err(|e| step_error(&*disk, "sync what is found".to_owned(), e.into()))?;
         if !choice.stale.is_empty() {
             tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
             let _guard = lock(&*disk)?;
@@ -164,7 +172,12 @@ impl PoolDisk {
         this.follow_growth()?;
         this.recover_mappings()?;
         this.forget_unclean()?;
-        this.hold();
+        match this.hold() {
+            Err(source @ HostError::Busy { .. }) => {
+                return Err(ApplyError::Held { disk: this.disk.path().display().to_string(), source });
+            }
+            held => this.warn_unless(held),
+        }
         Ok(Opened::Ours(this))
     }
 
@@ -192,16 +205,19 @@ impl PoolDisk {
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
         let mut this = Self { disk, content, place: None, is_mirrored: false, lost: None };
         this.perform(&plan)?;
-        this.hold();
+        this.warn_unless(this.hold());
         Ok(this)
     }
 
     /// Keeps the label's partition open exclusively. The kernel then refuses the whole disk to everybody who asks for it
     /// alone, as mkfs, wipefs, pvcreate, mdadm and other operators do, whether volumes are mounted or not.
-    fn hold(&self) {
-        let Some((number, _)) = self.content.label_entry() else { return };
-        if let Err(error) = self.disk.hold(number) {
-            // The pool works without it, as it does where no agent runs.
+    fn hold(&self) -> Result<(), HostError> {
+        self.content.label_entry().map_or(Ok(()), |(number, _)| self.disk.hold(number))
+    }
+
+    /// The pool works without a hold, as it does where no agent runs.
+    fn warn_unless(&self, held: Result<(), HostError>) {
+        if let Err(error) = held {
             tracing::warn!(disk = %self.disk.path().display(), error = %chain(&error), "the disk is not held against others");
         }
     }
@@ -303,7 +319,7 @@ impl PoolDisk {
         match released {
             // Whoever still has this disk at hand must not write a label on it again.
             Ok(()) => self.lost = Some("it was given back".to_owned()),
-            Err(_) => self.hold(),
+            Err(_) => self.warn_unless(self.hold()),
         }
         released
     }

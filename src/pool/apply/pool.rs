@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -108,6 +108,8 @@ pub struct Pool {
     seats: RwLock<BTreeMap<String, Seat>>,
     journal: Arc<JournalStore>,
     workers: Workers,
+    /// Disks whose background work failed when it was last tried.
+    failed_work: Arc<Mutex<BTreeSet<String>>>,
     stopping: Arc<AtomicBool>,
     /// A pass has looked at the machine, and what it could not open.
     looked_at: AtomicBool,
@@ -161,6 +163,7 @@ impl Pool {
             seats: RwLock::default(),
             journal,
             workers,
+            failed_work: Arc::default(),
             stopping: Arc::default(),
             looked_at: AtomicBool::default(),
             unread: RwLock::default(),
@@ -401,10 +404,12 @@ impl Pool {
 
     /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
     pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Place, PoolError> {
+        // Doubted first: a disk that comes back in between is found then, or still missed.
+        let may_be_made = self.may_be_made(request.id);
         if self.find(request.id).is_ok() {
             return Ok(Place::There);
         }
-        self.may_be_made(request.id)?;
+        may_be_made?;
         self.check_selector(&request.selector)?;
         let usage = self.usage(request.usage, &request.selector);
         let mut seats = self.seats();
@@ -419,10 +424,11 @@ impl Pool {
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere.
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
+        let may_be_made = self.may_be_made(request.id);
         if let Ok((seat, _)) = self.find(request.id) {
             return self.existing(&seat, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
         }
-        self.may_be_made(request.id)?;
+        may_be_made?;
         let usage = self.usage(request.usage, &request.selector);
         let volume = NewVolume {
             id: request.id,
@@ -489,8 +495,9 @@ impl Pool {
 
     /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
     pub fn delete(&self, id: Uuid) -> Result<Outcome, PoolError> {
+        let may_be_called_deleted = self.may_be_called_deleted(id);
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
-            return self.may_be_called_deleted(id).map(|()| Outcome::AlreadySo);
+            return may_be_called_deleted.map(|()| Outcome::AlreadySo);
         }
         let (seat, _) = self.find_usable(id)?;
         seat.delete(id)?;
@@ -588,15 +595,30 @@ impl Pool {
         self.seats().iter().for_each(|seat| self.give_work(seat));
     }
 
+    /// Whether background work failed on a disk that is here: a pass tries it again, as no event tells when it may succeed.
+    pub(super) fn has_failed_work(&self) -> bool {
+        let mut failed = self.failed_work.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|disk| self.seat(disk).is_some_and(|seat| seat.is_usable()));
+        !failed.is_empty()
+    }
+
     fn give_work(&self, seat: &Seat) {
         if self.workers == Workers::Caller || seat.set_worker(true) {
             return;
         }
         let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
+        let failed = Arc::clone(&self.failed_work);
         std::thread::spawn(move || {
-            if run_worker(&seat, &stopping) == Progress::Worked
-                && let Some(nudge) = nudge.get()
-            {
+            let worked = run_worker(&seat, &stopping);
+            let is_news = {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                match worked {
+                    // The pass that this makes due says when it is tried again.
+                    Err(Failed) => failed.insert(seat.id().to_owned()),
+                    Ok(progress) => failed.remove(seat.id()) || progress == Progress::Worked,
+                }
+            };
+            if let (true, Some(nudge)) = (is_news, nudge.get()) {
                 nudge();
             }
         });
@@ -622,8 +644,11 @@ impl Pool {
     }
 }
 
+/// Background work that ended in an error, which is in the log.
+struct Failed;
+
 /// Works until there is nothing to do; gives whether anything was done.
-fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
+fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Result<Progress, Failed> {
     let mut progress = Progress::Idle;
     while !stopping.load(Ordering::Relaxed) {
         let worked = seat.work().and_then(|done| match done {
@@ -637,18 +662,19 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Progress {
             Ok(Progress::Worked) => progress = Progress::Worked,
             // Nothing that anybody looks for.
             Ok(Progress::Unmirrored) => {}
-            Ok(Progress::Idle) => return progress,
+            Ok(Progress::Idle) => return Ok(progress),
             Err(error) if error.is_locked() => {
                 tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
             }
             Err(error) => {
-                tracing::error!(disk = seat.id(), error = %chain(&error), "background work stopped");
-                break;
+                tracing::error!(disk = seat.id(), error = %chain(&error), "background work failed; it is tried again");
+                seat.set_worker(false);
+                return Err(Failed);
             }
         }
     }
     seat.set_worker(false);
-    progress
+    Ok(progress)
 }
 
 fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {

@@ -71,6 +71,14 @@ impl Seat {
         }
     }
 
+    /// Whether its disk is here and in order.
+    pub fn is_usable(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.shown().is_usable(),
+            Self::Raw(member) => member.shown().standing == Standing::Ready,
+        }
+    }
+
     /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on a
     /// bare device.
     pub fn why_unusable(&self) -> Option<String> {

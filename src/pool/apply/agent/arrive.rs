@@ -7,7 +7,7 @@ use super::{Agent, is_same_device};
 use crate::device::discovery::DeviceSet;
 use crate::device::{self, Device};
 use crate::host::patience::PatienceError;
-use crate::host::{Access, Host, HostError, RawDisk, chain};
+use crate::host::{Access, Host, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::{Member, SHORT_PATIENCE, Standing};
 use crate::pool::apply::pool::Pool;
@@ -19,14 +19,13 @@ use crate::pool::apply::seat::Seat;
 pub(super) enum Problem {
     /// Until an event of a disk says that something has changed.
     Stays(String),
-    /// Somebody holds it, and no event tells when that is over.
+    /// It failed, or somebody holds it, and no event tells when that is over.
     Passes(String),
 }
 
 impl Problem {
-    fn of(error: &(dyn std::error::Error + 'static), passes: bool) -> Self {
-        let why = chain(error);
-        if passes { Self::Passes(why) } else { Self::Stays(why) }
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Passes(chain(error))
     }
 
     pub(super) fn words(&self) -> &str {
@@ -71,7 +70,7 @@ impl Agent {
         let known = self.pool.member(&device.id.text);
         if let device::Standing::NotReady(why) = &device.standing {
             if let Some(member) = known {
-                let mut state = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e, true))?;
+                let mut state = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e))?;
                 if is_same_device(device, &member.id, &state.raw) {
                     state.leave(Standing::NotReady(why.clone()));
                 }
@@ -87,7 +86,7 @@ impl Agent {
         }
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
-        opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs, true)))
+        opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
     }
 
     /// Bare devices of the journal that are here, and those that are not.
@@ -149,7 +148,7 @@ impl Agent {
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     let known = pool.member(&device.id.text);
     let lock = |member: &'_ Member, standing| {
-        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e, true));
+        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
         locked.map(|mut state| state.leave(standing))
     };
     if let Some(member) = &known {
@@ -157,9 +156,8 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
         lock(member, Standing::NotReady("it is being opened again".to_owned()))?;
     }
     let opened = host.open(&device.raw, Access::Own);
-    let opened = opened.map_err(|e| Problem::of(&e, matches!(e, HostError::Busy { .. })));
-    let opened = opened
-        .and_then(|disk| PoolDisk::open(disk, pool.owner()).map_err(|e| Problem::of(&e, e.is_locked() || e.is_busy())));
+    let opened = opened.map_err(|e| Problem::of(&e));
+    let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner()).map_err(|e| Problem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,
         Ok(Opened::Blank) => {
