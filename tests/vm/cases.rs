@@ -337,7 +337,7 @@ fn in_use() -> Vec<Case> {
             .later(theirs("holds ext4")),
         case("mounted in another namespace", [scsi("mounted-elsewhere")],
             "mkfs.ext4 -q $D; mkdir -p /srv/elsewhere
-             setsid unshare --mount --propagation private bash -c \"mount -r $D /srv/elsewhere && touch /run/elsewhere && exec sleep infinity\" >/dev/null 2>&1 &
+             setsid unshare --mount --propagation private bash -c \"umount /opt && mount -r $D /srv/elsewhere && touch /run/elsewhere && exec sleep infinity\" >/dev/null 2>&1 &
              until [[ -e /run/elsewhere ]]; do sleep 0.1; done; ! findmnt $D",
             theirs("is mounted at /srv/elsewhere")).later(theirs("holds ext4")),
         case("a partition of it is mounted", [scsi("part-mounted")],
