@@ -2,6 +2,7 @@
 //! says nothing of the pool.
 
 use serde_json::Value;
+use tonic::Code;
 
 use crate::bench::Bench;
 use crate::csi::{Use, target};
@@ -12,35 +13,46 @@ use crate::report::Report;
 
 /// A disk, and the set that takes it whole.
 const NAME: &str = "bare-tenant";
-/// A set that would take whatever is built on it.
-const GREEDY: &str = "second-tenant";
+/// Classes that would take what is built on it.
+const GREEDY: [&str; 2] = ["second-tenant", "third-tenant"];
 /// A labelled disk of the pool, whose label the tenant has got hold of.
 const LABELLED: &str = "hot-scsi";
+
+/// Of the reason why something that is built on it is nobody else's.
+const OF_POOL: &str = "which is of a pool disk";
 
 /// What the tenant builds on the device `D`, and the node of it.
 struct Build {
     what: &'static str,
     make: &'static str,
     node: &'static str,
-    /// Words of the reason, where the host keeps it; else it is taken away when the device joins the pool.
-    reason: Option<&'static str>,
+    /// What a delete says of the host that keeps it; else it is taken away when the device joins the pool.
+    kept: Option<&'static str>,
     end: &'static str,
 }
 
-const BUILDS: [Build; 2] = [
+const BUILDS: [Build; 3] = [
     Build {
         what: "a partition",
         make: "printf 'label: gpt\\nsize=100M\\n' | sfdisk --quiet --wipe=always $D; blockdev --rereadpt $DISK",
         node: "$(ls ${DISK}?*)",
-        reason: None,
+        kept: None,
         end: "",
     },
     Build {
         what: "an array",
         make: "wipefs --quiet --all $DISK; mdadm --quiet --create /dev/md/tenant --metadata=1.0 --level=1 --raid-devices=1 --force --run $DISK",
         node: "$(readlink -f /dev/md/tenant)",
-        reason: Some("which is of a pool disk"),
+        kept: Some("held by md"),
         end: "mdadm --quiet --stop /dev/md/tenant; mdadm --quiet --zero-superblock $DISK",
+    },
+    Build {
+        what: "a logical volume",
+        make: "wipefs --quiet --all $DISK; pvcreate --quiet $DISK; vgcreate --quiet tenantvg $DISK; \
+               lvcreate --quiet --yes --size 100M --name data tenantvg",
+        node: "$(readlink -f /dev/tenantvg/data)",
+        kept: Some("(tenantvg-data)"),
+        end: "vgchange --quiet --activate n tenantvg; vgremove --quiet --force tenantvg; pvremove --quiet $DISK",
     },
 ];
 
@@ -101,16 +113,21 @@ fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
     await_ours(bench, NAME);
     // As long as whatever is blank must stay so before it is taken, and longer.
     bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
-    match build.reason {
-        Some(words) => {
+    match build.kept {
+        Some(holder) => {
             let device = bench.by_path().remove(&node).unwrap_or(Value::Null);
             let reason = device["reason"].as_str().unwrap_or_default();
-            assert!(device["verdict"] == "Theirs" && reason.contains(words), "{} is {device}", build.what);
+            assert!(device["verdict"] == "Theirs" && reason.contains(OF_POOL), "{} is {device}", build.what);
+            let refused = bench.csi(async |csi| csi.delete(id).await).expect_err("it is in use");
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+            assert!(refused.message().contains(holder), "who holds it: {refused:?}");
         }
         None => drop(bench.guest.run(&format!("! test -e {node}"))),
     }
-    let stolen = bench.csi(async |csi| csi.create("stolen", GREEDY, 64, Use::Block).await);
-    assert!(stolen.is_err(), "{} of a tenant's volume was given to another: {stolen:?}", build.what);
+    for class in GREEDY {
+        let stolen = bench.csi(async |csi| csi.create("stolen", class, 64, Use::Block).await);
+        assert!(stolen.is_err(), "{} of a tenant's volume was given to another: {stolen:?}", build.what);
+    }
     is_well(bench, id);
     bench.guest.run(&with_disk(&format!("{}\nudevadm settle", build.end)));
 }

@@ -30,14 +30,19 @@ bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dyn
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 
+/// What no set can ask for, a LocalVolume names.
+const NAMED: &str = "---\\napiVersion: local.storage.openshift.io/v1\\nkind: LocalVolume\\nmetadata:\\n  name: third-tenant\\n  \
+     namespace: vm\\nspec:\\n  storageClassDevices:\\n  - storageClassName: third-tenant\\n    \
+     forceWipeDevicesAndDestroyAllData: true\\n    devicePaths: [/dev/mapper/tenantvg-data]\\n";
+
 impl Bench {
     /// Starts the driver where it does not run.
     pub fn driver(&mut self) {
-        let documents: String = SETS.trim().lines().map(document).collect();
+        let documents = SETS.trim().lines().map(document).collect::<String>() + NAMED;
         self.guest.run(&format!(
             "systemctl is-active --quiet localpool && exit
              mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
-             systemd-run --quiet --unit=localpool --property=StandardError=append:/var/log/localpool \\
+             systemd-run --quiet --collect --unit=localpool --property=StandardError=append:/var/log/localpool \\
                  /opt/localpool standalone --node-name guest --device-min-age {}s",
             MIN_AGE.as_secs()
         ));
