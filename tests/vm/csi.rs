@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use localpool::csi::proto::controller_client::ControllerClient;
+use localpool::csi::proto::identity_client::IdentityClient;
 use localpool::csi::proto::node_client::NodeClient;
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
@@ -19,6 +20,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
 pub struct Csi {
+    identity: IdentityClient<Channel>,
     controller: ControllerClient<Channel>,
     node: NodeClient<Channel>,
 }
@@ -51,7 +53,15 @@ impl Csi {
         });
         let channel = Endpoint::from_static("http://localhost").timeout(LIMIT).connect_with_connector(connector).await;
         let channel = channel.unwrap();
-        Self { controller: ControllerClient::new(channel.clone()), node: NodeClient::new(channel) }
+        Self {
+            identity: IdentityClient::new(channel.clone()),
+            controller: ControllerClient::new(channel.clone()),
+            node: NodeClient::new(channel),
+        }
+    }
+
+    pub async fn probe(&mut self) -> Result<bool, Status> {
+        Ok(self.identity.probe(ProbeRequest::default()).await?.into_inner().ready.unwrap_or(true))
     }
 
     /// Gives out the volume's id.
@@ -81,6 +91,16 @@ impl Csi {
         listed.entries.into_iter().map(entry).collect()
     }
 
+    /// What a class has left for volumes of this use, in bytes.
+    pub async fn capacity(&mut self, class: &str, usage: Use) -> Result<i64, Status> {
+        let request = GetCapacityRequest {
+            volume_capabilities: vec![usage.capability()],
+            parameters: HashMap::from([("class".to_owned(), class.to_owned())]),
+            ..Default::default()
+        };
+        Ok(self.controller.get_capacity(request).await?.into_inner().available_capacity)
+    }
+
     pub async fn stage(&mut self, id: &str, usage: Use) -> Result<(), Status> {
         let request = NodeStageVolumeRequest {
             volume_id: id.to_owned(),
@@ -100,6 +120,15 @@ impl Csi {
             ..Default::default()
         };
         self.node.node_publish_volume(request).await.map(drop)
+    }
+
+    pub async fn stats(&mut self, id: &str) -> Result<NodeGetVolumeStatsResponse, Status> {
+        let request = NodeGetVolumeStatsRequest {
+            volume_id: id.to_owned(),
+            volume_path: target(id),
+            staging_target_path: staging(id),
+        };
+        self.node.node_get_volume_stats(request).await.map(|answer| answer.into_inner())
     }
 
     pub async fn unpublish(&mut self, id: &str) -> Result<(), Status> {

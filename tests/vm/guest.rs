@@ -159,6 +159,24 @@ impl Guest {
         self.qmp.execute("qom-set", &json!({"path": path, "property": property, "value": value})).unwrap();
     }
 
+    /// Lets a disk answer nobody any more, but for one request that QEMU still lets through: what is throttled to a byte a
+    /// second takes days.
+    pub fn freeze(&mut self, disk: &Disk) {
+        self.throttle(disk, 1);
+    }
+
+    /// All that waited for it goes on.
+    pub fn thaw(&mut self, disk: &Disk) {
+        self.throttle(disk, 0);
+    }
+
+    /// Nought is no limit.
+    fn throttle(&mut self, disk: &Disk, bytes: u32) {
+        let limit =
+            json!({"id": disk.name, "bps": bytes, "bps_rd": 0, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0});
+        self.qmp.execute("block_set_io_throttle", &limit).unwrap();
+    }
+
     /// Pulls a disk out, and waits until it has left.
     pub fn unplug(&mut self, disk: &Disk) {
         self.qmp.execute("device_del", &json!({"id": disk.name})).unwrap();

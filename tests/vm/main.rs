@@ -26,6 +26,7 @@ mod qmp;
 mod report;
 mod restart;
 mod storm;
+mod stuck;
 mod tenants;
 mod verdicts;
 mod volumes;
@@ -72,6 +73,7 @@ fn all(bench: &mut Bench, report: &mut Report) {
     bare::check(bench, report);
     bad_sectors::check(bench, report);
     hang::check(bench, report);
+    stuck::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
     storm::check(bench, report);

@@ -99,7 +99,7 @@ fn storm(bench: &mut Bench) {
 }
 
 /// A call that is made again, as an orchestrator does it, where its time was up or it was told to come back.
-async fn until_done<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
+pub async fn until_done<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         match call().await {

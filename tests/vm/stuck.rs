@@ -1,0 +1,153 @@
+//! Disks of the pool that answer nobody while the driver runs, as behind a controller that is stuck: what waits for them
+//! waits in the kernel and cannot be killed, and every call about another disk is answered.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+use crate::bench::Bench;
+use crate::csi::{Csi, Use};
+use crate::disks::{Bus, Disk};
+use crate::hotplug::await_ours;
+use crate::report::Report;
+use crate::storm::until_done;
+use crate::volumes::Volume;
+
+/// A disk of the pool with a label, a bare one with a volume, and a bare one without.
+const STUCK: [&str; 3] = [LABELLED, "stuck-bare", "stuck-free"];
+const LABELLED: &str = "stuck-labelled";
+/// The set of both that are bare.
+const BARE: &str = "stuck-bare";
+/// Volumes that are wanted of the stuck disks, with class and MiB: that of the disk without one, and room beside others.
+const MADE: [(&str, &str, u64); 2] = [("stuck-made", BARE, 900), ("stuck-more", LABELLED, 32)];
+/// A disk that answers, and the set of its own.
+const WELL: &str = "hot-nvme";
+/// What an answer may take in a guest that is emulated, on a busy machine. What waits for a stuck disk takes as long as that
+/// is stuck.
+const AN_ANSWER: Duration = Duration::from_secs(20);
+
+pub fn check(bench: &mut Bench, report: &mut Report) {
+    let name =
+        "while disks of the pool are stuck, every call about another one is answered, and theirs end when they do";
+    if !report.wants(name) {
+        return;
+    }
+    let disks = STUCK.map(|name| Disk::new(name, Bus::Scsi).mib(1000));
+    for disk in &disks {
+        bench.guest.add_drive(disk);
+        bench.guest.plug(disk);
+    }
+    let mut volumes = Vec::new();
+    report.check(name, || stuck(bench, &disks, &mut volumes));
+    // Also where it ended early: nothing that waits for them can end before.
+    disks.iter().for_each(|disk| bench.guest.thaw(disk));
+    bench.csi(async |csi| {
+        for Volume { id, .. } in &volumes {
+            let _ = csi.unpublish(id).await;
+            let _ = csi.unstage(id).await;
+            let _ = csi.delete(id).await;
+        }
+    });
+    disks.iter().for_each(|disk| bench.take_out(disk));
+}
+
+fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
+    STUCK.iter().for_each(|name| await_ours(bench, name));
+    let mut volume = |name, class, mib, usage| {
+        volumes.push(bench.volume(name, class, mib, usage));
+        volumes.last().expect("the one that was made").clone()
+    };
+    let well = volume("stuck-well", WELL, 64, Use::Ext4);
+    let labelled = volume("stuck-labelled", LABELLED, 64, Use::Ext4);
+    let leaving = volume("stuck-leaving", LABELLED, 64, Use::Ext4);
+    let bare = volume("stuck-bare", BARE, 900, Use::Block);
+    [&well, &bare, &leaving].iter().for_each(|volume| bench.put_away(volume));
+    disks.iter().for_each(|disk| bench.guest.freeze(disk));
+    read_each(bench);
+    let calls = bench.csi(async |csi| {
+        // Whatever it says of it.
+        drop(in_time("stats of a volume on a stuck disk", csi.stats(&labelled.id)).await);
+        let calls = calls_that_hang(csi, [&leaving.id, &bare.id], &labelled.id);
+        serve(csi, &well.id).await;
+        serve(csi, &well.id).await;
+        calls
+    });
+    let devices = "timeout 60 /opt/localpool devices --node-name guest >/dev/null";
+    bench.guest.run(devices);
+    let waiting = bench.guest.run("systemctl is-active stuck-{labelled,bare,free} || true");
+    assert_eq!(waiting, "active\n".repeat(STUCK.len()), "the disks are stuck all the time");
+    disks.iter().for_each(|disk| bench.guest.thaw(disk));
+    bench.csi(async |csi| {
+        for call in calls {
+            let ended = tokio::time::timeout(AN_ANSWER, call).await;
+            drop(ended.expect("a call about a disk that answers again ends").unwrap());
+        }
+        until_done(async || csi.unpublish(&labelled.id).await).await;
+        until_done(async || csi.unstage(&labelled.id).await).await;
+        for id in [&leaving.id, &bare.id] {
+            until_done(async || csi.delete(id).await).await;
+        }
+        for (name, class, mib) in MADE {
+            let made = until_done(async || csi.create(name, class, mib, Use::Block).await).await;
+            until_done(async || csi.delete(&made).await).await;
+        }
+    });
+    bench.use_again(&labelled);
+    bench.has_its_data(&labelled);
+    bench.put_away(&labelled);
+    bench.csi(async |csi| {
+        for id in [&labelled.id, &well.id] {
+            csi.delete(id).await.unwrap();
+        }
+    });
+}
+
+/// Whoever reads from them waits in the kernel: else nothing was tried here.
+fn read_each(bench: &mut Bench) {
+    let read = |name: &&str| {
+        format!(
+            "systemd-run --quiet --collect --unit={name} dd if=$(disk {name}) of=/dev/null bs=64k count=4 iflag=direct\n"
+        )
+    };
+    bench.guest.run(&STUCK.iter().map(read).collect::<String>());
+}
+
+/// Work on each of the stuck disks, which waits for it or is told to come back.
+fn calls_that_hang(csi: &Csi, deleted: [&String; 2], mounted: &str) -> Vec<JoinHandle<Result<(), Status>>> {
+    let (mut node, mounted) = (csi.clone(), mounted.to_owned());
+    let leave = tokio::spawn(async move {
+        node.unpublish(&mounted).await?;
+        node.unstage(&mounted).await
+    });
+    let delete = |id: &String| {
+        let (mut csi, id) = (csi.clone(), id.clone());
+        tokio::spawn(async move { csi.delete(&id).await })
+    };
+    let create = |(name, class, mib)| {
+        let mut csi = csi.clone();
+        tokio::spawn(async move { csi.create(name, class, mib, Use::Block).await.map(drop) })
+    };
+    [leave].into_iter().chain(deleted.map(delete)).chain(MADE.map(create)).collect()
+}
+
+/// All that an orchestrator asks of a volume on a disk that answers, and of a new one.
+async fn serve(csi: &mut Csi, id: &str) {
+    assert!(in_time("Probe", csi.probe()).await.unwrap());
+    in_time("Stage", csi.stage(id, Use::Ext4)).await.unwrap();
+    in_time("Publish", csi.publish(id, Use::Ext4)).await.unwrap();
+    in_time("Stats", csi.stats(id)).await.unwrap();
+    in_time("Unpublish", csi.unpublish(id)).await.unwrap();
+    in_time("Unstage", csi.unstage(id)).await.unwrap();
+    for class in [WELL, LABELLED, BARE] {
+        in_time("GetCapacity", csi.capacity(class, Use::Ext4)).await.unwrap();
+    }
+    let made = in_time("Create", csi.create("stuck-beside", WELL, 32, Use::Ext4)).await.unwrap();
+    in_time("Delete", csi.delete(&made)).await.unwrap();
+    assert!(!in_time("List", csi.list()).await.contains_key(&made));
+}
+
+async fn in_time<T>(what: &str, call: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(AN_ANSWER, call).await;
+    answer.unwrap_or_else(|_| panic!("{what} waits for a disk that it has nothing to do with"))
+}
