@@ -62,6 +62,8 @@ pub struct DeviceSet {
 pub enum DiscoveryError {
     #[error("could not look for block devices")]
     Scan(#[source] HostError),
+    #[error("the disks are not looked at before it is known on which of them volumes are: {0}")]
+    NotTold(String),
     #[error("{name} is gone")]
     Gone { name: String },
     #[error("{name} is another device than before")]

@@ -32,8 +32,8 @@ pub struct Journal {
     pub raw: BTreeMap<String, RawClaim>,
     /// Devices that had, or may have had, a claim in a journal that was lost: left alone until somebody adopts them. By
     /// disk id.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub lost: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, LostClaim>,
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<String, KnownDisk>,
@@ -86,6 +86,22 @@ pub struct RawClaim {
     pub erasing_usage: Option<VolumeUsage>,
 }
 
+/// What is known of a claim that a journal lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostClaim {
+    pub volume: Option<LostVolume>,
+}
+
+/// A volume on a bare device, as its object says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostVolume {
+    pub id: Uuid,
+    pub set: SetRef,
+    pub record: VolumeRecord,
+}
+
 /// The volume on a bare device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,7 +133,7 @@ impl Default for Journal {
             format: FORMAT,
             released: BTreeSet::new(),
             raw: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
             identities: Identities::new(),
@@ -155,7 +171,8 @@ impl Journal {
         let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
         let lost = between(text, "\"lost\"", &["\"disks\"", "\"letGo\"", "\"identities\""]);
         let released = between(text, "\"released\"", &["\"raw\"", "\"lost\"", "\"disks\""]);
-        Self { lost: ids(raw).chain(ids(lost)).collect(), released: ids(released).collect(), ..Self::default() }
+        let lost = ids(raw).chain(ids(lost)).map(|id| (id, LostClaim::default())).collect();
+        Self { lost, released: ids(released).collect(), ..Self::default() }
     }
 
     /// The volume is on none of the disks with our label.
@@ -213,13 +230,13 @@ mod tests {
             "path": "/dev/sdx"}"#;
         let text = format!(
             r#"{{"format": 1, "released": ["wwid-r"], "raw": {{"serial-x": {claim}, "wwid-y": {claim}}},
-            "lost": ["dm-z"], "disks": {{"gpt-0": {disk}}}}}"#
+            "lost": {{"dm-z": {{"volume": null}}}}, "disks": {{"gpt-0": {disk}}}}}"#
         );
-        let is_bare = |text: &str| ["serial-x", "wwid-y", "dm-z"].map(|id| Journal::glean(text).lost.contains(id));
+        let is_bare = |text: &str| ["serial-x", "wwid-y", "dm-z"].map(|id| Journal::glean(text).lost.contains_key(id));
         assert!(Journal::parse(Some(&text)).is_ok());
         assert_eq!(is_bare(&text.replace(':', ";")), [true; 3]);
         let gleaned = Journal::glean(&text);
-        assert!(!gleaned.lost.contains("gpt-0") && !gleaned.lost.contains("wwid-r"), "{gleaned:?}");
+        assert!(!gleaned.lost.contains_key("gpt-0") && !gleaned.lost.contains_key("wwid-r"), "{gleaned:?}");
         assert_eq!(gleaned.released, BTreeSet::from(["wwid-r".to_owned()]));
         let cut = text.find("wwid-y").expect("there");
         assert_eq!(is_bare(&text[..cut]), [true, false, false]);

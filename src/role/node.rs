@@ -30,7 +30,7 @@ use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
 use crate::host::{Host, chain, state};
 use crate::operator;
-use crate::operator::node::{NodeOperator, Seen, ask_promises, cluster_uid};
+use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid};
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
@@ -149,6 +149,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
     let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
     let runtime = Handle::current();
+    let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
     let ask = ask_promises(client.clone(), node.clone(), runtime.clone());
     let agent = agent.asking_elsewhere(of_this_cluster(client.clone(), cluster, runtime, ask));
     let (see, seen) = watch::channel(None);

@@ -10,6 +10,7 @@ mod elsewhere;
 mod foreign_crds;
 mod immutable;
 mod leader;
+mod lost;
 mod nodes;
 mod race;
 mod role;

@@ -9,9 +9,9 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::operator::node::{NodeOperator, Seen, Writes, ask_promises};
+use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises};
 use localpool::pool::apply::agent::Agent;
-use localpool::pool::apply::keeper::{Keeper, KeeperThread};
+use localpool::pool::apply::keeper::{Keeper, KeeperThread, Verb};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
 use localpool::volume::VolumeLocks;
 use serde_json::{Value, json};
@@ -51,6 +51,7 @@ impl SimNode {
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
+        let agent = agent.asking_for_own(ask_own(client.clone(), self.name.clone(), runtime.clone()));
         let agent = agent.asking_elsewhere(ask_promises(client.clone(), self.name.clone(), runtime));
         let (see, seen) = watch::channel(None);
         let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
@@ -70,6 +71,13 @@ impl SimNode {
         keeper.stop();
         drop(pool);
         tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
+    }
+
+    /// What a person asks of the agent.
+    pub async fn verb(&self, verb: Verb) -> Result<Vec<String>, String> {
+        let keeper = self.running.as_ref().expect("it runs").keeper.clone();
+        let done = tokio::task::spawn_blocking(move || keeper.verb(verb)).await.expect("it ends");
+        done.expect("it runs").map_err(|error| error.to_string())
     }
 
     pub fn pool(&self) -> &Arc<Pool> {

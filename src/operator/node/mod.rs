@@ -10,6 +10,7 @@ mod decide;
 mod definition;
 mod elsewhere;
 mod nearness;
+mod own;
 mod partitioning;
 mod report;
 mod sets;
@@ -28,6 +29,7 @@ use uuid::Uuid;
 pub use claimed::cluster_uid;
 pub use elsewhere::ask as ask_promises;
 pub use nearness::Sort;
+pub use own::ask as ask_own;
 
 use crate::device::election::Outcome;
 use crate::device::label::Label;

@@ -174,8 +174,8 @@ impl Agent {
             return Ok(vec![format!("{path}: {why}"), what]);
         }
         let hardware = set.hardware_id(&device);
-        if self.pool().journal().lost().contains(&hardware) {
-            return self.adopt_lost(&device, &hardware, dry_run);
+        if let Some(lost) = self.pool().journal().lost().remove(&hardware) {
+            return self.adopt_lost(&device, &hardware, lost, dry_run);
         }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
@@ -212,6 +212,7 @@ impl Agent {
 
 /// All devices of a pass, each pool disk with what it has free and each free one with why no set takes it.
 pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
+    let lost = pool.journal().lost();
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
             return Some(match device.verdict {
@@ -225,8 +226,8 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
         match device.verdict {
             Verdict::Ours => match pool.member(&device.id.text) {
                 Some(member) => Some(member_note(&member)),
-                None if pool.journal().lost().contains(&pass.set.hardware_id(device)) => {
-                    Some(journal::lost_note(device))
+                None if lost.contains_key(&pass.set.hardware_id(device)) => {
+                    Some(journal::lost_note(device, &lost[&pass.set.hardware_id(device)]))
                 }
                 None => partition_note(pool, pass, device),
             },

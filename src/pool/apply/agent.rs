@@ -9,6 +9,7 @@ mod claim;
 mod copies;
 mod doubt;
 mod health;
+mod own;
 mod preview;
 mod wipe;
 
@@ -22,6 +23,7 @@ use self::claim::Claimed;
 use self::health::Healths;
 use super::admin::AdminError;
 use super::disk::{Opened, PoolDisk};
+use super::journal::AskOwn;
 use super::member::{Member, SHORT_PATIENCE, Standing};
 use super::pool::{Owner, Pool, PoolError};
 use super::seat::Seat;
@@ -54,7 +56,7 @@ const ERRAND: Duration = Duration::from_secs(5);
 /// Keeps the pool in step with the machine.
 pub struct Agent {
     pool: Arc<Pool>,
-    host: Arc<dyn Host>,
+    pub(super) host: Arc<dyn Host>,
     discovery: Discovery,
     watch: Watchlist,
     /// Disks that are to be wiped, and since when they have been as they are.
@@ -65,6 +67,7 @@ pub struct Agent {
     blanks: Blanks,
     healths: Healths,
     elsewhere: Option<AskPromises>,
+    own: Option<AskOwn>,
     /// Work on disks of the pool, by id, that may hang.
     errands: Patience<String>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
@@ -111,6 +114,7 @@ impl Agent {
             blanks: Blanks::default(),
             healths: Healths::default(),
             elsewhere: None,
+            own: None,
             errands: Patience::new(ERRAND),
             claiming: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -164,6 +168,7 @@ impl Agent {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
+        self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
         let claiming = self.claims_under_way();
         let mut set = self.look()?;

@@ -1,6 +1,6 @@
 //! The journal in the state directory, one writer at a time. A change counts when it is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
 use crate::host::{Host, HostError, chain};
-use crate::pool::journal::{JOURNAL, Journal, KnownDisk, RawClaim};
+use crate::pool::journal::{JOURNAL, Journal, KnownDisk, LostClaim, LostVolume, RawClaim};
 
 /// The journal, in memory and in its document.
 pub struct JournalStore {
@@ -19,7 +19,13 @@ pub struct JournalStore {
     is_behind: AtomicBool,
     /// What is wrong with the document: it is not written over, and what it may say is neither known nor denied.
     damage: Mutex<Option<String>>,
+    /// There was no document when the process began.
+    is_new: bool,
 }
+
+/// Asks others on which bare devices of this node volumes are, and on which one each is; the words say why that cannot
+/// be told. It may take a while.
+pub type AskOwn = Box<dyn FnMut() -> Result<Vec<(String, Option<LostVolume>)>, String> + Send>;
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
 #[derive(Default)]
@@ -79,7 +85,9 @@ impl JournalStore {
             tracing::error!("{}", StoreError::Damaged(why.clone()));
             (journal, Some(why))
         };
-        let (journal, damage) = match host.state().load(JOURNAL) {
+        let loaded = host.state().load(JOURNAL);
+        let is_new = matches!(loaded, Ok(None));
+        let (journal, damage) = match loaded {
             Ok(text) => match Journal::parse(text.as_deref()) {
                 Ok(journal) => (journal, None),
                 Err(error) => damaged(Journal::glean(text.as_deref().unwrap_or_default()), &error),
@@ -93,6 +101,7 @@ impl JournalStore {
             making: Mutex::default(),
             is_behind: AtomicBool::new(false),
             damage: Mutex::new(damage),
+            is_new,
         })
     }
 
@@ -117,13 +126,51 @@ impl JournalStore {
     }
 
     /// Devices that had, or may have had, a claim in a journal that was lost.
-    pub fn lost(&self) -> BTreeSet<String> {
+    pub fn lost(&self) -> BTreeMap<String, LostClaim> {
         self.journal().lost.clone()
+    }
+
+    /// The document does not say all: there was none, or it cannot be used.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_new || self.sound().is_err()
+    }
+
+    /// Volumes are on these devices, as others know. Those without a claim had one that was lost, unless a person has given
+    /// them up. True: there is one more.
+    pub fn learn_lost(&self, told: Vec<(String, Option<LostVolume>)>) -> Result<bool, StoreError> {
+        let learn = |journal: &mut Journal| {
+            let before = journal.lost.clone();
+            for (disk, volume) in told {
+                if journal.raw.contains_key(&disk) || journal.released.contains(&disk) {
+                    continue;
+                }
+                let lost = journal.lost.entry(disk).or_default();
+                lost.volume = lost.volume.take().or(volume);
+            }
+            before != journal.lost
+        };
+        match self.sound() {
+            Ok(()) => self.change(|journal| Ok(learn(journal))),
+            // It counts in this process, and from when there is a document again.
+            Err(_) => Ok(learn(&mut self.journal())),
+        }
+    }
+
+    /// A lost claim is one again.
+    pub fn take_up(&self, disk: &str, claim: RawClaim) -> Result<(), StoreError> {
+        self.change(|journal| {
+            if let Some(volume) = &claim.volume {
+                journal.take_from_disks(volume.id);
+            }
+            journal.lost.remove(disk);
+            journal.raw.insert(disk.to_owned(), claim);
+            Ok(())
+        })
     }
 
     /// Such a device is not ours any more: what is on it says whose it is. False: it was none.
     pub fn give_up_lost(&self, disk: &str) -> Result<bool, StoreError> {
-        self.change(|journal| Ok(journal.lost.remove(disk)))
+        self.change(|journal| Ok(journal.lost.remove(disk).is_some()))
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -281,7 +328,7 @@ impl JournalStore {
     /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
     pub fn raw_ids(&self) -> BTreeSet<String> {
         let journal = self.journal();
-        journal.raw.keys().chain(&journal.lost).cloned().collect()
+        journal.raw.keys().chain(journal.lost.keys()).cloned().collect()
     }
 
     pub fn raw_claim(&self, disk: &str) -> Option<RawClaim> {

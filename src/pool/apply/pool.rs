@@ -349,8 +349,7 @@ impl Pool {
     fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
         let found = self.find_sound(id);
         if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
-            // It may be one of those that only the journal knows.
-            self.journal.sound()?;
+            self.is_nowhere_else(id)?;
         }
         let (seat, view) = found?;
         let disk = view.disk.clone();

@@ -90,9 +90,22 @@ impl Pool {
     /// Why a volume that no disk here has may not be made: it may be on a disk that cannot be asked. A disk of which
     /// nothing is known keeps no new volume waiting; should both have it, they are in conflict.
     pub(super) fn may_be_made(&self, id: Uuid) -> Result<(), PoolError> {
-        self.journal().sound()?;
+        self.is_nowhere_else(id)?;
         let unasked = self.unasked().into_iter().find(|one| one.listed.contains(&id));
         unasked.map_or(Ok(()), |one| Err(one.error(id)))
+    }
+
+    /// A volume that no disk here has is on none that the journal should know, and does not.
+    pub(super) fn is_nowhere_else(&self, id: Uuid) -> Result<(), PoolError> {
+        self.journal().sound()?;
+        let lost = self.journal().lost().into_iter();
+        let mut on = lost.filter(|(_, claim)| claim.volume.as_ref().is_some_and(|volume| volume.id == id));
+        let Some((disk, _)) = on.next() else { return Ok(()) };
+        let why = format!(
+            "is not known to the journal of this node, which was lost or is older than the volume; it is not touched, and \
+             not read, until `localpool disk adopt {disk}` takes it back with the volume"
+        );
+        Err(PoolError::DiskAway { id, disk, why })
     }
 
     /// Why a volume that no disk here has may not be called deleted.
@@ -100,7 +113,7 @@ impl Pool {
         if !self.is_looked_at() {
             return Err(PoolError::NotLookedAt { id });
         }
-        self.journal().sound()?;
+        self.is_nowhere_else(id)?;
         let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge == Knowledge::Part;
         let unasked = self.unasked().into_iter().find(may_hold);
         unasked.map_or(Ok(()), |one| Err(one.error(id)))

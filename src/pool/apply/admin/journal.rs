@@ -2,10 +2,12 @@
 
 use super::{AdminError, tense};
 use crate::device::Device;
+use crate::device::label::VolumeUsage;
+use crate::host::Access;
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::journal::StoreError;
 use crate::pool::apply::pool::PoolError;
-use crate::pool::journal::JOURNAL;
+use crate::pool::journal::{JOURNAL, LostClaim, LostVolume, RawClaim, RawVolume};
 
 impl Agent {
     pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
@@ -34,7 +36,7 @@ impl Agent {
                     .to_owned(),
             ),
         }
-        lines.extend(lost.iter().map(|id| format!("  {id}")));
+        lines.extend(lost.keys().map(|id| format!("  {id}")));
         lines.push(
             "forgotten: disks that are away, and what is on them: they are not missed, and a volume of theirs may be made \
              a second time, which is a conflict once they are back"
@@ -49,22 +51,57 @@ impl Agent {
     }
 
     /// A device of a claim that is not known any more.
-    pub(super) fn adopt_lost(&self, device: &Device, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn adopt_lost(
+        &mut self,
+        device: &Device,
+        id: &str,
+        lost: LostClaim,
+        dry_run: bool,
+    ) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display();
+        let journal = std::sync::Arc::clone(self.pool().journal());
+        let Some(LostVolume { id: volume, set, record }) = lost.volume else {
+            if !dry_run {
+                journal.give_up_lost(id).map_err(PoolError::from)?;
+            }
+            return Ok(vec![
+                format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
+                "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
+            ]);
+        };
+        let found = self.host.filesystems().identify(&device.raw.path).map_err(AdminError::Open)?;
+        let formatted = found.and_then(|found| found.uuid) == Some(volume);
+        let is = match (record.usage, formatted) {
+            (VolumeUsage::Block, _) => "its data as it is",
+            (VolumeUsage::Mount(_), true) => "with its own filesystem",
+            (VolumeUsage::Mount(_), false) => "without a filesystem of its own: used only if it is blank",
+        };
         if !dry_run {
-            self.pool().journal().give_up_lost(id).map_err(PoolError::from)?;
+            let size = self.host.open(&device.raw, Access::Look).map_err(AdminError::Open)?.geometry().size;
+            let volume = RawVolume { id: volume, record, formatting: false, formatted };
+            let (volume, erasing) = (Some(volume), None);
+            let claim = RawClaim {
+                set,
+                generation: 1,
+                size,
+                clean: false,
+                cleaned: 0,
+                used: true,
+                volume,
+                erasing,
+                erasing_usage: None,
+            };
+            journal.take_up(id, claim).map_err(PoolError::from)?;
         }
-        Ok(vec![
-            format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
-            "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
-        ])
+        Ok(vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))])
     }
 }
 
-pub(super) fn lost_note(device: &Device) -> String {
-    format!(
-        "a bare device of the pool, as far as a journal said that was lost; not read, not used, and claimed by nobody until \
-         `localpool disk adopt {}`",
-        device.raw.path.display()
-    )
+pub(super) fn lost_note(device: &Device, lost: &LostClaim) -> String {
+    let of = match &lost.volume {
+        Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
+        None => "of the pool, as a journal said that was lost".to_owned(),
+    };
+    let path = device.raw.path.display();
+    format!("a bare device {of}; not read, not used, and claimed by nobody until `localpool disk adopt {path}`")
 }

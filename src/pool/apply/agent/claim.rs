@@ -37,7 +37,8 @@ impl Agent {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         let (devices, election) = match self.elect(set, &rules) {
             (_, election)
-                if takes_some(&election) && (self.elsewhere.is_some() || self.pool.journal().sound().is_err()) =>
+                if takes_some(&election)
+                    && (self.elsewhere.is_some() || self.own.is_some() || self.pool.journal().sound().is_err()) =>
             {
                 if let Err(why) = self.leave_promised(set, problems) {
                     tracing::warn!(why, "nothing is claimed");
@@ -95,6 +96,16 @@ impl Agent {
     /// What others promise of this node's disks, asked for now. Nothing is taken where the journal cannot say what is ours.
     pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
         self.pool.journal().sound().map_err(|e| chain(&e))?;
+        let learnt = self.learn_own();
+        let learnt = learnt.map_err(|why| {
+            format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}")
+        })?;
+        if learnt {
+            // They are another thing than this pass has seen.
+            return Err(
+                "a volume is on a device that the journal does not know; all is looked at again first".to_owned()
+            );
+        }
         let Some(ask) = &mut self.elsewhere else { return Ok(Vec::new()) };
         ask().map_err(|why| {
             format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")
