@@ -1,6 +1,8 @@
 //! Disks that fail, leave, come back, grow and are copied, on a fake machine that does it on purpose.
 
 mod fake_node;
+#[path = "faults/given_up.rs"]
+mod given_up;
 #[path = "faults/put_there.rs"]
 mod put_there;
 #[path = "faults/zeroing.rs"]

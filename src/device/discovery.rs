@@ -26,6 +26,8 @@ pub struct Discovery {
     home: Home,
     /// Hardware ids of the devices that are claimed bare.
     bare: BTreeSet<String>,
+    /// Those that were, and may have a tenant's bytes on them.
+    given_up: BTreeSet<String>,
     identities: Identities,
     /// How long a look believes what an earlier one read.
     keep: Duration,
@@ -90,6 +92,7 @@ impl Discovery {
         Self {
             home,
             bare: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             identities: Identities::new(),
             keep,
             cache: HashMap::new(),
@@ -108,6 +111,11 @@ impl Discovery {
     /// anything but a tenant's.
     pub fn claimed_bare(&mut self, ids: BTreeSet<String>) {
         self.bare = ids;
+    }
+
+    /// Which devices were claimed bare and given up with what was on them, by hardware id: nothing there is a record.
+    pub fn given_up(&mut self, ids: BTreeSet<String>) {
+        self.given_up = ids;
     }
 
     /// Which hardware our disks are, and which are copies of them, from here on.
@@ -209,9 +217,13 @@ impl Discovery {
             .filter(|(name, cached)| machine.get(name).is_some_and(|raw| self.believes(raw, cached, at, reach)))
             .collect();
 
-        let is_bare = |raw: &&RawDisk| self.bare.contains(&id::hardware(raw, machine.disk_of(raw)).text);
+        let told = |raw: &RawDisk| {
+            let id = id::hardware(raw, machine.disk_of(raw)).text;
+            let given_up = || self.given_up.contains(&id).then_some(Record::GivenUp);
+            self.bare.contains(&id).then_some(Record::Bare).or_else(given_up)
+        };
         let mut records: HashMap<&str, Record> =
-            raws.iter().filter(is_bare).map(|raw| (raw.name.as_str(), Record::Bare)).collect();
+            raws.iter().filter_map(|raw| Some((raw.name.as_str(), told(raw)?))).collect();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
             if records.contains_key(&*raw.name) {
                 continue;
@@ -233,8 +245,8 @@ impl Discovery {
                 probes.insert(raw.name.as_str(), cached.probe.clone());
             } else if reach.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
-                let is_bare = records.get(&*raw.name) == Some(&Record::Bare);
-                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) && !is_bare {
+                let is_told = matches!(records.get(&*raw.name), Some(Record::Bare | Record::GivenUp));
+                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) && !is_told {
                     records.insert(raw.name.as_str(), self.record_of(host, read, raw));
                 }
                 if machine.needs_probe(raw, &records) {
@@ -290,8 +302,8 @@ impl Discovery {
         }
         for Device { raw, probe, .. } in devices.iter().filter(|device| reach.covers(&device.raw.name)) {
             let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
-            let record =
-                records.get(&*raw.name).filter(|record| !matches!(record, Record::Failed(_) | Record::Bare)).cloned();
+            let passes = |record: &&Record| matches!(record, Record::Failed(_) | Record::Bare | Record::GivenUp);
+            let record = records.get(&*raw.name).filter(|record| !passes(record)).cloned();
             let RawDisk { devno, diskseq, size, .. } = *raw;
             self.cache
                 .insert(raw.name.clone(), Cached { devno, diskseq, size, at: read_at, record, probe: probe.clone() });

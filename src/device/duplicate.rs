@@ -89,7 +89,7 @@ fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<String
 fn counts(device: &Device) -> bool {
     match device.verdict {
         Verdict::Ours | Verdict::Foreign { .. } => device.label.is_some(),
-        Verdict::Theirs(Reason::OnPoolVolume { .. }) => false,
+        Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }) => false,
         Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => !matches!(device.raw.kind, Kind::Other(_)),
     }
 }

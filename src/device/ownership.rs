@@ -44,6 +44,8 @@ pub enum Record {
     Failed(String),
     /// The node's journal claims the whole device for a volume: what is on it is a tenant's, and not read.
     Bare,
+    /// The same, and it was given up as it was.
+    GivenUp,
 }
 
 /// Whose node this is.
@@ -185,9 +187,13 @@ impl<'a> Machine<'a> {
 
     /// A loop device over a block device; or anything on one of our volumes, or on a device that is one.
     fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<Reason> {
-        let is_bare = |raw: &RawDisk| records.get(&*raw.name) == Some(&Record::Bare);
-        if let Some(disk) = self.disk_of(raw).filter(|disk| is_bare(disk)) {
-            return Some(Reason::OnPoolVolume { below: disk.name.clone() });
+        let on_bare = |raw: &RawDisk| match records.get(&*raw.name)? {
+            Record::Bare => Some(Reason::OnPoolVolume { below: raw.name.clone() }),
+            Record::GivenUp => Some(Reason::OnGivenUp { below: raw.name.clone() }),
+            _ => None,
+        };
+        if let Some(reason) = self.disk_of(raw).and_then(on_bare) {
+            return Some(reason);
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
         self.loop_over(raw).or_else(|| {
@@ -196,7 +202,10 @@ impl<'a> Machine<'a> {
                 let Some(slave) = self.get(name) else { continue };
                 let whole = self.disk_of(slave).unwrap_or(slave);
                 let labelled = matches!(records.get(&*whole.name), Some(Record::Valid(_) | Record::Unreadable(_)));
-                if labelled || is_bare(slave) || is_bare(whole) {
+                if let Some(reason) = on_bare(slave).or_else(|| on_bare(whole)) {
+                    return Some(reason);
+                }
+                if labelled {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
@@ -223,7 +232,7 @@ impl<'a> Machine<'a> {
     fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> Option<Verdict> {
         match records.get(&*whole.name)? {
             // A bare disk was decided on before, with all that is on it.
-            Record::None | Record::Foreign(_) | Record::Failed(_) | Record::Bare => None,
+            Record::None | Record::Foreign(_) | Record::Failed(_) | Record::Bare | Record::GivenUp => None,
             Record::Unreadable(why) => {
                 Some(Verdict::Unknown(format!("carries a localpool label that cannot be used: {why}")))
             }

@@ -23,6 +23,10 @@ pub enum Reason {
     OnPoolVolume {
         below: String,
     },
+    /// On a bare device that was given up with what its volume's user wrote there.
+    OnGivenUp {
+        below: String,
+    },
     /// A loop device over a block device, such as kubelet makes for raw block volumes.
     LoopOverDevice {
         device: PathBuf,
@@ -138,6 +142,11 @@ impl fmt::Display for Reason {
             Self::OnPoolVolume { below } => {
                 write!(f, "built on {below}, which is of a pool disk, by whoever uses that volume")
             }
+            Self::OnGivenUp { below } => write!(
+                f,
+                "on {below}, which was given up with what the user of its volume wrote there; `localpool disk adopt /dev/{below}` \
+                 lets sets have it, and `wipefs --all` blanks what nobody needs"
+            ),
             Self::LoopOverDevice { device } => {
                 write!(f, "a loop device over the block device {}: use that device instead", device.display())
             }

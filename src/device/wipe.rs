@@ -68,6 +68,7 @@ fn by_reason(reason: &Reason) -> Result<(), Spared> {
         | Reason::Busy
         | Reason::Component { .. }
         | Reason::OnPoolVolume { .. }
+        | Reason::OnGivenUp { .. }
         | Reason::LoopOverDevice { .. } => Err(Spared::InUse),
         Reason::NoMedium
         | Reason::CdRom

@@ -34,6 +34,10 @@ pub struct Journal {
     /// disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<String, LostClaim>,
+    /// Bare devices that were given up with what a tenant wrote on them: nothing on them is anything but a tenant's until
+    /// somebody adopts them. By disk id; in a damaged text they count as lost.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub given_up: BTreeSet<String>,
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<String, KnownDisk>,
@@ -134,6 +138,7 @@ impl Default for Journal {
             released: BTreeSet::new(),
             raw: BTreeMap::new(),
             lost: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
             identities: Identities::new(),
@@ -169,6 +174,7 @@ impl Journal {
     /// were given back do.
     pub fn glean(text: &str) -> Self {
         let raw = between(text, "\"raw\"", &["\"lost\"", "\"disks\"", "\"letGo\"", "\"identities\""]);
+        // What was given up stands behind them.
         let lost = between(text, "\"lost\"", &["\"disks\"", "\"letGo\"", "\"identities\""]);
         let released = between(text, "\"released\"", &["\"raw\"", "\"lost\"", "\"disks\""]);
         let lost = ids(raw).chain(ids(lost)).map(|id| (id, LostClaim::default())).collect();

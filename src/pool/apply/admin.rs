@@ -177,6 +177,15 @@ impl Agent {
         if let Some(lost) = self.pool().journal().lost().remove(&hardware) {
             return self.adopt_lost(&device, &hardware, lost, dry_run);
         }
+        if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&hardware) {
+            if !dry_run {
+                self.readmit(&device, &hardware)?;
+            }
+            return Ok(vec![
+                format!("{} what is on {path} ({hardware}) say whose it is", tense(dry_run, "let", "let")),
+                "sets claim what is blank of it; what is on it stays as it is".to_owned(),
+            ]);
+        }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
@@ -195,7 +204,7 @@ impl Agent {
             }
             (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id.text) => {
                 if !dry_run {
-                    self.pool().journal().readmit(&device.id.text).map_err(PoolError::from)?;
+                    self.readmit(&device, &device.id.text)?;
                 }
                 Ok(vec![format!("{} sets claim {path} again", tense(dry_run, "let", "let"))])
             }

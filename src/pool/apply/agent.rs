@@ -265,7 +265,15 @@ impl Agent {
     /// Tells discovery what no device can say: before each look and each confirmation.
     fn inform(&mut self) {
         self.discovery.claimed_bare(self.pool.journal().raw_ids());
+        self.discovery.given_up(self.pool.journal().given_up());
         self.discovery.identities_are(self.identities());
+    }
+
+    /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
+    pub(super) fn readmit(&mut self, device: &Device, id: &str) -> Result<(), PoolError> {
+        self.pool.journal().readmit(id)?;
+        self.discovery.changed(&device.raw.name);
+        Ok(())
     }
 
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.

@@ -197,7 +197,10 @@ impl JournalStore {
     /// Remembers not to claim a disk again; its raw claim, if it had one, ends with the same write.
     pub fn release(&self, disk: &str) -> Result<(), StoreError> {
         self.change(|journal| {
-            journal.raw.remove(disk);
+            let claim = journal.raw.remove(disk);
+            if claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
+                journal.given_up.insert(disk.to_owned());
+            }
             journal.released.insert(disk.to_owned());
             Ok(())
         })
@@ -317,7 +320,15 @@ impl JournalStore {
 
     /// A released disk may be claimed again; false: it may already.
     pub fn readmit(&self, disk: &str) -> Result<bool, StoreError> {
-        self.change(|journal| Ok(journal.released.remove(disk)))
+        self.change(|journal| {
+            let was_given_up = journal.given_up.remove(disk);
+            Ok(journal.released.remove(disk) || was_given_up)
+        })
+    }
+
+    /// Bare devices that were given up with what a tenant wrote on them.
+    pub fn given_up(&self) -> BTreeSet<String> {
+        self.journal().given_up.clone()
     }
 
     /// Raw claims, by disk id.

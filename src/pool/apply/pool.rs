@@ -246,7 +246,7 @@ impl Pool {
     /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
     /// on our disks has no claim, though he may have given it the id of one.
     pub fn bare_claim_of(&self, set: &DeviceSet, device: &Device) -> Option<(String, RawClaim)> {
-        if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. })) {
+        if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
             return None;
         }
         let id = set.hardware_id(device);

@@ -1,0 +1,103 @@
+//! Bare devices that a person gives up with what is on them, which their tenants wrote.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::device::reason::Reason;
+use localpool::device::rule::{DeviceType, Filter, Rule};
+use localpool::device::{Device, Verdict};
+use localpool::host::fake::{FakeHost, Platter};
+use localpool::pool::apply::agent::Pass;
+use localpool::pool::apply::keeper::Verb;
+
+use crate::fake_node::{MIB, Node, request, rule};
+use crate::{BLOCK, adopt, geometry, partition};
+
+/// A set of bare disks, one of partitions, and one of whole disks that is this pool's own by its name.
+fn start(host: &Arc<FakeHost>) -> Node {
+    let bare = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
+    let set = |name: &str, uid: &str| SetRef { name: name.to_owned(), uid: uid.to_owned(), ..bare.set.clone() };
+    let parts = Rule {
+        set: set("parts", "2"),
+        filter: Filter::any_of(vec![DeviceType::Part]),
+        ..rule(&Layout::Whole {}, ErasePolicy::Discard)
+    };
+    Node::start(host, vec![bare, parts], Duration::ZERO).expect("starts")
+}
+
+/// A bare device that was given up while it was away, with its volume, and is back.
+fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Platter>, Node) {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "serial-0", geometry());
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let id = node.pool.raw_members()[0].id.clone();
+    let platter = host.unplug("fake0").expect("it was there");
+    node.passes().expect("looks");
+    node.agent.verb(&Verb::ReleaseDisk { disk: id, dry_run: false }).expect("given up");
+    host.plug("fake0", "serial-0", Arc::clone(&platter));
+    write(&host, &platter);
+    (host, platter, node)
+}
+
+fn verdict(pass: &Pass, name: &str) -> Verdict {
+    let is_it = |device: &&Device| device.raw.name == name;
+    pass.set.devices.iter().find(is_it).expect("it is there").verdict.clone()
+}
+
+#[test]
+fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let (host, platter, mut node) = given_up(|host, _| drop(partition(host, "fake0", guid)));
+    let before = platter.content();
+    for restart in [false, true] {
+        if restart {
+            node = start(&host);
+        }
+        let pass = node.passes().expect("looks");
+        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        let verdict = verdict(&pass, "fake0p1");
+        let Verdict::Theirs(reason @ Reason::OnGivenUp { .. }) = &verdict else { panic!("{verdict:?}") };
+        assert!(reason.to_string().contains("localpool disk adopt /dev/fake0"), "{reason}");
+        let dry = node.agent.verb(&adopt("/dev/fake0", true)).expect("it could be");
+        assert!(dry[0].contains("let what is on /dev/fake0"), "{dry:?}");
+    }
+    assert!(platter.content() == before, "something was written");
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.passes().expect("claims");
+    assert_eq!(node.pool.seats().len(), 1, "a person said that it may be had");
+}
+
+#[test]
+fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
+    // A pool disk of this node and set, written by a tenant.
+    let other = Arc::new(FakeHost::default());
+    let labelled = other.add_disk("fake0", "serial-0", geometry());
+    let mut of_pool =
+        Node::start(&other, vec![rule(&Layout::Whole {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    of_pool.passes().expect("claims");
+    let (host, platter, mut node) = given_up(|_, platter| platter.put_content(labelled.content()));
+    let before = platter.content();
+    for restart in [false, true] {
+        if restart {
+            node = start(&host);
+        }
+        let pass = node.passes().expect("looks");
+        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        assert!(matches!(verdict(&pass, "fake0"), Verdict::Theirs(Reason::HasTable { .. })), "{:?}", pass.set.devices);
+    }
+    assert!(platter.content() == before, "something was written");
+}
+
+#[test]
+fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() {
+    let (_host, _, mut node) = given_up(|_, _| {});
+    node.passes().expect("looks");
+    assert!(node.pool.seats().is_empty());
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.passes().expect("claims");
+    assert_eq!(node.pool.raw_members().len(), 1);
+    assert!(node.pool.journal().given_up().is_empty());
+}
