@@ -11,7 +11,7 @@ use localpool::host::Host;
 use localpool::host::fake::FakeHost;
 use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises};
 use localpool::pool::apply::agent::Agent;
-use localpool::pool::apply::keeper::{Keeper, KeeperThread, Verb};
+use localpool::pool::apply::keeper::{Keeper, KeeperThread};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
 use localpool::volume::VolumeLocks;
 use serde_json::{Value, json};
@@ -22,13 +22,13 @@ use tokio::task::JoinHandle;
 pub struct SimNode {
     pub name: String,
     pub host: Arc<FakeHost>,
-    running: Option<Running>,
+    pub running: Option<Running>,
 }
 
 /// What a kill of the agent's process ends.
-struct Running {
+pub struct Running {
     operator: JoinHandle<()>,
-    keeper: Keeper,
+    pub keeper: Keeper,
     thread: KeeperThread,
     pool: Arc<Pool>,
 }
@@ -71,13 +71,6 @@ impl SimNode {
         keeper.stop();
         drop(pool);
         tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
-    }
-
-    /// What a person asks of the agent.
-    pub async fn verb(&self, verb: Verb) -> Result<Vec<String>, String> {
-        let keeper = self.running.as_ref().expect("it runs").keeper.clone();
-        let done = tokio::task::spawn_blocking(move || keeper.verb(verb)).await.expect("it ends");
-        done.expect("it runs").map_err(|error| error.to_string())
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
