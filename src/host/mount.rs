@@ -15,6 +15,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -28,6 +30,10 @@ use super::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
 /// For what we make on the way to a target: nobody but root and its group looks in.
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
+
+/// How often and how long to wait for one who has a filesystem for a moment.
+const MOMENTS: u32 = 25;
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// The mounts of the namespace that this process lives in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +87,18 @@ impl Mounts for RealMounts {
     }
 
     fn unmount(&self, target: &Path) -> Result<(), HostError> {
-        match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+        let mut pauses = MOMENTS;
+        let unmounted = loop {
+            match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+                // A measurement of its filesystem, as kubelet asks for each minute, keeps it busy as a user does.
+                Err(Errno::EBUSY) if pauses > 0 => {
+                    pauses -= 1;
+                    sleep(MOMENT);
+                }
+                unmounted => break unmounted,
+            }
+        };
+        match unmounted {
             // EINVAL: no mount point, which a symlink never is.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
             Err(Errno::EBUSY) => Err(HostError::Busy { object: format!("the mount at {}", target.display()) }),

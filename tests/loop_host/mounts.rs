@@ -190,6 +190,31 @@ fn loop_unmount_of_nothing_is_success_and_of_a_mount_in_use_is_busy() {
 }
 
 #[test]
+fn loop_a_filesystem_that_somebody_measures_at_this_moment_is_unmounted_a_moment_later() {
+    needs_root!();
+    let disk = ext4();
+    let target = Target::new(&disk, "mnt");
+    mount(&disk.path, &target, FsKind::Ext4);
+    let stops = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let file = fs::File::open(&target.0).unwrap();
+        let (measured, begun) = std::sync::mpsc::channel();
+        let stops = &stops;
+        scope.spawn(move || {
+            let _file = file;
+            // The unmount finds it in use at least once.
+            begun.recv().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            stops.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        measured.send(()).unwrap();
+        RealMounts.unmount(&target.0).unwrap();
+    });
+    assert!(stops.into_inner());
+    assert!(!target.mounted());
+}
+
+#[test]
 fn loop_usage_is_what_df_says() {
     needs_root!();
     let disk = ext4();
