@@ -38,6 +38,7 @@ pub mod stdout;
 pub mod swaps;
 pub mod sysfs;
 pub mod table;
+pub mod told;
 pub mod turn;
 pub mod udev;
 pub mod uevent;

@@ -23,6 +23,7 @@ use crate::device::rule::Rule;
 use crate::device::size::Size;
 use crate::device::{Device, Verdict};
 use crate::host::patience::PatienceError;
+use crate::host::told::Told;
 use crate::host::{FsKind, Host, chain};
 use crate::pool::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use crate::pool::journal::{KnownDisk, RawClaim};
@@ -30,9 +31,8 @@ use crate::pool::plan::NewVolume;
 use crate::pool::request::difference;
 pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
 
-/// How often and how long an expansion waits for the erasure of the space that it needs.
-const ERASE_WAITS: u32 = 100;
-const ERASE_WAIT: Duration = Duration::from_millis(20);
+/// How long an expansion waits for the erasure of the space that it needs.
+const ERASE_WAIT: Duration = Duration::from_secs(2);
 /// How long the older label copy may stay behind: one write then serves all changes of a burst.
 const MIRROR_AFTER: Duration = Duration::from_millis(50);
 
@@ -110,6 +110,8 @@ pub struct Pool {
     workers: Workers,
     /// Disks whose background work failed when it was last tried.
     failed_work: Arc<Mutex<BTreeSet<String>>>,
+    /// Told of each piece of background work that is done.
+    worked: Arc<Told>,
     stopping: Arc<AtomicBool>,
     /// A pass has looked at the machine, and what it could not open.
     looked_at: AtomicBool,
@@ -164,6 +166,7 @@ impl Pool {
             journal,
             workers,
             failed_work: Arc::default(),
+            worked: Arc::default(),
             stopping: Arc::default(),
             looked_at: AtomicBool::default(),
             unread: RwLock::default(),
@@ -511,18 +514,19 @@ impl Pool {
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
         }
         // What is behind the volume may be on its way to free space: worth a moment.
-        for _ in 0..ERASE_WAITS {
+        let grown = self.worked.attempt(ERASE_WAIT, || {
             // Asked first: an erasure that ends in between has freed what was refused.
             let erasing = seat.is_erasing();
             match seat.expand(&view, required) {
                 Err(PoolError::CannotGrow { .. }) if erasing => {
-                    self.kick();
-                    std::thread::sleep(ERASE_WAIT);
+                    self.give_work(&seat);
+                    None
                 }
-                done => return self.goes_on(&seat, done).and_then(|()| self.grown(&seat, id)),
+                done => Some(done),
             }
-        }
-        self.goes_on(&seat, seat.expand(&view, required))?;
+        });
+        let done = grown.unwrap_or_else(|| seat.expand(&view, required));
+        self.goes_on(&seat, done)?;
         self.grown(&seat, id)
     }
 
@@ -606,9 +610,9 @@ impl Pool {
             return;
         }
         let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
-        let failed = Arc::clone(&self.failed_work);
+        let (failed, told) = (Arc::clone(&self.failed_work), Arc::clone(&self.worked));
         std::thread::spawn(move || {
-            let worked = run_worker(&seat, &stopping);
+            let worked = run_worker(&seat, &stopping, &told);
             let is_news = {
                 let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                 match worked {
@@ -647,7 +651,7 @@ impl Pool {
 struct Failed;
 
 /// Works until there is nothing to do; gives whether anything was done.
-fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Result<Progress, Failed> {
+fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Result<Progress, Failed> {
     let mut progress = Progress::Idle;
     while !stopping.load(Ordering::Relaxed) {
         let worked = seat.work().and_then(|done| match done {
@@ -658,7 +662,10 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool) -> Result<Progress, Failed> {
             Progress::Worked | Progress::Idle => Ok(done),
         });
         match worked {
-            Ok(Progress::Worked) => progress = Progress::Worked,
+            Ok(Progress::Worked) => {
+                told.tell();
+                progress = Progress::Worked;
+            }
             // Nothing that anybody looks for.
             Ok(Progress::Unmirrored) => {}
             Ok(Progress::Idle) => return Ok(progress),

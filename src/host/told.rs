@@ -1,0 +1,84 @@
+//! Waiting for something that another thread tells of. Takes in what is told; gives out whether it was, in time.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often something has come about.
+#[derive(Debug, Default)]
+pub struct Told {
+    count: Mutex<u64>,
+    news: Condvar,
+}
+
+impl Told {
+    /// It has come about once more.
+    pub fn tell(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.news.notify_all();
+    }
+
+    /// Attempts something, and again each time that it has come about since, for `patience` in all.
+    pub fn attempt<T>(&self, patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let began = Instant::now();
+        loop {
+            let known = self.count();
+            if let Some(done) = attempt() {
+                return Some(done);
+            }
+            if !self.wait_past(known, patience.saturating_sub(began.elapsed())) {
+                return None;
+            }
+        }
+    }
+
+    fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it has come about more than `known` times; false: not within `patience`.
+    fn wait_past(&self, known: u64, patience: Duration) -> bool {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.news.wait_timeout_while(count, patience, |count| *count <= known);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 > known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_about_while_it_is_attempted_is_not_missed() {
+        let told = Told::default();
+        let mut attempts = 0;
+        let done = told.attempt(Duration::from_secs(600), || {
+            attempts += 1;
+            told.tell();
+            (attempts == 3).then_some(attempts)
+        });
+        assert_eq!(done, Some(3));
+    }
+
+    #[test]
+    fn what_does_not_come_about_is_attempted_once() {
+        let told = Told::default();
+        let mut attempts = 0;
+        let done: Option<()> = told.attempt(Duration::from_millis(1), || {
+            attempts += 1;
+            None
+        });
+        assert_eq!((done, attempts), (None, 1));
+    }
+
+    #[test]
+    fn who_waits_is_woken() {
+        let told = Told::default();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| told.wait_past(0, Duration::from_secs(600)));
+            told.tell();
+            assert!(waiting.join().expect("no bug"));
+        });
+    }
+}
