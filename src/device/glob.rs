@@ -5,6 +5,8 @@
 /// A pattern, cut at its slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
+    /// As it was written.
+    text: String,
     parts: Vec<Vec<Token>>,
 }
 
@@ -51,7 +53,11 @@ impl Glob {
                 part.push(token);
             }
         }
-        Ok(Self { parts })
+        Ok(Self { text: pattern.to_owned(), parts })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     pub fn matches(&self, text: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
 //! nobody reads a raw spec.
 
+use super::glob::Glob;
 use crate::device::expression::Expression;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
 use crate::device::named::Named;
@@ -116,10 +117,10 @@ pub struct Filter {
     pub models: Vec<String>,
     pub vendors: Vec<String>,
     /// Ours: globs over the device node, its links and a loop device's backing file; empty: all.
-    pub paths: Vec<String>,
+    pub paths: Vec<Glob>,
     /// Ours, like all that follow: globs in any case of letters; empty: all.
-    pub serials: Vec<String>,
-    pub wwns: Vec<String>,
+    pub serials: Vec<Glob>,
+    pub wwns: Vec<Glob>,
     /// As lsblk's TRAN; empty: all.
     pub transports: Vec<String>,
     /// Logical sectors, in bytes; empty: all.
@@ -127,7 +128,7 @@ pub struct Filter {
     /// Empty: all, and devices that are on none.
     pub numa_nodes: Vec<i32>,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
-    pub exclude_names: Vec<String>,
+    pub exclude_names: Vec<Glob>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
     pub exclude_network: bool,
     /// Ours: what else is asked of a device, in CEL; asked last.

@@ -46,8 +46,8 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
     let models = include.field(&["models"]).strings().unwrap_or_default();
     let vendors = include.field(&["vendors"]).strings().unwrap_or_default();
     let paths = globs(&include.field(&["paths"]));
-    let serials = globs(&include.field(&["serials"]));
-    let wwns = globs(&include.field(&["wwns"]));
+    let serials = globs_in_any_case(&include.field(&["serials"]));
+    let wwns = globs_in_any_case(&include.field(&["wwns"]));
     let transports = include.field(&["transports"]).strings().unwrap_or_default();
     let sector_sizes = sectors(&include.field(&["sectorSizes"]));
     let numa_nodes = numbers(&include.field(&["numaNodes"]), 0, i64::from(i32::MAX));
@@ -115,14 +115,19 @@ fn sectors(field: &Field<'_, '_>) -> Vec<u32> {
     found
 }
 
-fn globs(field: &Field<'_, '_>) -> Vec<String> {
+fn globs(field: &Field<'_, '_>) -> Vec<Glob> {
+    globs_of(field, str::to_owned)
+}
+
+/// In lower case, as what they are compared with.
+fn globs_in_any_case(field: &Field<'_, '_>) -> Vec<Glob> {
+    globs_of(field, str::to_lowercase)
+}
+
+fn globs_of(field: &Field<'_, '_>, spelt: impl Fn(&str) -> String) -> Vec<Glob> {
     let patterns = field.strings().unwrap_or_default();
-    for pattern in &patterns {
-        if let Err(error) = Glob::parse(pattern) {
-            field.problem(error.to_string());
-        }
-    }
-    patterns
+    let told = |pattern: &String| Glob::parse(&spelt(pattern)).map_err(|error| field.problem(error.to_string())).ok();
+    patterns.iter().filter_map(told).collect()
 }
 
 fn expression(field: &Field<'_, '_>) -> Option<Expression> {

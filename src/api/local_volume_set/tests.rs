@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::expression::Expression;
+use crate::device::glob::Glob;
 use crate::device::rule::{Blankness, Filter, MinHealth, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
@@ -112,13 +113,13 @@ fn every_field_is_read() {
         max_size: Some(2 << 40),
         models: vec!["SSD".into()],
         vendors: vec!["ata".into()],
-        paths: vec!["/dev/disk/by-id/nvme-*".into()],
-        serials: vec!["S6PX*".into()],
-        wwns: vec!["0x5002538*".into(), "eui.0025*".into()],
+        paths: globs(&["/dev/disk/by-id/nvme-*"]),
+        serials: globs(&["s6px*"]),
+        wwns: globs(&["0x5002538*", "eui.0025*"]),
         transports: vec!["nvme".into(), "sata".into()],
         sector_sizes: vec![512, 4096],
         numa_nodes: vec![0, 1],
-        exclude_names: vec!["sd[a-c]".into(), "nvme0*".into()],
+        exclude_names: globs(&["sd[a-c]", "nvme0*"]),
         exclude_network: true,
         expression: Some(Expression::parse("device.size > 0 && !device.removable").unwrap()),
         min_health: Some(MinHealth::NotFailing),
@@ -339,4 +340,8 @@ proptest! {
     fn no_text_makes_it_panic(text in "(---\n|[a-z]{1,4}: |[a-z0-9]{1,3}|\n|  |- |[\\[\\]{}\"'&*|>%#:,]){0,40}") {
         parse_sets(&text, &worker());
     }
+}
+
+fn globs(patterns: &[&str]) -> Vec<Glob> {
+    patterns.iter().map(|pattern| Glob::parse(pattern).unwrap()).collect()
 }
