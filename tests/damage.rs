@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
 use localpool::device::record::{Half, Place, Sequenced, read_label, write_label};
 use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
@@ -307,4 +308,72 @@ fn space_of_a_foreign_partition_that_came_and_went_is_never_called_clean() {
     assert!(!node.pool.members()[0].lock().content().clean().contains(&extent));
     node.pool.work_until_idle().expect("cleans it");
     assert!(disk.is_zero(extent));
+}
+
+#[test]
+fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
+    let ext4 = (0, 2048, 1080, [0x53, 0xef].as_slice());
+    let xfs = (0, 4096, 0, b"XFSB".as_slice());
+    let lvm = (0, 2048, 512, b"LABELONE".as_slice());
+    // Beside a sound MBR and header, in the entries; and in place of the MBR alone.
+    let md_behind = (4096, 4352, 4096, [0xfc, 0x4e, 0x2b, 0xa9].as_slice());
+    let md_in_front = (0, 256, 0, [0xfc, 0x4e, 0x2b, 0xa9].as_slice());
+    let words = ["ext4", "xfs", "LVM", "md array", "md array"];
+    for ((start_of, end, at, magic), word) in [ext4, xfs, lvm, md_behind, md_in_front].into_iter().zip(words) {
+        // mkfs leaves the MBR's place zero.
+        let (host, disk, volumes) = at_rest(512);
+        let whole = disk.content();
+        let first = if start_of == 0 { 510 } else { start_of };
+        disk.poke(start_of, &vec![0; usize::try_from(end.max(first + 2) - start_of).expect("short")]);
+        disk.poke(at, magic);
+        let before = disk.content();
+        let mut node = start(&host);
+        let pass = node.passes().expect("looks");
+        let verdict = pass.set.devices[0].verdict.clone();
+        assert!(disk.content() == before, "{word}: it was written over, {verdict:?}");
+        let Verdict::Unknown(why) = verdict else { panic!("{word}: {verdict:?}") };
+        assert!(why.contains(word) && why.contains("wipefs"), "{why}");
+        assert!(node.pool.seats().is_empty(), "{word}: {:?}", node.pool.disk_views());
+        for name in volumes.iter().map(|volume| volume.id) {
+            assert!(node.pool.delete(name).is_err(), "{word}: nobody knows that it is gone");
+        }
+
+        // A person takes it away again.
+        disk.poke(at, &vec![0; magic.len()]);
+        node.agent.event("fake0");
+        node.passes().expect("looks");
+        assert_eq!(node.pool.volumes().len(), volumes.len(), "{word}");
+        assert_eq!(standing(&node), Standing::Ready, "{word}");
+        drop(node);
+        let end_of_table = 34 * 512;
+        let (mut was, mut is) = (vec![0; end_of_table], vec![0; end_of_table]);
+        disk.peek(0, &mut is);
+        disk.put_content(whole);
+        disk.peek(0, &mut was);
+        assert!(was == is, "{word}: the table is whole again");
+    }
+}
+
+#[test]
+fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_written_over() {
+    let (host, disk, volumes) = at_rest(512);
+    let mut node = start(&host);
+    node.passes().expect("looks");
+    for volume in &volumes {
+        node.pool.delete(volume.id).expect("deleted");
+    }
+    node.pool.work_until_idle().expect("erased");
+    // Stopped after each of its writes; the copy at the end goes last but one.
+    let seat = node.pool.seats().remove(0);
+    let backup = Extent { start: disk.geometry.size - 33 * 512, end: disk.geometry.size };
+    disk.inject(Fault { what: "zero", range: backup, times: u32::MAX });
+    disk.inject(Fault { what: "write", range: backup, times: u32::MAX });
+    assert!(node.pool.release(&seat).is_err(), "it is stopped");
+    drop(node);
+    disk.clear_faults();
+    disk.poke(1080, &[0x53, 0xef]);
+    let before = disk.content();
+    let mut node = start(&host);
+    let pass = node.passes().expect("looks");
+    assert!(disk.content() == before, "something was written: {:?}", pass.set.devices[0].verdict);
 }

@@ -165,6 +165,10 @@ fn torn_backup(copies: &Copies, labels: &LabelCopies) -> Option<Record> {
     else {
         return None;
     };
+    // Where somebody has made something since, the end of the disk is his as well.
+    if copies.over.is_some() {
+        return None;
+    }
     let disk = torn.disk()?;
     let (label, _) = newest(labels, disk)?;
     let table = Table::new(disk, copies.geometry).ok()?;

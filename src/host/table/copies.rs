@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::codec::{self, Header};
 use super::ends::Ends;
+use super::over;
 use super::{Mark, Table, TableError};
 use crate::host::{BlockDevice, Geometry, IoError};
 
@@ -42,6 +43,8 @@ pub struct Copies {
     pub backup_at: u64,
     /// A GPT signature where a disk of the other sector size has one: that sector size.
     pub other_sector: Result<Option<u32>, IoError>,
+    /// What somebody made where the primary or the MBR was; looked for where one of them is not sound.
+    pub over: Option<&'static str>,
 }
 
 /// A table of ours, and what has to be rewritten before the disk has both copies again.
@@ -82,7 +85,10 @@ pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
         let unknown = || Err(TableError::Sector { sector: geometry.sector });
         ((unknown(), unknown()), 0)
     };
-    Copies { geometry, mbr: read_mbr(ends), primary, backup, backup_at, other_sector: read_other_sector(ends) }
+    let mbr = read_mbr(ends);
+    let is_whole = primary.is_ok() && matches!(mbr, Ok(Mbr::Protective));
+    let over = if is_whole || !codec::SECTORS.contains(&geometry.sector) { None } else { over::find(ends) };
+    Copies { geometry, mbr, primary, backup, backup_at, other_sector: read_other_sector(ends), over }
 }
 
 /// The copy whose header is at sector `at`.
@@ -155,10 +161,24 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
     Ok(None)
 }
 
-/// Which copy is to be believed. A sound primary wins, as it does in the kernel; the backup counts only
-/// where the primary is absent, damaged or unreadable, and only with our label. Two copies that contradict each other
-/// beyond what a stopped write leaves are somebody's work, and nobody's to mend by itself.
+/// Which copy is to be believed, and what is to be mended beside it: nothing that somebody made something else over.
 pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
+    let choice = believe(copies, mark)?;
+    let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
+    match copies.over.filter(|_| choice.stale.iter().any(is_at_start)) {
+        Some(over) => Err(Refusal::Broken(format!(
+            "{over} was made over our partition table, of which the copy at the end of the disk is left; it stays as it is. If \
+             nobody needs it, `wipefs --offset` takes it away, and the pool has its disk again, with what is left of its \
+             volumes"
+        ))),
+        None => Ok(choice),
+    }
+}
+
+/// A sound primary wins, as it does in the kernel; the backup counts only where the primary is absent, damaged or
+/// unreadable, and only with our label. Two copies that contradict each other beyond what a stopped write leaves are
+/// somebody's work, and nobody's to mend by itself.
+fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
     match (&copies.primary, &copies.backup) {
         (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
         // What a drive has lost in the middle of a write it cannot read, until it is written again.

@@ -10,6 +10,7 @@ mod copies;
 mod ends;
 mod error;
 mod name;
+mod over;
 mod write;
 
 #[cfg(test)]
