@@ -152,7 +152,7 @@ enum StateCommand {
 
 #[derive(Debug, Args)]
 struct SetAsideArgs {
-    /// Which one: journal
+    /// Which one: the journal; or the name of the cluster that the node was in
     #[arg(value_enum)]
     document: Document,
     #[command(flatten)]
@@ -162,6 +162,7 @@ struct SetAsideArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Document {
     Journal,
+    Cluster,
 }
 
 #[derive(Debug, Args)]
@@ -257,8 +258,12 @@ impl Cli {
                 print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.dry_run)?)
             }
             Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
-            Command::State(StateCommand::SetAside(SetAsideArgs { document: Document::Journal, how })) => {
-                print_lines(&ask::set_aside_journal(&how.state.local()?, how.dry_run)?)
+            Command::State(StateCommand::SetAside(SetAsideArgs { document, how })) => {
+                let local = how.state.local()?;
+                print_lines(&match document {
+                    Document::Journal => ask::set_aside_journal(&local, how.dry_run)?,
+                    Document::Cluster => ask::set_aside_cluster(&local, how.dry_run)?,
+                })
             }
             Command::Crds(args) => args.run(),
             Command::UdevRules(args) => args.run(),

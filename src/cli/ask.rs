@@ -20,6 +20,7 @@ use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool};
 use crate::pool::journal::JOURNAL;
+use crate::role::node::CLUSTER_FILE;
 use crate::role::standalone::CLUSTER;
 use crate::role::{AGENT_SOCKET, looking, sets};
 use crate::volume::VolumeId;
@@ -88,6 +89,24 @@ pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let request = SetAsideRequest { dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.set_aside_journal(request).await?.into_inner().lines))?;
     asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { dry_run }, dry_run), Ok)
+}
+
+/// Forgets which cluster the node was in. A running agent has read it, and keeps to it.
+pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
+    let state = StateDir::at(&local.state_dir);
+    let dir = local.state_dir.display();
+    let Some(cluster) = looking::known_cluster(&state)? else { bail!("{dir} names no cluster") };
+    let then = "from its next start on the agent asks the API server which cluster this is; on disks whose label names \
+                another one nothing is served until `localpool disk adopt`";
+    let done = match dry_run {
+        true => format!("would keep {CLUSTER_FILE} in {dir}, which says {cluster}, under another name"),
+        false => {
+            let kept = state.keep_copy(CLUSTER_FILE, "cluster.was")?;
+            state.store(CLUSTER_FILE, "")?;
+            format!("kept {CLUSTER_FILE} in {dir}, which says {cluster}, as {kept}")
+        }
+    };
+    Ok(vec![done, then.to_owned()])
 }
 
 /// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.
@@ -170,4 +189,25 @@ fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
 fn agent_on(local: &Local, host: Arc<dyn Host>) -> Result<(Agent, Arc<Pool>)> {
     let cluster = looking::known_cluster(host.state())?.unwrap_or_else(|| CLUSTER.to_owned());
     looking::agent(host, Owner { cluster, node: local.node.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_of_a_node_is_forgotten_and_kept_under_another_name_and_a_dry_run_does_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        assert!(set_aside_cluster(&local, false).is_err(), "there is none");
+        let state = StateDir::at(dir.path());
+        state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
+        let said = set_aside_cluster(&local, true).expect("said").join("\n");
+        assert!(said.contains("would keep") && said.contains("uid-1"), "{said}");
+        assert_eq!(looking::known_cluster(&state).expect("read").as_deref(), Some("uid-1"));
+        let said = set_aside_cluster(&local, false).expect("done").join("\n");
+        let kept = said.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
+        assert_eq!(state.load(kept).expect("read").as_deref(), Some("uid-1\n"));
+        assert_eq!(looking::known_cluster(&state).expect("read"), None);
+    }
 }

@@ -22,7 +22,6 @@ use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
-use crate::device::elsewhere::AskPromises;
 use crate::device::udev_rules;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
@@ -30,14 +29,13 @@ use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
 use crate::host::{Host, chain, state};
 use crate::operator;
-use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid};
+pub use crate::operator::node::CLUSTER_FILE;
+use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
 use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
-/// The document of the state directory that keeps the cluster's UID, for starts without the API server.
-pub const CLUSTER_FILE: &str = "cluster";
 /// Of a label's value.
 const LONGEST_NAME: usize = 63;
 const AGAIN: Duration = Duration::from_secs(2);
@@ -231,33 +229,6 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     }
 }
 
-/// The same question, once the API server has proved to be that of the cluster whose name the agent writes on disks: the
-/// state directory may have come with a machine, or a copy of one, from another cluster.
-fn of_this_cluster(client: kube::Client, cluster: String, runtime: Handle, mut ask: AskPromises) -> AskPromises {
-    let mut is_proved = false;
-    Box::new(move || {
-        if !is_proved {
-            let now =
-                runtime.block_on(async { tokio::time::timeout(AGAIN_AT_MOST, cluster_uid(client.clone())).await });
-            let now = now.map_err(|_| format!("no answer within {AGAIN_AT_MOST:?}"))?;
-            same_cluster(&cluster, &now.map_err(|error| operator::words(&error))?)?;
-            is_proved = true;
-        }
-        ask()
-    })
-}
-
-fn same_cluster(written: &str, now: &str) -> Result<(), String> {
-    if written == now {
-        return Ok(());
-    }
-    Err(format!(
-        "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the \
-         API server is that of cluster {now}. If this machine belongs to that one now, stop the agent, move the file away and \
-         start it: disks of the old cluster are then left alone until `localpool disk adopt`"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,14 +238,5 @@ mod tests {
         assert!(check_name(&"n".repeat(63)).is_ok());
         let refused = check_name(&format!("{}.example", "n".repeat(63))).expect_err("too long").to_string();
         assert!(refused.contains("71 characters") && refused.contains("topology.localpool.dev/node"), "{refused}");
-    }
-
-    #[test]
-    fn an_api_server_of_another_cluster_than_the_state_directory_says_is_refused_in_words() {
-        assert_eq!(same_cluster("uid-1", "uid-1"), Ok(()));
-        let why = same_cluster("uid-1", "uid-2").expect_err("another cluster");
-        for word in ["says uid-1", "of cluster uid-2", "move the file away", "`localpool disk adopt`"] {
-            assert!(why.contains(word), "{why}");
-        }
     }
 }

@@ -9,6 +9,7 @@ mod claimed;
 mod decide;
 mod definition;
 mod elsewhere;
+mod identity;
 mod nearness;
 mod own;
 mod partitioning;
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 pub use claimed::cluster_uid;
 pub use elsewhere::ask as ask_promises;
+pub use identity::{CLUSTER_FILE, of_this_cluster};
 pub use nearness::Sort;
 pub use own::ask as ask_own;
 
