@@ -18,9 +18,13 @@ pub struct Bench {
     pub folder: PathBuf,
     pub guest: Guest,
     pub cases: Vec<Case>,
-    /// To the driver in the guest.
+    /// Of systemd, for the driver in the guest.
+    pub unit: &'static str,
+    /// To that driver.
     pub connection: Option<(Runtime, Csi)>,
 }
+
+pub const UNIT: &str = "localpool";
 
 impl Bench {
     pub fn start() -> Self {
@@ -31,13 +35,13 @@ impl Bench {
         let begun = Instant::now();
         let guest = Guest::start(&folder, &logs, &disks, 1);
         println!("up after {:.0} s", begun.elapsed().as_secs_f64());
-        Self { folder, guest, cases, connection: None }
+        Self { folder, guest, cases, unit: UNIT, connection: None }
     }
 
     pub fn attach() -> Self {
         let (folder, logs) = folders();
         let guest = Guest::attach(&folder, &logs);
-        Self { folder, guest, cases: cases(), connection: None }
+        Self { folder, guest, cases: cases(), unit: UNIT, connection: None }
     }
 
     /// Makes the disks look as their cases say, once in the life of a guest.

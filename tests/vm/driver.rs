@@ -40,11 +40,12 @@ const NAMED: &str = "---\\napiVersion: local.storage.openshift.io/v1\\nkind: Loc
 impl Bench {
     /// Starts the driver where it does not run.
     pub fn driver(&mut self) {
+        let unit = self.unit;
         let documents = SETS.trim().lines().map(document).collect::<String>() + NAMED;
         self.guest.run(&format!(
-            "systemctl is-active --quiet localpool && exit
+            "systemctl is-active --quiet {unit} && exit
              mkdir -p /etc/localpool /var/lib/pods; printf '%b' \"{documents}\" >/etc/localpool/sets.yaml
-             systemd-run --quiet --collect --unit=localpool --property=StandardError=append:/var/log/localpool \\
+             systemd-run --quiet --collect --unit={unit} --property=StandardError=append:/var/log/localpool \\
                  /opt/localpool standalone --node-name guest --device-min-age {}s",
             MIN_AGE.as_secs()
         ));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, UNIT};
 use crate::csi::{Csi, Use};
 use crate::disks::{Bus, Disk};
 use crate::hotplug::await_ours;
@@ -23,6 +23,8 @@ const BARE: &str = "stuck-bare";
 const MADE: [(&str, &str, u64); 2] = [("stuck-made", BARE, 900), ("stuck-more", LABELLED, 32)];
 /// A disk that answers, and the set of its own.
 const WELL: &str = "hot-nvme";
+/// The unit of the driver that comes after the one that was killed.
+const NEXT: &str = "localpool-next";
 /// What an answer may take in a guest that is emulated, on a busy machine. What waits for a stuck disk takes as long as that
 /// is stuck.
 const AN_ANSWER: Duration = Duration::from_secs(20);
@@ -49,6 +51,10 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
             let _ = csi.delete(id).await;
         }
     });
+    bench.connection = None;
+    bench.guest.run(&format!("systemctl stop csi-port {NEXT} {UNIT} 2>/dev/null || true"));
+    bench.unit = UNIT;
+    bench.driver();
     disks.iter().for_each(|disk| bench.take_out(disk));
 }
 
@@ -75,8 +81,7 @@ fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
     });
     let devices = "timeout 60 /opt/localpool devices --node-name guest >/dev/null";
     bench.guest.run(devices);
-    let waiting = bench.guest.run("systemctl is-active stuck-{labelled,bare,free} || true");
-    assert_eq!(waiting, "active\n".repeat(STUCK.len()), "the disks are stuck all the time");
+    are_stuck(bench);
     disks.iter().for_each(|disk| bench.guest.thaw(disk));
     bench.csi(async |csi| {
         for call in calls {
@@ -88,11 +93,9 @@ fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
         for id in [&leaving.id, &bare.id] {
             until_done(async || csi.delete(id).await).await;
         }
-        for (name, class, mib) in MADE {
-            let made = until_done(async || csi.create(name, class, mib, Use::Block).await).await;
-            until_done(async || csi.delete(&made).await).await;
-        }
+        make_each(csi).await;
     });
+    killed(bench, disks, &well);
     bench.use_again(&labelled);
     bench.has_its_data(&labelled);
     bench.put_away(&labelled);
@@ -101,6 +104,44 @@ fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
             csi.delete(id).await.unwrap();
         }
     });
+}
+
+/// The driver cannot end, as it waits for the stuck disks; the next one serves all others meanwhile, and these afterwards.
+fn killed(bench: &mut Bench, disks: &[Disk], well: &Volume) {
+    disks.iter().for_each(|disk| bench.guest.freeze(disk));
+    read_each(bench);
+    let process = bench.guest.run("systemctl show --property=MainPID --value localpool").trim().to_owned();
+    bench.csi(async |csi| {
+        let _calls = MADE.map(|wanted| create(csi, wanted));
+        serve(csi, &well.id).await;
+    });
+    bench.connection = None;
+    bench.guest.run("systemctl kill --signal=KILL localpool; rm /run/localpool/csi.sock");
+    // What is left of the first one still has its unit.
+    bench.unit = NEXT;
+    bench.driver();
+    bench.eventually("the next driver has looked at the disks that answer", |bench| {
+        let is_ready = bench.csi(async |csi| csi.probe().await.unwrap());
+        if is_ready { Ok(()) } else { Err("it is not ready".to_owned()) }
+    });
+    bench.csi(async |csi| serve(csi, &well.id).await);
+    are_stuck(bench);
+    bench.guest.run(&format!("grep -h ^State /proc/{process}/task/*/status | grep -q D"));
+    disks.iter().for_each(|disk| bench.guest.thaw(disk));
+    STUCK.iter().for_each(|name| await_ours(bench, name));
+    bench.csi(async |csi| make_each(csi).await);
+}
+
+async fn make_each(csi: &mut Csi) {
+    for (name, class, mib) in MADE {
+        let made = until_done(async || csi.create(name, class, mib, Use::Block).await).await;
+        until_done(async || csi.delete(&made).await).await;
+    }
+}
+
+fn are_stuck(bench: &mut Bench) {
+    let waiting = bench.guest.run("systemctl is-active stuck-{labelled,bare,free} || true");
+    assert_eq!(waiting, "active\n".repeat(STUCK.len()), "the disks are stuck all the time");
 }
 
 /// Whoever reads from them waits in the kernel: else nothing was tried here.
@@ -124,11 +165,12 @@ fn calls_that_hang(csi: &Csi, deleted: [&String; 2], mounted: &str) -> Vec<JoinH
         let (mut csi, id) = (csi.clone(), id.clone());
         tokio::spawn(async move { csi.delete(&id).await })
     };
-    let create = |(name, class, mib)| {
-        let mut csi = csi.clone();
-        tokio::spawn(async move { csi.create(name, class, mib, Use::Block).await.map(drop) })
-    };
-    [leave].into_iter().chain(deleted.map(delete)).chain(MADE.map(create)).collect()
+    [leave].into_iter().chain(deleted.map(delete)).chain(MADE.map(|wanted| create(csi, wanted))).collect()
+}
+
+fn create(csi: &Csi, (name, class, mib): (&'static str, &'static str, u64)) -> JoinHandle<Result<(), Status>> {
+    let mut csi = csi.clone();
+    tokio::spawn(async move { csi.create(name, class, mib, Use::Block).await.map(drop) })
 }
 
 /// All that an orchestrator asks of a volume on a disk that answers, and of a new one.
