@@ -27,7 +27,7 @@ const WHILE_WORKING: Else = Not("a part of a stage, for somebody who changes tha
 const ELSEWHERE: &[(&str, Else)] = &[
     (
         "make bench",
-        Not("half an hour of figures that say nothing on a busy machine; make bench-check is its short form"),
+        Not("half an hour of figures; make bench-check and scripts/test-cluster bench --short are its short form"),
     ),
     ("make clean", Not("the stages after it would build everything again")),
     ("make cluster-build", In("scripts/test-cluster", "run cluster/build")),

@@ -5,3 +5,4 @@ mod apiserver;
 mod controllers;
 mod definitions;
 mod restarts;
+mod upgrade;

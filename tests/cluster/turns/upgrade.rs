@@ -1,0 +1,155 @@
+//! Another version of chart, binary and custom resources (scripts/later-version), installed over this one and rolled back.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde_json::Value;
+
+use crate::check::{Needs, Space, check};
+use crate::cluster::{HOME, SOON, eventually, name, run};
+use crate::peace::{disturbing, quietly};
+use crate::pods::As;
+
+/// A version, by its chart.
+struct Version {
+    chart: PathBuf,
+    number: String,
+    /// Of its custom resources.
+    schema: String,
+}
+
+impl Version {
+    fn of(chart: &Path) -> Self {
+        let after = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(chart.join(file)).unwrap();
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix(": "));
+            line.unwrap_or_else(|| panic!("{key} is in {file}")).trim_matches(['"', '\'']).to_owned()
+        };
+        let schema = after("files/crds.yaml", "localpool.dev/schema");
+        Self { chart: chart.to_owned(), number: after("Chart.yaml", "appVersion"), schema }
+    }
+
+    /// Waits until all that runs is of this version, with its custom resources.
+    async fn is_here(&self, space: &Space) {
+        let tag = format!(":{}", self.number);
+        let others = async || {
+            let pods = space.list("Pod", Some(HOME)).await;
+            let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
+            let of_driver = |pod: &&Value| image(pod).contains("/localpool:");
+            let others: Vec<_> = pods.iter().filter(of_driver).map(image).filter(|it| !it.ends_with(&tag)).collect();
+            if others.is_empty() { Ok(()) } else { Err(others) }
+        };
+        eventually("no other version runs", SOON, others).await;
+        for definition in space.list("CustomResourceDefinition", None).await {
+            if let Some(schema) = definition["metadata"]["annotations"]["localpool.dev/schema"].as_str() {
+                assert_eq!(schema, self.schema, "{}", name(&definition));
+            }
+        }
+    }
+}
+
+#[test]
+fn volumes_are_made_all_the_time_while_a_later_version_is_installed_and_rolled_back() {
+    check(Needs::Machine, async |space| {
+        let class = space.class("ext4", "Immediate").await;
+        quietly(writes(space, "before")).await;
+        disturbing(async {
+            let ended = AssertUnwindSafe(there_and_back(space, &class)).catch_unwind().await;
+            if let Err(panic) = ended {
+                // All other checks are of this version.
+                let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool");
+                run("helm", &["upgrade", "localpool", chart, "--namespace", HOME, "--wait"]).await;
+                std::panic::resume_unwind(panic);
+            }
+        })
+        .await;
+    });
+}
+
+async fn there_and_back(space: &Space, class: &str) {
+    let this = Version::of(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool")));
+    let later = Version::of(&space.machine().work.join("later"));
+    assert_ne!(this.number, later.number);
+    let made = Cell::new(0);
+    let steps = async {
+        more(&made).await;
+        run("helm", &["upgrade", "localpool", later.chart.to_str().unwrap(), "--namespace", HOME, "--wait"]).await;
+        later.is_here(space).await;
+        more(&made).await;
+        claims(space, "later").await;
+        writes(space, "between").await;
+        run("helm", &["rollback", "localpool", "--namespace", HOME, "--wait", "--timeout", "3m"]).await;
+        this.is_here(space).await;
+        more(&made).await;
+        claims(space, "again").await;
+        for pod in ["before", "between"] {
+            has_its_data(space, pod).await;
+        }
+    };
+    tokio::select! {
+        never = make(space, class, &made) => match never {},
+        never = pools_are_ready(space) => match never {},
+        () = steps => {}
+    }
+    println!("{} volumes were made meanwhile", made.get());
+}
+
+/// Claims that are bound and deleted again, one after another.
+async fn make(space: &Space, class: &str, made: &Cell<usize>) -> Infallible {
+    loop {
+        let claim = format!("made-{}", made.get());
+        space.create(&space.claim(&claim, class, "16Mi")).await;
+        space.until_bound(&claim).await;
+        space.remove_claim(&claim).await;
+        made.set(made.get() + 1);
+    }
+}
+
+/// Volumes that are made from now on.
+async fn more(made: &Cell<usize>) {
+    let enough = made.get() + 3;
+    eventually("more volumes are made", SOON, async || if made.get() < enough { Err(made.get()) } else { Ok(()) })
+        .await;
+}
+
+/// No version has the other one's nodes give nothing.
+async fn pools_are_ready(space: &Space) -> Infallible {
+    loop {
+        for pool in space.list("DevicePool", None).await {
+            for condition in pool["status"]["conditions"].as_array().into_iter().flatten() {
+                assert!(condition["type"] != "Ready" || condition["status"] != "False", "{condition}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A disk that is new is taken, gives a volume, and is given back.
+async fn claims(space: &Space, set: &str) {
+    let (disk, class) = space.own_disk(set, 1 << 30).await;
+    space.running(set, &class, "64Mi", As::Folder).await;
+    space.remove_pod(set).await;
+    space.remove_claim(set).await;
+    space.remove_disk(set, &disk).await;
+}
+
+async fn writes(space: &Space, pod: &str) {
+    space.running(pod, "local-carved", "64Mi", As::Folder).await;
+    space.shell(pod, &format!("echo {pod} >/data/file && sync")).await;
+}
+
+/// It has never stopped; and one that is made anew has it, too.
+async fn has_its_data(space: &Space, pod: &str) {
+    let line = "echo more >>/data/more && cat /data/file";
+    assert_eq!(space.shell(pod, line).await.trim(), pod);
+    let object = space.get("Pod", space.here(), pod).await.unwrap();
+    assert_eq!(object["status"]["containerStatuses"][0]["restartCount"], 0);
+    space.remove_pod(pod).await;
+    space.create(&space.pod(pod, pod, As::Folder)).await;
+    space.until_running(pod).await;
+    assert_eq!(space.shell(pod, line).await.trim(), pod);
+}
