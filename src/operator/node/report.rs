@@ -272,21 +272,23 @@ fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
     names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
 }
 
-/// The devices that a set left, by the names that people use.
+/// The devices that a set left, or could not claim, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
-    let told = |(name, left): &(String, Left)| {
-        let reason = match (seen.problems.get(name), left) {
-            (Some(problem), _) => problem.clone(),
-            // The words of an election count seconds, which would be a write each.
-            (None, Left::TooYoung(_)) => "blank; waits for a second look before it is claimed".to_owned(),
-            (None, left) => left.to_string(),
-        };
-        Some(Unmatched { device: seen.links.get(name)?.clone(), reason })
+    let reason = |(name, left): (&String, Option<&Left>)| match (seen.problems.get(name), left) {
+        (Some(problem), _) => Some(problem.clone()),
+        // The words of an election count seconds, which would be a write each.
+        (None, Some(Left::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
+        (None, left) => left.map(ToString::to_string),
     };
-    let leaves = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.leaves);
+    let told = |(name, left): (&String, Option<&Left>)| {
+        Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
+    };
+    let outcome = outcome(seen, rule);
     // What a LocalVolume does not name is none of its business.
-    let left = leaves.filter(|(_, left)| *left != Left::NotNamed).collect();
-    nearest_first(rule, left, |(name, _)| seen.sorts.get(name).copied()).into_iter().filter_map(told).collect()
+    let leaves = outcome.into_iter().flat_map(|outcome| &outcome.leaves).filter(|(_, left)| *left != Left::NotNamed);
+    let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);
+    let all = leaves.map(|(name, left)| (name, Some(left))).chain(takes.map(|name| (name, None))).collect();
+    nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
 }
 
 fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
@@ -342,6 +344,30 @@ mod tests {
             assert_eq!(device, name);
         }
         assert!(would_take[..20].iter().all(|name| name.starts_with("/dev/sd")), "{would_take:?}");
+    }
+
+    #[test]
+    fn a_disk_that_could_not_be_claimed_is_named_with_the_reason_and_one_under_way_is_not() {
+        let rule = rule("a");
+        let outcome = Outcome {
+            set: rule.set.clone(),
+            takes: vec!["sda".to_owned(), "sdb".to_owned()],
+            would_take: Vec::new(),
+            leaves: vec![("sdc".to_owned(), Left::GivenBack)],
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        };
+        let link = |name: &str| (name.to_owned(), format!("/dev/{name}"));
+        let seen = Seen {
+            links: ["sda", "sdb", "sdc"].map(link).into(),
+            problems: [("sda".to_owned(), "nothing is claimed".to_owned())].into(),
+            outcomes: vec![outcome],
+            ..Seen::default()
+        };
+        let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
+        let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
+        assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
+        assert!(told("/dev/sdc").is_some_and(|reason| reason == Left::GivenBack.to_string()));
     }
 
     #[test]
