@@ -6,7 +6,7 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::wish::{never_accepted, phase, words};
+use super::wish::{differs, never_accepted, phase, words};
 use crate::api::crd::{Intent, Phase, PoolVolume};
 use crate::volume::Error;
 
@@ -48,6 +48,13 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
     let ordered = object.spec.intent == Intent::Delete;
     // The object of a volume that is on a disk may have been written again just now, without a status yet.
     let rewritten = facts.persistent && phase(object) == Phase::Pending;
+    if !ordered && differs(object) {
+        let words = words(object).unwrap_or_default();
+        return Act::Answer(Err(Error::Precondition(format!(
+            "volume {id} is on a disk, and nobody's: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
+             for another volume, and run `localpool volume adopt {id}` there"
+        ))));
+    }
     if !ordered && never_accepted(object) && !rewritten {
         return Act::Withdraw;
     }
@@ -98,6 +105,7 @@ fn contended(object: &PoolVolume) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::sample::{being_deleted, in_phase};
+    use super::super::wish::DIFFERS;
     use super::*;
 
     const FACTS: Facts = Facts { node_exists: true, persistent: true, ordered: false, grace: false, over: false };
@@ -127,6 +135,17 @@ mod tests {
         }
         let unheard = Facts { persistent: false, ..FACTS };
         assert!(matches!(step(Some(&in_phase(Phase::Pending)), unheard), Act::Withdraw));
+    }
+
+    #[test]
+    fn what_was_rejected_because_another_volume_of_this_id_is_on_a_disk_is_not_gone() {
+        let mut object = in_phase(Phase::Rejected);
+        object.status.as_mut().expect("set").reason = Some(DIFFERS.to_owned());
+        for persistent in [true, false] {
+            let act = step(Some(&object), Facts { persistent, ..FACTS });
+            let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+            assert!(words.contains("localpool volume adopt"), "{words}");
+        }
     }
 
     #[test]

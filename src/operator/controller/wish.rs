@@ -9,6 +9,9 @@ use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Volu
 use crate::api::quantity;
 use crate::volume::{Error, NewVolume, Nodes, VolumeId, WantedUsage};
 
+/// The reason word of an agent whose disk has a volume of this id already, and another one.
+pub const DIFFERS: &str = "Differs";
+
 /// How far the agent has got with an object.
 pub fn phase(object: &PoolVolume) -> Phase {
     object.status.as_ref().map_or(Phase::Pending, |status| status.phase)
@@ -20,6 +23,12 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
         Phase::Pending | Phase::Rejected | Phase::Failed => true,
         Phase::Accepted | Phase::Ready | Phase::Found | Phase::Deleting => false,
     }
+}
+
+/// Whether its agent has a volume of this id on a disk that is another one than the object asks for.
+pub fn differs(object: &PoolVolume) -> bool {
+    let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
+    status.is_some_and(|status| status.reason.as_deref() == Some(DIFFERS))
 }
 
 /// Bytes as objects count them.
@@ -126,7 +135,7 @@ pub fn refusal(object: &PoolVolume) -> Error {
         Some("Limit") => Error::OutOfRange(words),
         Some("Invalid") => Error::Invalid(words),
         // Its disk has a volume of this id that no object told of.
-        Some("Differs") => Error::Exists(words),
+        Some(DIFFERS) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),
     }
@@ -187,7 +196,7 @@ mod tests {
         }
         assert!(matches!(refusal(&rejected(&object, "Limit")), Error::OutOfRange(_)));
         assert!(matches!(refusal(&rejected(&object, "Invalid")), Error::Invalid(_)));
-        assert!(matches!(refusal(&rejected(&object, "Differs")), Error::Exists(_)));
+        assert!(matches!(refusal(&rejected(&object, DIFFERS)), Error::Exists(_)));
     }
 
     #[test]
