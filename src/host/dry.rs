@@ -158,6 +158,10 @@ impl Mounts for DryHost {
         self.real.mounts().is_of(mount, node)
     }
 
+    fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {
+        self.real.mounts().stale_bind_of(table, node)
+    }
+
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
         self.real.mounts().is_read_only(node)
     }

@@ -145,6 +145,9 @@ pub trait Mounts: Send + Sync {
     /// Whether a mount is one of the device at `node`: its filesystem, or the node itself bind-mounted.
     fn is_of(&self, mount: &Mount, node: &Path) -> bool;
 
+    /// Where of `table` a node is bound whose own device has gone, and whose number the device at `node` has now.
+    fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf>;
+
     /// BLKROGET and BLKROSET: a read-only bind of a device node keeps nobody from writing to the device.
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
     fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;

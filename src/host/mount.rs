@@ -155,6 +155,10 @@ impl Mounts for RealMounts {
         device::is_of(mount, node)
     }
 
+    fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf> {
+        device::stale_bind_of(table, node)
+    }
+
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
         device::is_read_only(node)
     }

@@ -131,13 +131,26 @@ impl Work {
         Ok((view, usage))
     }
 
+    /// Nobody else has the volume's device under the number that another one had before.
+    fn prove_unshared(&self, table: &[Mount], view: &VolumeView) -> Result<(), Error> {
+        let Some(target) = self.host.mounts().stale_bind_of(table, &view.node) else { return Ok(()) };
+        Err(Error::Precondition(format!(
+            "the device of volume {}, {}, has the number of one that was published at {} and is gone: whoever has that node \
+             would share this volume; call NodeUnpublishVolume for that path, or unmount it",
+            view.id,
+            view.node.display(),
+            target.display()
+        )))
+    }
+
     fn stage(&self, id: VolumeId, staging: &Path, wish: &MountWish) -> Result<(), Error> {
         let (view, usage) = self.usable(id)?;
+        let table = self.mount_table()?;
+        self.prove_unshared(&table, &view)?;
         let MountWish::Mount { flags, .. } = wish else {
             return agreed(usage, wish).map(drop);
         };
         let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
-        let table = self.mount_table()?;
         match at_target(&table, &self.ours(&table, &view), staging) {
             AtTarget::This { .. } => return Ok(()),
             AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
@@ -205,6 +218,7 @@ impl Work {
         let (view, usage) = self.usable(request.id)?;
         let kind = agreed(usage, &request.wish)?;
         let table = self.mount_table()?;
+        self.prove_unshared(&table, &view)?;
         let ours = self.ours(&table, &view);
         match at_target(&table, &ours, target) {
             AtTarget::This { read_only } if read_only == request.read_only => return Ok(()),

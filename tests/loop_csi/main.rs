@@ -29,3 +29,4 @@ mod process;
 mod record;
 mod repeated;
 mod safety;
+mod stale;

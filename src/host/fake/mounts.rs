@@ -114,6 +114,10 @@ impl Mounts for FakeMounts {
         locked(&self.state).mounts.iter().any(|(known, device)| known == mount && device == node)
     }
 
+    fn stale_bind_of(&self, _: &[Mount], _: &Path) -> Option<PathBuf> {
+        None
+    }
+
     fn is_read_only(&self, node: &Path) -> Result<bool, HostError> {
         Ok(locked(&self.state).read_only.contains(node))
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::host::links::node_number;
@@ -12,21 +13,47 @@ use crate::host::{HostError, Mount, ioctl, mountinfo};
 pub fn is_of(mount: &Mount, node: &Path) -> bool {
     let Some(device) = node_number(node) else { return false };
     // A bound node is seen through its target, whatever filesystem the node's file is in.
-    if matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") {
-        return node_number(&mount.target) == Some(device);
+    if is_in_dev(mount) {
+        return bound(mount).is_some_and(|node| node.number == device && !node.is_stale);
     }
     // btrfs shows a number of its own; what it was mounted from is its source.
     mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
+}
+
+/// Where a node is bind-mounted whose device is gone, and whose number the device at `node` has now: partitions get new
+/// numbers when the kernel reads a table again, and whoever has such a node reads and writes what is another's.
+pub fn stale_bind_of(table: &[Mount], node: &Path) -> Option<PathBuf> {
+    let device = node_number(node)?;
+    let is_stale = |mount: &&Mount| bound(mount).is_some_and(|node| node.number == device && node.is_stale);
+    table.iter().find(is_stale).map(|mount| mount.target.clone())
+}
+
+/// A device node that is bind-mounted.
+struct BoundNode {
+    number: DevNo,
+    /// Its device has gone, and the node with it: the mount alone keeps the file.
+    is_stale: bool,
+}
+
+fn bound(mount: &Mount) -> Option<BoundNode> {
+    if !is_in_dev(mount) || mount.root == Path::new("/") {
+        return None;
+    }
+    let found = std::fs::metadata(&mount.target).ok().filter(|found| found.file_type().is_block_device())?;
+    Some(BoundNode { number: DevNo::of(found.rdev()), is_stale: found.nlink() == 0 })
+}
+
+/// What directories of device nodes are made of.
+fn is_in_dev(mount: &Mount) -> bool {
+    matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs")
 }
 
 /// Where a node of the device is bind-mounted. Such a mount holds nothing open, so no exclusive open fails on it; yet
 /// whoever has it can open the device at any time, and whatever device has its number then.
 pub fn bound_at(device: DevNo) -> Result<Option<PathBuf>, HostError> {
     let table = mountinfo::own(Path::new("/proc"))?;
-    let mut nodes = table
-        .into_iter()
-        .filter(|mount| matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root != Path::new("/"));
-    Ok(nodes.find(|mount| node_number(&mount.target) == Some(device)).map(|mount| mount.target))
+    let is_bound = |mount: &Mount| bound(mount).is_some_and(|node| node.number == device);
+    Ok(table.into_iter().find(is_bound).map(|mount| mount.target))
 }
 
 pub fn is_read_only(node: &Path) -> Result<bool, HostError> {
