@@ -223,6 +223,38 @@ fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
     pool.stop();
 }
 
+#[test]
+fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say_the_same() {
+    let host = Arc::new(FakeHost::default());
+    let platter = host.add_disk("fake0", "SERIAL-1", geometry());
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
+    let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
+    let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+    let mut agent = Agent::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
+    for _ in 0..3 {
+        agent.pass().expect("looks");
+    }
+    pool.create(&request("one", BLOCK, 16 * MIB)).expect("made");
+    pool.delete(id("one")).expect("deleted");
+    // The erasure ends in a write of the tables.
+    platter.set_hangs_at(Some("zero"));
+    pool.kick();
+    platter.until_somebody_waits();
+    let answers = {
+        let platter = Arc::clone(&platter);
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            platter.set_hangs_at(None);
+        })
+    };
+    pool.stop();
+    assert!(pool.seats().iter().all(|seat| !seat.has_worker()), "somebody works on after the stop");
+    pool.kick();
+    assert!(pool.seats().iter().all(|seat| !seat.has_worker()), "and somebody begins");
+    answers.join().expect("no bug");
+}
+
 /// What another program does to a disk.
 type Program = Box<dyn FnOnce(&Platter) + Send>;
 

@@ -199,6 +199,10 @@ impl Member {
         self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..content.label.clone() })))
     }
 
+    pub fn has_worker(&self) -> bool {
+        self.worker.load(Ordering::SeqCst)
+    }
+
     /// Marks whether a worker is on it; gives whether one was.
     pub fn set_worker(&self, is_there: bool) -> bool {
         self.worker.swap(is_there, Ordering::SeqCst)

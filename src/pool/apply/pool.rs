@@ -33,6 +33,8 @@ pub use crate::pool::request::{CreateRequest, Outcome, Selector, WantedUsage};
 
 /// How long an expansion waits for the erasure of the space that it needs.
 const ERASE_WAIT: Duration = Duration::from_secs(2);
+/// How long a stop waits for background work to come to the end of a chunk.
+const LAST_CHUNK: Duration = Duration::from_secs(3);
 /// How long the older label copy may stay behind: one write then serves all changes of a burst.
 const MIRROR_AFTER: Duration = Duration::from_millis(50);
 
@@ -606,7 +608,7 @@ impl Pool {
     }
 
     fn give_work(&self, seat: &Seat) {
-        if self.workers == Workers::Caller || seat.set_worker(true) {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || seat.set_worker(true) {
             return;
         }
         let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
@@ -617,19 +619,30 @@ impl Pool {
                 let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                 match worked {
                     // The pass that this makes due says when it is tried again.
-                    Err(Failed) => failed.insert(seat.id().to_owned()),
-                    Ok(progress) => failed.remove(seat.id()) || progress == Progress::Worked,
+                    Ended::Failed => failed.insert(seat.id().to_owned()),
+                    Ended::Idle(progress) => failed.remove(seat.id()) || progress == Progress::Worked,
+                    Ended::Stopped => false,
                 }
             };
+            // Only now: what the next worker comes to must not be overtaken by what this one came to.
+            if !matches!(worked, Ended::Idle(_)) {
+                seat.set_worker(false);
+            }
+            told.tell();
             if let (true, Some(nudge)) = (is_news, nudge.get()) {
                 nudge();
             }
         });
     }
 
-    /// Background workers end after their chunk.
+    /// Background workers end after their chunk. Those that are about to are waited for, so that a stop leaves both copies of a
+    /// table alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.store(true, Ordering::SeqCst);
+        let busy = || self.seats().into_iter().filter(Seat::has_worker).map(|seat| seat.id().to_owned()).collect::<Vec<_>>();
+        if self.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
+            tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
+        }
     }
 
     /// Does all background work here and now.
@@ -647,13 +660,18 @@ impl Pool {
     }
 }
 
-/// Background work that ended in an error, which is in the log.
-struct Failed;
+/// How a worker ended. One that found nothing more to do has taken itself off the disk.
+enum Ended {
+    Idle(Progress),
+    Stopped,
+    /// In an error, which is in the log.
+    Failed,
+}
 
 /// Works until there is nothing to do; gives whether anything was done.
-fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Result<Progress, Failed> {
+fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Ended {
     let mut progress = Progress::Idle;
-    while !stopping.load(Ordering::Relaxed) {
+    while !stopping.load(Ordering::SeqCst) {
         let worked = seat.work().and_then(|done| match done {
             Progress::Unmirrored => {
                 std::thread::sleep(MIRROR_AFTER);
@@ -668,19 +686,17 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Result<Progres
             }
             // Nothing that anybody looks for.
             Ok(Progress::Unmirrored) => {}
-            Ok(Progress::Idle) => return Ok(progress),
+            Ok(Progress::Idle) => return Ended::Idle(progress),
             Err(error) if error.is_locked() => {
                 tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
             }
             Err(error) => {
                 tracing::error!(disk = seat.id(), error = %chain(&error), "background work failed; it is tried again");
-                seat.set_worker(false);
-                return Err(Failed);
+                return Ended::Failed;
             }
         }
     }
-    seat.set_worker(false);
-    Ok(progress)
+    Ended::Stopped
 }
 
 fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {

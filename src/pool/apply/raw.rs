@@ -141,6 +141,10 @@ impl RawMember {
         self.turn.lock_within(patience).map_err(stuck)
     }
 
+    pub fn has_worker(&self) -> bool {
+        self.worker.load(Ordering::SeqCst)
+    }
+
     /// Marks whether a worker is on it; gives whether one was.
     pub fn set_worker(&self, is_there: bool) -> bool {
         self.worker.swap(is_there, Ordering::SeqCst)

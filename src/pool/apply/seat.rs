@@ -278,6 +278,13 @@ impl Seat {
         }
     }
 
+    pub fn has_worker(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.has_worker(),
+            Self::Raw(member) => member.has_worker(),
+        }
+    }
+
     /// Marks whether a worker is on it; gives whether one was.
     pub fn set_worker(&self, is_there: bool) -> bool {
         match self {
