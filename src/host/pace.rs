@@ -6,9 +6,9 @@ use super::{BlockDevice, Extent, IoError};
 
 const MIB: u64 = 1 << 20;
 /// What is zeroed before the clock is looked at.
-const PIECE: u64 = 64 * MIB;
+const PIECE: u64 = 16 * MIB;
 /// A moment, and the most that is zeroed in one by a device that only notes it down.
-const MOMENT: Duration = Duration::from_millis(500);
+pub const MOMENT: Duration = Duration::from_millis(100);
 const AT_MOST: u64 = 1 << 30;
 /// What one caller waits for; the rest is done behind him.
 const CALL: Duration = Duration::from_secs(5);

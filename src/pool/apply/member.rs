@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::disk::{ApplyError, PoolDisk};
 use crate::device::label::{Label, Layout, SetRef, VolumeRecord, VolumeUsage};
 use crate::device::rule::Rule;
+use crate::host::pace::MOMENT;
 use crate::host::turn::{Held, Shows, Turn};
 use crate::host::{Disk, RawDisk};
 use crate::pool::choose::{Offer, offer};
@@ -25,7 +26,9 @@ use crate::pool::plan::{NewVolume, Site, create, expand, relabel};
 /// How long one operation may have been under way on a disk before the next one is told to come back.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The same where something else can be done meanwhile: another disk may serve, or a later pass.
-pub const SHORT_PATIENCE: Duration = Duration::from_millis(500);
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+/// A disk that is being zeroed, as all of a node may be at once, changes hands long before anybody gives it up.
+const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct Member {
@@ -196,7 +199,7 @@ impl Member {
 
     /// Writes another set into the label: the one that owns the disk now.
     pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
-        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..content.label.clone() })))
+        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
     }
 
     pub fn has_worker(&self) -> bool {
