@@ -351,11 +351,11 @@ fn device(
     let verdict = machine.judge(raw, &probe, records);
     // A label on what is not judged by it says nothing: a tenant may have written it.
     let label = match (&verdict, records.get(&*raw.name)) {
-        (Verdict::Ours | Verdict::Foreign { .. }, Some(Record::Valid(label))) => Some((**label).clone()),
+        (Verdict::Ours | Verdict::Foreign { .. }, Some(Record::Valid(label))) => Some(Arc::clone(label)),
         _ => None,
     };
     Device {
-        id: id::identify(raw, machine.disk_of(raw), label.as_ref()),
+        id: id::identify(raw, machine.disk_of(raw), label.as_deref()),
         link: id::best_link(raw),
         verdict,
         label,

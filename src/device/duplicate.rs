@@ -182,6 +182,8 @@ fn follow_disks(devices: &mut [Device]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::DiskId;
     use super::super::sample::{device, disk, dm, label, partition};
     use super::*;
@@ -191,7 +193,7 @@ mod tests {
         let label = label("c", "n");
         let raw = RawDisk { wwid: Some(format!("naa.{number}")), ..disk(name) };
         let id = DiskId { text: format!("gpt-{}", label.disk), stable: true };
-        Device { id, label: Some(label), ..device(raw, Verdict::Ours) }
+        Device { id, label: Some(label.into()), ..device(raw, Verdict::Ours) }
     }
 
     fn ready(devices: &[Device]) -> Vec<&str> {
@@ -224,7 +226,7 @@ mod tests {
         let mut devices = [ours("sda", 9), ours("sdb", 9)];
         for device in &mut devices {
             device.raw.wwid = None;
-            device.label.as_mut().unwrap().hardware.id = "path-/dev/sda".into();
+            Arc::make_mut(device.label.as_mut().unwrap()).hardware.id = "path-/dev/sda".into();
         }
         settle(&mut devices, &Identities::new());
         assert_eq!(ready(&devices), Vec::<&str>::new());

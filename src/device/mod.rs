@@ -28,6 +28,7 @@ pub mod udev_rules;
 pub mod wipe;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::host::{Probe, RawDisk};
 use label::Label;
@@ -41,7 +42,7 @@ pub struct Device {
     pub link: PathBuf,
     pub verdict: Verdict,
     /// The label, where a valid one was found, whoever's it is.
-    pub label: Option<Label>,
+    pub label: Option<Arc<Label>>,
     /// What the look at its content found that the verdict was made from.
     pub probe: Probe,
     /// Whether it is the only device with its identity, or the one of several that may use it.

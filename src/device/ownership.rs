@@ -21,6 +21,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Verdict;
 use super::label::Label;
@@ -37,7 +38,7 @@ pub enum Record {
     /// Somebody else's partition table, or a damaged one; the words say which.
     Foreign(String),
     /// A valid table copy has our label entry, and a label copy verifies.
-    Valid(Box<Label>),
+    Valid(Arc<Label>),
     /// Our label entry is there, but no label copy verifies, or it is of a newer format; the words say which.
     Unreadable(String),
     /// The device could not be read; the words say why.

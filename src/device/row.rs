@@ -139,7 +139,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet
         numa_node: raw.numa_node,
         fstype: seen.or_else(|| raw.fs_type.clone()),
         children: raw.partitions.iter().chain(&raw.holders).map(|name| format!("/dev/{name}")).collect(),
-        set: label.as_ref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
+        set: label.as_deref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
         empty: raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_)),
         pool_partition,
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_bare_partition_of_the_pool_is_told_from_the_partitions_of_a_pool_disk() {
         let shown = |raw, label| Shown { device: Device { label, ..device(raw, Verdict::Ours) }, note: None };
-        let pool = shown(disk("sda"), Some(label("c", "n")));
+        let pool = shown(disk("sda"), Some(label("c", "n").into()));
         let all = [pool, shown(partition("sda", 2, None), None), shown(partition("sdb", 1, None), None)];
         let all: Vec<&Shown> = all.iter().collect();
         let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| (row.pool_partition, row.refusal)).collect();

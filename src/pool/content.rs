@@ -3,6 +3,7 @@
 //! the kernel knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -18,8 +19,9 @@ use crate::host::{Extent, Geometry};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     pub geometry: Geometry,
-    pub table: Table,
-    pub label: Label,
+    /// Shared with whoever looks, as is the label: a change makes another one.
+    pub table: Arc<Table>,
+    pub label: Arc<Label>,
     /// Partitions that should not be mapped and cannot be unmapped, by number: they keep out nothing but themselves.
     pub held: BTreeMap<u32, Held>,
 }
@@ -159,7 +161,7 @@ impl Content {
 
     /// The label without descriptions of what does not exist, and with no clean space but free one.
     pub fn pruned_label(&self) -> Label {
-        let mut label = self.label.clone();
+        let mut label = Label::clone(&self.label);
         let exists = |id: &Uuid, kind: Uuid| self.table.entries().values().any(|e| e.kind == kind && e.guid == *id);
         label.volumes.retain(|id, _| exists(id, VOLUME_TYPE));
         label.erasing.retain(|id, _| exists(id, ERASING_TYPE));

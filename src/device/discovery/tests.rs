@@ -178,7 +178,7 @@ fn read(device: &dyn BlockDevice) -> Record {
     let mut first = [0; 16];
     device.read_at(0, &mut first).unwrap();
     match first.split(|byte| *byte == 0).next().unwrap() {
-        b"ours" => Record::Valid(Box::new(label("c", "n"))),
+        b"ours" => Record::Valid(Arc::new(label("c", "n"))),
         b"torn" => Record::Unreadable("torn".into()),
         _ => Record::None,
     }

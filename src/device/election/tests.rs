@@ -250,7 +250,7 @@ fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_po
     let mut devices = disks(&["sda", "sdb"]);
     for device in &mut devices {
         device.verdict = Verdict::Ours;
-        device.label = Some(crate::device::sample::label("c", "n"));
+        device.label = Some(crate::device::sample::label("c", "n").into());
     }
     let owner = devices[0].label.as_ref().unwrap().set.clone();
     devices[1].raw.size = 1 << 20;
@@ -271,7 +271,7 @@ fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
     let mut devices = disks(&["sda", "sdb"]);
     for device in &mut devices {
         device.verdict = Verdict::Ours;
-        device.label = Some(crate::device::sample::label("c", "n"));
+        device.label = Some(crate::device::sample::label("c", "n").into());
     }
     let set = devices[0].label.as_ref().unwrap().set.clone();
     devices[1].raw.size = 1 << 20;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition, with_kind};
@@ -11,7 +13,7 @@ fn home() -> Home {
 }
 
 fn ours() -> Record {
-    Record::Valid(Box::new(label("c", "n")))
+    Record::Valid(Arc::new(label("c", "n")))
 }
 
 /// The verdict on `name` among `all`, blank and without record where nothing else is said.
@@ -169,7 +171,7 @@ fn a_label_of_this_cluster_and_node_makes_it_ours_though_its_volumes_are_mounted
         assert_eq!(judge_with(&all, name, &Probe::NotLooked, &[("sda", ours())]), Verdict::Ours, "{name}");
     }
     for (cluster, node) in [("c", "other"), ("other", "n")] {
-        let foreign = Record::Valid(Box::new(label(cluster, node)));
+        let foreign = Record::Valid(Arc::new(label(cluster, node)));
         let expected = Verdict::Foreign { cluster: cluster.into(), node: node.into() };
         for name in ["sda", "sda2"] {
             assert_eq!(judge_with(&all, name, &blank(), &[("sda", foreign.clone())]), expected);

@@ -25,9 +25,9 @@ fn machine() -> Vec<Shown> {
     };
     let pool_label = label("c", "n");
     let id = DiskId { text: format!("gpt-{}", pool_label.disk), stable: true };
-    let pool = Device { label: Some(pool_label), id: id.clone(), ..device(disk("sdb"), Verdict::Ours) };
+    let pool = Device { label: Some(pool_label.into()), id: id.clone(), ..device(disk("sdb"), Verdict::Ours) };
     let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
-    let foreign = Device { label: Some(label("west", "worker-3")), id, ..device(disk("sdc"), foreign) };
+    let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };
     let slow = RawDisk { rotational: true, model: Some("ST2000LM".into()), ..disk("sda10") };
     vec![
         plain(device(loop_over("loop0", "/a.img"), Verdict::Unknown("could not be read: EIO".into()))),

@@ -154,7 +154,7 @@ mod tests {
         label.hardware = Hardware { id: claimed_as.to_owned(), model: None, serial: None };
         let mut device = sample::device(raw, Verdict::Ours);
         device.id.text = format!("disk-{name}");
-        Device { label: Some(label), ..device }
+        Device { label: Some(label.into()), ..device }
     }
 
     #[test]

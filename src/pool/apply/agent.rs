@@ -456,8 +456,10 @@ pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
         Record::Nothing => ownership::Record::None,
         Record::Foreign(words) => ownership::Record::Foreign(words),
         Record::Unreadable(words) => ownership::Record::Failed(words),
-        Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Box::new(own.label)),
-        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => ownership::Record::Valid(label),
+        Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Arc::new(own.label)),
+        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => {
+            ownership::Record::Valid(Arc::from(label))
+        }
         found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
     }
 }

@@ -161,9 +161,14 @@ impl PoolDisk {
             let mended = table::repair(&*disk, &MARK, &choice.table);
             mended.map_err(|e| step_error(&*disk, "mend the partition table".to_owned(), e.into()))?;
         }
-        let content = Content { geometry: disk.geometry(), table: choice.table, label, held: BTreeMap::new() };
+        let content = Content {
+            geometry: disk.geometry(),
+            table: Arc::new(choice.table),
+            label: Arc::new(label),
+            held: BTreeMap::new(),
+        };
         let other = copies.get(place.half.other());
-        let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == content.label);
+        let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == *content.label);
         let mut this = Self { disk, content, place: Some(place), is_mirrored, lost: None };
         if let Err(damage) = other {
             tracing::info!(disk = %this.disk.path().display(), damage = %chain(damage), "rewriting a label copy");
@@ -190,7 +195,7 @@ impl PoolDisk {
             return Ok(());
         }
         tracing::info!(disk = %self.disk.path().display(), from = self.content.table.size(), to = grown.size(), "the disk has grown");
-        self.perform(&Plan(vec![Step::Table(Box::new(grown))]))
+        self.perform(&Plan(vec![Step::Table(Arc::new(grown))]))
     }
 
     /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has neither
@@ -332,7 +337,7 @@ impl PoolDisk {
 
     /// Writes the label over its older copy, too.
     pub fn mirror(&mut self) -> Result<(), ApplyError> {
-        self.change(|content| Ok(relabel(content.label.clone())))?;
+        self.change(|content| Ok(relabel(Arc::clone(&content.label))))?;
         self.is_mirrored = true;
         Ok(())
     }
@@ -378,7 +383,7 @@ impl PoolDisk {
             }
             Step::Table(new) => {
                 self.write_table(new)?;
-                self.content.table = (**new).clone();
+                self.content.table = Arc::clone(new);
                 Ok(())
             }
             Step::FirstTable(new) => Ok(table::write_first(self.device(), &MARK, new)?),
@@ -398,10 +403,10 @@ impl PoolDisk {
         }
     }
 
-    fn write_label(&mut self, label: &Label) -> Result<(), LabelError> {
+    fn write_label(&mut self, label: &Arc<Label>) -> Result<(), LabelError> {
         self.is_mirrored = false;
         self.place = Some(record::write_label(self.device(), label, self.place)?);
-        self.content.label = label.clone();
+        self.content.label = Arc::clone(label);
         Ok(())
     }
 
@@ -411,8 +416,8 @@ impl PoolDisk {
         self.lost = Some(format!("it failed to {failed}"));
         match record::read_record(&*self.disk) {
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
-                self.content.table = own.choice.table;
-                self.content.label = own.label;
+                self.content.table = Arc::new(own.choice.table);
+                self.content.label = Arc::new(own.label);
                 self.place = Some(own.place);
             }
             other => {

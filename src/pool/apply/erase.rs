@@ -167,7 +167,7 @@ pub(super) fn clean(state: &mut State, extent: Extent) -> Result<u64, ApplyError
         clean.insert(done);
         let mut label = content.pruned_label();
         label.clean = clean.as_slice().to_vec();
-        Ok(Plan(vec![Step::Label(Box::new(label))]))
+        Ok(Plan(vec![Step::Label(Arc::new(label))]))
     })?;
     Ok(done.len())
 }

@@ -639,7 +639,8 @@ impl Pool {
     /// table alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        let busy = || self.seats().into_iter().filter(Seat::has_worker).map(|seat| seat.id().to_owned()).collect::<Vec<_>>();
+        let busy =
+            || self.seats().into_iter().filter(Seat::has_worker).map(|seat| seat.id().to_owned()).collect::<Vec<_>>();
         if self.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
             tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
         }

@@ -5,6 +5,7 @@
 //! nothing) and is claimed anew. Stopped later, the backup with our label is our own unfinished claim.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -45,7 +46,8 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         let slot = Entry { kind: FREE_SLOT_TYPE, guid: random(), extent, attributes: 0, name };
         table = table.with(number, Some(slot))?;
     }
-    let label = Label {
+    let table = Arc::new(table);
+    let label = Arc::new(Label {
         disk: table.disk(),
         cluster,
         node,
@@ -57,10 +59,10 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         clean: Vec::new(),
         volumes: BTreeMap::new(),
         erasing: BTreeMap::new(),
-    };
+    });
     let steps = vec![
-        Step::Label(Box::new(label.clone())),
-        Step::FirstTable(Box::new(table.clone())),
+        Step::Label(Arc::clone(&label)),
+        Step::FirstTable(Arc::clone(&table)),
         Step::Map(LABEL_NUMBER, LABEL_EXTENT),
     ];
     Ok((Plan(steps), Content { geometry, table, label, held: BTreeMap::new() }))

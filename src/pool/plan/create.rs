@@ -3,6 +3,8 @@
 //! Stopped before the entry is in the primary table, nothing exists but a description that the next
 //! label drops; stopped after, the volume is there and recovery maps it.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::{Plan, PlanError, Step};
@@ -51,7 +53,7 @@ pub fn create(content: &Content, site: Site, volume: &NewVolume) -> Result<Plan,
     label.clean = clean.as_slice().to_vec();
     label.used = true;
     label.volumes.insert(volume.id, volume.record.clone());
-    steps.extend([Step::Label(Box::new(label)), Step::Table(Box::new(table)), Step::Map(number, extent)]);
+    steps.extend([Step::Label(Arc::new(label)), Step::Table(Arc::new(table)), Step::Map(number, extent)]);
     Ok(Plan(steps))
 }
 

@@ -4,6 +4,8 @@
 //! *erasing* under a fresh GUID. From then on the volume does not exist. Its space is erased in chunks
 //! with a durable cursor, and only then becomes free.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::{Plan, PlanError, Step};
@@ -43,8 +45,8 @@ pub fn delete(content: &Content, id: Uuid, policy: ErasePolicy, guid: Uuid) -> R
     Ok(Plan(vec![
         Step::ProveUnused(volume.number),
         Step::Unmap(volume.number),
-        Step::Label(Box::new(label)),
-        Step::Table(Box::new(table)),
+        Step::Label(Arc::new(label)),
+        Step::Table(Arc::new(table)),
     ]))
 }
 
@@ -65,7 +67,7 @@ pub fn erase_advanced(content: &Content, work: &EraseWork, done: Extent) -> Plan
     let mut label = content.pruned_label();
     let was = label.erasing.get(&work.guid).map_or(Uuid::nil(), |r| r.was);
     label.erasing.insert(work.guid, EraseRecord { was, policy: work.policy, cursor: done.end });
-    Plan(vec![Step::Label(Box::new(label))])
+    Plan(vec![Step::Label(Arc::new(label))])
 }
 
 /// After the last chunk: the space is known to be clean (unless nothing was erased), then the entry goes.
@@ -84,5 +86,5 @@ pub fn erase_finished(content: &Content, work: &EraseWork) -> Result<Plan, PlanE
         name: Name::tail("localpool free"),
     });
     let table = content.table.with(work.number, slot)?;
-    Ok(Plan(vec![Step::Unmap(work.number), Step::Label(Box::new(label)), Step::Table(Box::new(table))]))
+    Ok(Plan(vec![Step::Unmap(work.number), Step::Label(Arc::new(label)), Step::Table(Arc::new(table))]))
 }

@@ -1,5 +1,7 @@
 //! Growing a carved volume into the free space right behind it.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::create::zeroing;
@@ -38,6 +40,6 @@ pub fn expand(content: &Content, id: Uuid, required: u64) -> Result<Plan, PlanEr
     if let Some(record) = label.volumes.get_mut(&id) {
         record.required = required;
     }
-    steps.extend([Step::Label(Box::new(label)), Step::Table(Box::new(table)), Step::Resize(volume.number, grown)]);
+    steps.extend([Step::Label(Arc::new(label)), Step::Table(Arc::new(table)), Step::Resize(volume.number, grown)]);
     Ok(Plan(steps))
 }

@@ -1,5 +1,7 @@
 //! Facts that are written down about an existing volume or disk.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::{Plan, PlanError, Step};
@@ -17,7 +19,7 @@ pub fn formatted(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
     entry.attributes |= FORMATTED;
     let table = content.table.with(volume.number, Some(entry))?;
     let Plan(mut steps) = grown(content, id, volume.size())?;
-    steps.push(Step::Table(Box::new(table)));
+    steps.push(Step::Table(Arc::new(table)));
     Ok(Plan(steps))
 }
 
@@ -68,13 +70,13 @@ pub fn give_other_id(content: &Content, id: Uuid, fresh: Uuid, name: &str) -> Re
     Ok(Plan(vec![
         Step::ProveUnused(volume.number),
         Step::Unmap(volume.number),
-        Step::Label(Box::new(label)),
-        Step::Table(Box::new(table)),
+        Step::Label(Arc::new(label)),
+        Step::Table(Arc::new(table)),
         Step::Map(volume.number, volume.entry.extent),
     ]))
 }
 
 /// Another description of the same disk: an adopted disk's new owner, a set made anew.
-pub fn relabel(label: Label) -> Plan {
-    Plan(vec![Step::Label(Box::new(label))])
+pub fn relabel(label: impl Into<Arc<Label>>) -> Plan {
+    Plan(vec![Step::Label(label.into())])
 }

@@ -12,6 +12,7 @@ mod recover;
 mod release;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use claim::{Claim, claim};
 pub use create::{NewVolume, Site, create};
@@ -43,11 +44,11 @@ pub enum Step {
     /// BLKZEROOUT and sync.
     Zero(Extent),
     /// The label, into its older copy, and sync.
-    Label(Box<Label>),
+    Label(Arc<Label>),
     /// The table: backup, sync, primary, sync, read back.
-    Table(Box<Table>),
+    Table(Arc<Table>),
     /// The first table of a claimed disk: backup, sync, primary, sync, protective MBR last.
-    FirstTable(Box<Table>),
+    FirstTable(Arc<Table>),
     /// Primary table with the MBR, then the backup, then the labels become zeros; for a label that says *releasing*.
     WipeAll,
 }

@@ -3,6 +3,8 @@
 //! The label says *releasing* first, so that a stop anywhere is recognised and carried on: as long as the
 //! backup table is there, it and the label prove the disk ours. A label alone means nothing, so it goes last.
 
+use std::sync::Arc;
+
 use super::{Plan, PlanError, Step};
 use crate::pool::content::Content;
 
@@ -21,6 +23,6 @@ pub fn release(content: &Content) -> Result<Plan, PlanError> {
     let mut label = content.pruned_label();
     label.releasing = true;
     let unmap = content.table.entries().keys().map(|number| Step::Unmap(*number));
-    let wipe = [Step::Label(Box::new(label)), Step::WipeAll];
+    let wipe = [Step::Label(Arc::new(label)), Step::WipeAll];
     Ok(Plan(unmap.chain(wipe).collect()))
 }
