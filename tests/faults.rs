@@ -409,20 +409,27 @@ fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
 }
 
 #[test]
-fn a_disk_that_another_process_holds_is_not_used_before_that_one_lets_go() {
+fn a_disk_that_another_process_holds_is_not_used_and_not_written_before_that_one_lets_go() {
     let (host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     drop(node);
     host.restart_process();
     disk.set_in_use(1, true);
+    // As while that one writes its tables: an opening would mend them.
+    disk.poke(geometry().size - 512, &[0; 512]);
+    let before = disk.content();
+    let mapped: Vec<_> = (1..5).map(|number| disk.mapping(number)).collect();
     node = start(&host);
     let pass = node.passes().expect("looks");
     let why = &pass.problems["fake0"];
     assert!(why.contains("another process") && why.contains("in use"), "{why}");
     assert!(node.pool.usable(id("a")).is_err());
+    assert!(disk.content() == before, "it was written");
+    assert_eq!((1..5).map(|number| disk.mapping(number)).collect::<Vec<_>>(), mapped);
     disk.set_in_use(1, false);
     node.passes().expect("looks");
     node.pool.usable(id("a")).expect("it is free again");
+    assert!(disk.content() != before, "and mended");
 }
 
 #[test]

@@ -31,6 +31,9 @@ use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, Par
 
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// The same before a claim: longer than udev takes to look. Whoever locks an unclaimed disk for longer is about to use it, or
+/// does already, as an agent with another state directory.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest range of one BLKZEROOUT or BLKDISCARD: short enough that an erase can be stopped.
 const CHUNK: u64 = 1 << 30;
 /// The longest read in one piece, which bounds the buffer.
@@ -75,19 +78,21 @@ impl RealDisk {
         // close of a writable descriptor makes udev probe the disk.
         let claim = match access {
             Access::Look | Access::Own => None,
-            Access::Claim => {
+            Access::Alone | Access::Claim => {
                 let hold = open_verified(disk, Mode::Read, libc::O_EXCL).map_err(|error| named(error, disk))?;
                 prove_unbound(disk.devno, &disk.path.display())?;
                 Some(hold)
             }
         };
-        let mode = if access == Access::Look { Mode::Read } else { Mode::Write };
+        let mode = match access {
+            Access::Look | Access::Alone => Mode::Read,
+            Access::Own | Access::Claim => Mode::Write,
+        };
         let file = open_verified(disk, mode, libc::O_DIRECT)?;
         match access {
-            Access::Look => {}
+            Access::Look | Access::Alone => {}
             Access::Own => lock::shared(&file, &disk.path, LOCK_WAIT)?,
-            // Whoever locks an unclaimed disk is about to use it: there is nothing to wait for.
-            Access::Claim => lock::shared(&file, &disk.path, Duration::ZERO)?,
+            Access::Claim => lock::first(&file, &disk.path, FIRST_WAIT)?,
         }
         let failed =
             |source| HostError::Io { what: "read the size of", object: disk.path.display().to_string(), source };

@@ -324,3 +324,4 @@ spec:
 
 pub const WHOLE: &str = "layout: Whole";
 pub const CARVED: &str = "partitioningSpec: {mode: Dynamic}";
+pub const BARE: &str = "layout: RawDevice";

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::client::{block, create};
-use crate::driver::{SOON, Start, WHOLE, cli, set, verdict_in};
+use crate::driver::{BARE, SOON, Start, WHOLE, cli, set, verdict_in};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// A disk with something on it, and what must be said of it.
@@ -134,6 +134,23 @@ async fn loop_a_disk_that_is_formatted_before_its_time_is_never_taken() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(formatted.fingerprint(), before);
     assert_eq!(run("blkid", &["-p", "-s", "TYPE", "-o", "value", formatted.path()]).trim(), "ext4");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_bare_device_of_an_agent_that_another_one_knows_nothing_of_is_not_taken_by_that() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 64 * MIB);
+    let sets = set(&lab, "fast", "pool.img", BARE);
+    let (driver, mut client) = Start::new(&lab, &sets).ready().await;
+    driver.await_verdict(&disk.node, "Ours", "in pool");
+    // A volume that nothing shows: whoever looks finds a blank device.
+    let made = client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
+    let (other, _client) = Start::named(&lab, "other", &sets).ready_at_once().await;
+    other.await_verdict(&disk.node, "Unclaimed", "locked by localpool");
+    assert!(!other.cli_ok(&["devices"]).contains("Ours"));
+    other.stop();
+    client.delete(&made.id).await.unwrap();
+    driver.stop();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

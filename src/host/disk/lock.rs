@@ -37,6 +37,12 @@ pub(super) fn shared(file: &File, path: &Path, wait: Duration) -> Result<(), Hos
     poll(file, path, Instant::now() + wait, File::try_lock_shared)
 }
 
+/// Takes LOCK_SH where nobody else has any lock, which LOCK_EX tells.
+pub(super) fn first(file: &File, path: &Path, wait: Duration) -> Result<(), HostError> {
+    poll(file, path, Instant::now() + wait, File::try_lock)?;
+    shared(file, path, Duration::ZERO)
+}
+
 impl NodeLock {
     /// Takes LOCK_EX within `wait`, first against our own threads, then against other processes.
     pub(super) fn exclusive<'a>(

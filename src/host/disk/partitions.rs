@@ -151,7 +151,7 @@ impl RealDisk {
 
     /// BLKPG itself would also accept a descriptor that is open for reading.
     fn may_change(&self) -> Result<(), HostError> {
-        if self.access == Access::Look {
+        if matches!(self.access, Access::Look | Access::Alone) {
             let what = format!("{} is open to look, so its partitions stay as they are", self.path.display());
             return Err(HostError::Unsupported { what });
         }

@@ -215,12 +215,11 @@ impl Host for FakeHost {
             return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
         }
         platter.until_it_answers("open");
-        if access == Access::Claim
-            && let Some(does) = locked(&self.before_claim).take()
-        {
+        let is_alone = matches!(access, Access::Alone | Access::Claim);
+        if is_alone && let Some(does) = locked(&self.before_claim).take() {
             does(&platter);
         }
-        if access == Access::Claim && platter.is_in_use(0) {
+        if is_alone && platter.is_in_use(0) {
             return Err(HostError::Busy { object: disk.path.display().to_string() });
         }
         Ok(Arc::new(FakeDisk { platter, name: disk.name.clone() }))

@@ -17,8 +17,8 @@ use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::{Content, Held};
 use crate::pool::extents::{ExtentSet, MIB};
 use crate::pool::plan::{
-    Claim, ERASE_CHUNK, EraseWork, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings, relabel,
-    release,
+    Claim, ERASE_CHUNK, EraseWork, LABEL_NUMBER, Plan, PlanError, Step, claim, erase_finished, may_stay,
+    recover_mappings, relabel, release,
 };
 
 /// As much is zeroed in one go with the change that it is for.
@@ -140,12 +140,14 @@ impl PoolDisk {
         let own = match found {
             Record::Ours(own) | Record::UnfinishedClaim(own) => own,
             Record::TornClaim { table, label: _ } => {
+                prove_unheld(&*disk)?;
                 let _guard = lock(&*disk)?;
                 let wiped = table::wipe_backup(&*disk, &MARK, &table);
                 wiped.map_err(|e| step_error(&*disk, "undo a torn claim".to_owned(), e.into()))?;
                 return Ok(Opened::Blank);
             }
             Record::UnfinishedRelease { table, label: _ } => {
+                prove_unheld(&*disk)?;
                 let _guard = lock(&*disk)?;
                 wipe(&*disk, &table).map_err(|source| step_error(&*disk, "end the release".to_owned(), source))?;
                 return Ok(Opened::Blank);
@@ -153,6 +155,8 @@ impl PoolDisk {
             other => return Err(not_ours(&*disk, &other)),
         };
         let Own { choice, label, place, copies } = *own;
+        // Before the first write: what another agent works on is not mended under its hands.
+        prove_unheld(&*disk)?;
         // A process that was killed may have written it, and not synced it: from here on callers are told that it is there.
         disk.sync().map_err(|e| step_error(&*disk, "sync what is found".to_owned(), e.into()))?;
         if !choice.stale.is_empty() {
@@ -178,9 +182,7 @@ impl PoolDisk {
         this.recover_mappings()?;
         this.forget_unclean()?;
         match this.hold() {
-            Err(source @ HostError::Busy { .. }) => {
-                return Err(ApplyError::Held { disk: this.disk.path().display().to_string(), source });
-            }
+            Err(source @ HostError::Busy { .. }) => return Err(held(&*this.disk, source)),
             held => this.warn_unless(held),
         }
         Ok(Opened::Ours(this))
@@ -430,6 +432,20 @@ impl PoolDisk {
     fn device(&self) -> &dyn BlockDevice {
         &*self.disk
     }
+}
+
+/// Whoever works on a disk of ours holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped is held by
+/// nobody.
+fn prove_unheld(disk: &dyn Disk) -> Result<(), ApplyError> {
+    match disk.hold(LABEL_NUMBER) {
+        Err(source @ HostError::Busy { .. }) => Err(held(disk, source)),
+        // Where it cannot be held it is said once the partition should be mapped.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn held(disk: &dyn Disk, source: HostError) -> ApplyError {
+    ApplyError::Held { disk: disk.path().display().to_string(), source }
 }
 
 /// flock LOCK_EX, so that udev neither reads nor probes a table in between.

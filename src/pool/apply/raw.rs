@@ -252,7 +252,7 @@ impl RawMember {
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), RawError> {
         let mut state = self.lock_within(PATIENCE)?;
-        let disk = self.host.open(self.here(&state)?, Access::Claim).map_err(RawError::Busy)?;
+        let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(RawError::Busy)?;
         let size = disk.geometry().size;
         drop(disk);
         let identified = self.host.filesystems().identify(&self.here(&state)?.path).map_err(RawError::Open)?;
@@ -311,7 +311,7 @@ impl RawMember {
     /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is
     /// there, the kernel would refuse our own mounts.
     fn prove_unused(&self, state: &RawState) -> Result<(), RawError> {
-        self.host.open(self.here(state)?, Access::Claim).map(drop).map_err(RawError::Busy)
+        self.host.open(self.here(state)?, Access::Alone).map(drop).map_err(RawError::Busy)
     }
 
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,

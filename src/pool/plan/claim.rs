@@ -16,7 +16,8 @@ use crate::host::table::{Entry, Name, Table};
 use crate::pool::content::Content;
 use crate::pool::layout::{data_area, places};
 
-const LABEL_NUMBER: u32 = 1;
+/// The partition that holds the label.
+pub const LABEL_NUMBER: u32 = 1;
 
 /// What a claim writes on a disk.
 #[derive(Clone, Debug)]

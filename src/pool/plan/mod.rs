@@ -14,7 +14,7 @@ mod release;
 use std::fmt;
 use std::sync::Arc;
 
-pub use claim::{Claim, claim};
+pub use claim::{Claim, LABEL_NUMBER, claim};
 pub use create::{NewVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;

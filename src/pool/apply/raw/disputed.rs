@@ -38,7 +38,7 @@ impl RawMember {
     /// here on.
     pub(super) fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
         let raw = self.here(state)?;
-        let held = self.host.open(raw, Access::Claim).map_err(RawError::Busy)?;
+        let held = self.host.open(raw, Access::Alone).map_err(RawError::Busy)?;
         let Some(found) = self.found_on(raw, &*held)? else { return Ok(()) };
         let why = disputed(claim, &found);
         tracing::warn!(disk = %self.id, why, "a bare device is left alone");
@@ -95,7 +95,7 @@ impl RawMember {
     /// Before a chunk is erased: nobody has the device, and nobody has put anything there. Nobody gets it before the
     /// handle goes. `None`: it stays as it is, and why is said.
     pub(super) fn may_erase(&self, state: &mut RawState, claim: &RawClaim) -> Result<Option<Arc<dyn Disk>>, RawError> {
-        let disk = match self.host.open(self.here(state)?, Access::Claim) {
+        let disk = match self.host.open(self.here(state)?, Access::Alone) {
             Ok(disk) => disk,
             Err(busy @ HostError::Busy { .. }) => {
                 let why = format!("{busy}: not erased before that ends; tried again");
