@@ -12,7 +12,7 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
 use localpool::pool::apply::pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
-use localpool::volume::{NodeVolumes, VolumeId, VolumeLocks};
+use localpool::volume::{Error, MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
 /// Far more than an answer takes on a busy machine; what hangs takes for ever.
@@ -121,4 +121,68 @@ fn a_measurement_of_a_volume_never_stops_what_runs_beside_it() {
     });
     sick.set_hangs(false);
     deleting.join().expect("no bug").expect("it answers again");
+}
+
+#[test]
+fn while_the_state_directory_hangs_all_that_only_reads_answers() {
+    for layout in [Layout::Carved {}, Layout::RawDevice {}] {
+        let (host, _disks, node) = two_disks(&layout);
+        host.add_disk("fake2", "fake2", Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+        let mut node = node;
+        node.passes().expect("claims");
+        host.state.gate.set_hangs_at(Some("store"));
+        let pool = Arc::clone(&node.pool);
+        let creating = thread::spawn(move || pool.create(&request("new", MOUNT, 16 * MIB)).map(drop));
+        host.state.gate.until_somebody_waits();
+        let (pool, large) = (&node.pool, id("large"));
+        assert_eq!(answers("a list", pool, |pool| pool.volumes().len()), 2, "{layout:?}");
+        assert_eq!(answers("a list of disks", pool, |pool| pool.disk_views().len()), 3);
+        assert!(answers("a look", pool, move |pool| pool.usable(large).is_ok()));
+        assert!(answers("capacity", pool, |pool| pool.capacity(&Selector::default(), MOUNT)).available > 0);
+        assert!(answers("a look for what is nowhere", pool, |pool| pool.usable(id("nowhere")).is_err()));
+        host.state.gate.set_hangs_at(None);
+        creating.join().expect("no bug").expect("it answers again");
+        assert_eq!(node.pool.volumes().len(), 3);
+    }
+}
+
+#[test]
+fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
+    let (host, _disks, node) = two_disks(&Layout::Carved {});
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
+    let id = VolumeId::of_name("small");
+    let wish = MountWish::Mount { fs: None, flags: Vec::new() };
+    let stage = StageRequest { id, staging: "/staging".to_owned(), wish: wish.clone() };
+    let publish = PublishRequest {
+        id,
+        staging: "/staging".to_owned(),
+        target: "/target".to_owned(),
+        wish,
+        read_only: false,
+        single_target: false,
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        volumes.stage(stage).await.expect("staged");
+        volumes.publish(publish).await.expect("published");
+        host.mounts.gate.set_hangs_at(Some("usage"));
+        let measure = || {
+            let volumes = volumes.clone();
+            tokio::spawn(async move { volumes.stats(id, "/target").await })
+        };
+        let first = measure();
+        let gate = Arc::clone(&host);
+        tokio::task::spawn_blocking(move || gate.mounts.gate.until_somebody_waits()).await.expect("no bug");
+        let others = [measure(), measure()];
+        for other in others {
+            let told = other.await.expect("no bug").expect_err("it hangs");
+            assert!(matches!(told, Error::Aborted(_)) && told.to_string().contains("has not ended"), "{told}");
+        }
+        assert_eq!(host.mounts.gate.waiting(), 1, "one thread waits");
+        host.mounts.gate.set_hangs_at(None);
+        first.await.expect("no bug").expect("it answers again");
+        measure().await.expect("no bug").expect("and is measured again");
+    });
 }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::local::blocking;
 use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, may_be_a_volume, mount_words, published};
@@ -20,7 +21,12 @@ pub struct NodeVolumes {
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     locks: VolumeLocks,
+    /// A filesystem that hangs costs one thread, however often it is to be measured.
+    measured: VolumeLocks,
 }
+
+/// How long a measurement waits for another one of the same volume.
+const MEASURED_WITHIN: Duration = Duration::from_secs(5);
 
 /// NodeStageVolume, parsed.
 #[derive(Clone, Debug)]
@@ -53,7 +59,7 @@ pub struct Stats {
 
 impl NodeVolumes {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, locks: VolumeLocks) -> Self {
-        Self { host, pool, locks }
+        Self { host, pool, locks, measured: VolumeLocks::default() }
     }
 
     pub fn node_name(&self) -> &str {
@@ -99,7 +105,23 @@ impl NodeVolumes {
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
         let work = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
         let path = path.to_owned();
-        blocking(move || work.stats(id, &path)).await
+        let turn = async {
+            loop {
+                match self.measured.hold(id) {
+                    Ok(guard) => break guard,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        let hangs =
+            |_| Error::Aborted(format!("an earlier measurement of volume {id} has not ended: its disk may hang"));
+        let guard = tokio::time::timeout(MEASURED_WITHIN, turn).await.map_err(hangs)?;
+        blocking(move || {
+            let stats = work.stats(id, &path);
+            drop(guard);
+            stats
+        })
+        .await
     }
 
     /// Grows the filesystem to the size of its volume; gives that size.

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bytes::SparseBytes;
+use super::gate::Gate;
 use super::power::{Fate, Power};
 use crate::host::table::read_copies;
 use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, PartitionMap};
@@ -18,8 +19,7 @@ pub struct Platter {
     pub geometry: Geometry,
     power: Arc<Power>,
     state: Mutex<State>,
-    hangs: Mutex<Hangs>,
-    answers: Condvar,
+    gate: Gate,
 }
 
 #[derive(Default)]
@@ -35,14 +35,6 @@ struct State {
     in_use: Vec<u32>,
     faults: Vec<Fault>,
     writes: u64,
-}
-
-/// Whether it answers, and how many wait until it does.
-#[derive(Default)]
-struct Hangs {
-    /// `all`, or the operation that hangs: those of [`Fault`].
-    what: Option<&'static str>,
-    waiting: u32,
 }
 
 #[derive(Clone)]
@@ -64,8 +56,7 @@ pub struct Fault {
 
 impl Platter {
     pub fn new(name: &str, geometry: Geometry, power: Arc<Power>) -> Self {
-        let (hangs, answers) = (Mutex::default(), Condvar::new());
-        Self { name: name.to_owned(), geometry, power, state: Mutex::default(), hangs, answers }
+        Self { name: name.to_owned(), geometry, power, state: Mutex::default(), gate: Gate::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,29 +68,19 @@ impl Platter {
         self.set_hangs_at(is_hanging.then_some("all"));
     }
 
-    /// The same for one sort of operation; `None`: it answers again.
+    /// The same for one sort of operation, those of [`Fault`]; `None`: it answers again.
     pub fn set_hangs_at(&self, what: Option<&'static str>) {
-        self.hangs.lock().unwrap_or_else(PoisonError::into_inner).what = what;
-        self.answers.notify_all();
+        self.gate.set_hangs_at(what);
     }
 
     /// Returns when it answers.
     pub(super) fn until_it_answers(&self, what: &'static str) {
-        let hangs_at = |hangs: &mut Hangs| hangs.what.is_some_and(|at| at == "all" || at == what);
-        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
-        if !hangs_at(&mut hangs) {
-            return;
-        }
-        hangs.waiting += 1;
-        self.answers.notify_all();
-        let hangs = self.answers.wait_while(hangs, hangs_at);
-        hangs.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+        self.gate.pass(what);
     }
 
     /// Returns when somebody waits for it.
     pub fn until_somebody_waits(&self) {
-        let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.answers.wait_while(hangs, |hangs| hangs.waiting == 0));
+        self.gate.until_somebody_waits();
     }
 
     /// Reads without counting, failing or asking for power: for the checks of a test.

@@ -4,6 +4,7 @@
 mod bytes;
 mod disk;
 mod filesystems;
+mod gate;
 mod mounts;
 mod power;
 mod state;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub use bytes::SparseBytes;
 pub use disk::{FakeDisk, Fault, Platter};
 pub use filesystems::FakeFilesystems;
+pub use gate::Gate;
 pub use mounts::FakeMounts;
 pub use power::{Fate, Power};
 pub use state::FakeState;
@@ -29,7 +31,7 @@ pub struct FakeHost {
     pub power: Arc<Power>,
     inventory: Arc<Mutex<Inventory>>,
     filesystems: FakeFilesystems,
-    mounts: FakeMounts,
+    pub mounts: FakeMounts,
     pub state: FakeState,
     clock: Mutex<Duration>,
     health: Mutex<BTreeMap<String, Health>>,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::raw::DevNo;
 use crate::host::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
@@ -12,6 +13,8 @@ use crate::host::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
 pub struct FakeMounts {
     inventory: Arc<Mutex<Inventory>>,
     state: Mutex<State>,
+    /// Of `usage`.
+    pub gate: Gate,
 }
 
 #[derive(Default)]
@@ -24,7 +27,7 @@ struct State {
 
 impl FakeMounts {
     pub(super) fn new(inventory: Arc<Mutex<Inventory>>) -> Self {
-        Self { inventory, state: Mutex::default() }
+        Self { inventory, state: Mutex::default(), gate: Gate::default() }
     }
 
     pub(super) fn forget_all(&self) {
@@ -132,6 +135,7 @@ impl Mounts for FakeMounts {
     }
 
     fn usage(&self, _path: &Path) -> Result<Usage, HostError> {
+        self.gate.pass("usage");
         Ok(Usage::default())
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use super::gate::Gate;
 use super::{Power, locked};
 use crate::host::HostError;
 use crate::host::state::StateStore;
@@ -11,11 +12,13 @@ use crate::host::state::StateStore;
 pub struct FakeState {
     power: Arc<Power>,
     documents: Mutex<BTreeMap<String, String>>,
+    /// Of `store`.
+    pub gate: Gate,
 }
 
 impl FakeState {
     pub(super) fn new(power: Arc<Power>) -> Self {
-        Self { power, documents: Mutex::default() }
+        Self { power, documents: Mutex::default(), gate: Gate::default() }
     }
 
     /// The directory is lost.
@@ -30,6 +33,7 @@ impl StateStore for FakeState {
     }
 
     fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
+        self.gate.pass("store");
         let failed = |source| HostError::Io { what: "write", object: name.to_owned(), source };
         self.power.check().map_err(failed)?;
         // Written aside and renamed: before the effect the old document is there, after it the new one.

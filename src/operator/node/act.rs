@@ -33,6 +33,8 @@ use crate::volume::{Guard, VolumeId};
 
 /// How many volumes are worked on at once.
 const AT_ONCE: usize = 16;
+/// How long a volume may keep others from being worked on.
+const SLOT_FOR: Duration = Duration::from_secs(30);
 /// How often it is looked whether space has been zeroed.
 const ZEROING: Duration = Duration::from_secs(5);
 /// After a failure, doubled each time.
@@ -125,8 +127,7 @@ pub async fn keep(
             let tries = failures.get(&id).copied().unwrap_or_default();
             let work = Work { operator: operator.clone(), known: known.clone(), world, id, tries };
             running.spawn(async move {
-                let _slot = slots.acquire().await;
-                let next = work.once().await.unwrap_or_else(|error| {
+                let next = in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
                     // Somebody was faster: the watch will tell, and a look does no harm.
                     if !error.is_conflict() {
                         tracing::warn!(volume = %VolumeId::from(id), error = words(&error), "trying again later");
@@ -135,6 +136,20 @@ pub async fn keep(
                 });
                 (id, next)
             });
+        }
+    }
+}
+
+/// Works in one of the slots. What takes longer than `limit`, as on a disk that hangs, goes on without one: it waits, and
+/// others have something to do.
+async fn in_slot<T>(slots: &Semaphore, limit: Duration, work: impl Future<Output = T>) -> T {
+    let slot = slots.acquire().await;
+    let mut work = std::pin::pin!(work);
+    match tokio::time::timeout(limit, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(slot);
+            work.await
         }
     }
 }
@@ -522,5 +537,22 @@ impl Work {
         self.known.learn(object.clone());
         self.write(&object, status::ready(&object, view, phase)).await?;
         Ok(if phase == Phase::Found { Next::Again } else { Next::Done })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_does_not_end_gives_its_slot_back_and_is_waited_for() {
+        let slots = Semaphore::new(1);
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let long = in_slot(&slots, Duration::from_millis(1), ended);
+        let other = in_slot(&slots, SLOT_FOR, async { end.send(7) });
+        // The first one begins first.
+        let (long, other) = tokio::join!(biased; long, other);
+        assert_eq!((long, other), (Ok(7), Ok(())));
+        assert_eq!(slots.available_permits(), 1);
     }
 }

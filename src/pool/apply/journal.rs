@@ -1,8 +1,9 @@
-//! The journal in the state directory, one writer at a time. A change counts when it is durable.
+//! The journal in the state directory, one writer at a time. A change counts when it is durable; who reads sees what is,
+//! and waits for no writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use uuid::Uuid;
 
@@ -13,7 +14,9 @@ use crate::pool::journal::{JOURNAL, Journal, KnownDisk, LostClaim, LostVolume, R
 /// The journal, in memory and in its document.
 pub struct JournalStore {
     host: Arc<dyn Host>,
-    journal: Mutex<Journal>,
+    journal: RwLock<Arc<Journal>>,
+    /// Held by whoever changes it.
+    writing: Mutex<()>,
     making: Mutex<Making>,
     /// The document lacks something that is known here.
     is_behind: AtomicBool,
@@ -97,7 +100,8 @@ impl JournalStore {
         };
         Ok(Self {
             host,
-            journal: Mutex::new(journal),
+            journal: RwLock::new(Arc::new(journal)),
+            writing: Mutex::default(),
             making: Mutex::default(),
             is_behind: AtomicBool::new(false),
             damage: Mutex::new(damage),
@@ -114,13 +118,13 @@ impl JournalStore {
     /// Begins a new document with what could be gleaned from a damaged one, which is kept beside it. Gives the name that
     /// it has then.
     pub fn set_aside(&self) -> Result<String, StoreError> {
-        let journal = self.journal();
+        let _turn = self.turn();
         if self.sound().is_ok() {
             return Err(StoreError::Sound);
         }
         let state = self.host.state();
         let kept = state.keep_copy(JOURNAL, "journal.damaged").map_err(StoreError::State)?;
-        state.store(JOURNAL, &journal.to_text()).map_err(StoreError::State)?;
+        state.store(JOURNAL, &self.journal().to_text()).map_err(StoreError::State)?;
         *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(kept)
     }
@@ -152,7 +156,7 @@ impl JournalStore {
         match self.sound() {
             Ok(()) => self.change(|journal| Ok(learn(journal))),
             // It counts in this process, and from when there is a document again.
-            Err(_) => Ok(learn(&mut self.journal())),
+            Err(_) => Ok(self.remember(learn)),
         }
     }
 
@@ -173,20 +177,40 @@ impl JournalStore {
         self.change(|journal| Ok(journal.lost.remove(disk).is_some()))
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    /// As it is now.
+    fn journal(&self) -> Arc<Journal> {
+        Arc::clone(&self.journal.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whoever has its turn to change the journal keeps nobody from reading it, however long a write takes.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, next: Journal) {
+        *self.journal.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Journal) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut journal = self.journal();
+        let _turn = self.turn();
         self.sound()?;
-        let mut next = journal.clone();
+        let was = self.journal();
+        let mut next = Journal::clone(&was);
         let result = change(&mut next)?;
-        if next != *journal {
+        if next != *was {
             self.host.state().store(JOURNAL, &next.to_text()).map_err(StoreError::State)?;
-            *journal = next;
+            self.show(next);
         }
         Ok(result)
+    }
+
+    /// A change that counts in this process, and from when a document is written next.
+    fn remember<T>(&self, change: impl FnOnce(&mut Journal) -> T) -> T {
+        let _turn = self.turn();
+        let mut next = Journal::clone(&self.journal());
+        let result = change(&mut next);
+        self.show(next);
+        result
     }
 
     /// Blank disks that are not claimed again until somebody adopts them, by id.
@@ -208,11 +232,9 @@ impl JournalStore {
 
     /// Disks with our label, here or away, by id: those that `wanted` selects.
     pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
-        // Asked without the lock: whoever answers may wait for a disk.
-        let ids: Vec<String> = self.journal().disks.keys().cloned().collect();
-        let ids: Vec<String> = ids.into_iter().filter(|id| wanted(id)).collect();
         let journal = self.journal();
-        ids.into_iter().filter_map(|id| journal.disks.get(&id).cloned().map(|disk| (id, disk))).collect()
+        let disks = journal.disks.iter().filter(|(id, _)| wanted(id));
+        disks.map(|(id, disk)| (id.clone(), disk.clone())).collect()
     }
 
     fn making(&self) -> MutexGuard<'_, Making> {
@@ -230,7 +252,7 @@ impl JournalStore {
     pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
         if self.sound().is_err() {
             // It is missed in this process, and from when there is a document again.
-            self.journal().disks.insert(id.to_owned(), disk);
+            self.remember(|journal| drop(journal.disks.insert(id.to_owned(), disk)));
             return Ok(());
         }
         self.change(|journal| {
@@ -303,17 +325,19 @@ impl JournalStore {
 
     /// The same, as it is known now. It counts in this process even where it could not be written down.
     pub fn identify(&self, change: impl FnOnce(&mut Identities)) -> Result<(), StoreError> {
-        let mut journal = self.journal();
-        let before = journal.identities.clone();
-        change(&mut journal.identities);
-        if self.sound().is_err() {
-            return Ok(());
+        let _turn = self.turn();
+        let was = self.journal();
+        let mut next = Journal::clone(&was);
+        change(&mut next.identities);
+        let is_news = next != *was;
+        if is_news {
+            self.show(next);
         }
-        if journal.identities == before && !self.is_behind.load(Ordering::Relaxed) {
+        if self.sound().is_err() || !is_news && !self.is_behind.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.is_behind.store(true, Ordering::Relaxed);
-        self.host.state().store(JOURNAL, &journal.to_text()).map_err(StoreError::State)?;
+        self.host.state().store(JOURNAL, &self.journal().to_text()).map_err(StoreError::State)?;
         self.is_behind.store(false, Ordering::Relaxed);
         Ok(())
     }
