@@ -10,17 +10,18 @@ const MIB: u64 = 1 << 20;
 /// Far more than anything here takes on a busy machine.
 const AT_MOST: Duration = Duration::from_secs(60);
 
-fn start(host: &Arc<FakeHost>, workers: Workers) -> Agent {
+fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Agent {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, workers).expect("a pool"));
-    Agent::new(host.clone(), pool, Duration::ZERO, vec![sample::rule("set")])
+    let rule = Rule { layout: layout.clone(), ..sample::rule("set") };
+    Agent::new(host.clone(), pool, Duration::ZERO, vec![rule])
 }
 
 /// A machine of one disk, and the agent that has claimed it.
-fn claimed(workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, Agent) {
+fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, Agent) {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: false });
-    let mut agent = start(&host, workers);
+    let mut agent = start(&host, layout, workers);
     for _ in 0..3 {
         agent.pass().expect("a look");
     }
@@ -46,16 +47,17 @@ fn until(is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_less_often() {
-    for what in ["read", "write"] {
-        let (host, disk, mut agent) = claimed(Workers::Caller);
+    let bare = Layout::RawDevice {};
+    for (layout, what) in [(Layout::Whole {}, "read"), (Layout::Whole {}, "write"), (bare, "read")] {
+        let (host, disk, mut agent) = claimed(&layout, Workers::Caller);
         drop(agent);
         // The backup must be mended: that needs a write.
         disk.poke(64 * MIB - 512, &[0; 512]);
         host.restart_process();
-        agent = start(&host, Workers::Caller);
+        agent = start(&host, &layout, Workers::Caller);
         disk.inject(everything(what));
         for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
-            assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause), "{what}");
+            assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause), "{layout:?} {what}");
         }
         assert_eq!(ready(&agent), 0);
         disk.clear_faults();
@@ -68,7 +70,7 @@ fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_
 
 #[test]
 fn an_erasure_that_failed_is_tried_again_by_a_pass() {
-    let (_host, disk, mut agent) = claimed(Workers::Threads);
+    let (_host, disk, mut agent) = claimed(&Layout::Whole {}, Workers::Threads);
     let pool = Arc::clone(agent.pool());
     let id = uuid::Uuid::from_u128(7);
     let request = CreateRequest {

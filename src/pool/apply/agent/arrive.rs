@@ -89,10 +89,10 @@ impl Agent {
         opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
     }
 
-    /// Bare devices of the journal that are here, and those that are not.
-    /// One that hangs is left for later; gives whether there is one.
+    /// Bare devices of the journal that are here, and those that are not. One that hangs or fails is left for later; gives
+    /// whether there is one.
     pub(super) fn arrive_raw(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> bool {
-        let mut hangs = false;
+        let mut again = false;
         for (id, _) in self.pool.journal().raw_claims() {
             let is_it = |device: &&Device| self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id);
             let mut here = set.devices.iter().filter(is_it);
@@ -120,17 +120,19 @@ impl Agent {
                         }
                     };
                     if let Err(why) = arrived {
-                        hangs = true;
+                        again = true;
                         problems.insert(device.raw.name.clone(), why);
                     }
                 }
-                (Some(_), Some(_)) | (None, _) => hangs |= seat.leave().is_err(),
+                (Some(_), Some(_)) | (None, _) => again |= seat.leave().is_err(),
             }
             if let (Some(device), Standing::NotReady(why)) = (device, &seat.shown().standing) {
+                // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
+                again |= !seat.is_disputed();
                 problems.insert(device.raw.name.clone(), why.clone());
             }
         }
-        hangs
+        again
     }
 
     /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.

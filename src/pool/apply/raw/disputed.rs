@@ -120,7 +120,7 @@ impl RawMember {
         Ok(Some(disk))
     }
 
-    pub(super) fn is_disputed(&self) -> bool {
+    pub fn is_disputed(&self) -> bool {
         matches!(&self.shown().standing, Standing::NotReady(why) if why.starts_with(DISPUTED))
     }
 }
