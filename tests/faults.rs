@@ -5,6 +5,8 @@ mod fake_node;
 mod given_up;
 #[path = "faults/put_there.rs"]
 mod put_there;
+#[path = "faults/underneath.rs"]
+mod underneath;
 #[path = "faults/zeroing.rs"]
 mod zeroing;
 

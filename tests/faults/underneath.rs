@@ -1,0 +1,155 @@
+//! What others do to a disk of the pool while it is in use, and what a bare device gains by growing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use localpool::device::label::{ErasePolicy, Layout};
+use localpool::host::fake::{FakeDisk, FakeHost, Platter};
+use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
+use localpool::host::{Extent, Geometry};
+use localpool::pool::apply::pool::Pool;
+use uuid::Uuid;
+
+use crate::fake_node::{MIB, Node, id, request, rule};
+use crate::{BLOCK, carved, geometry, start, started};
+
+/// Both copies of a table, as a tool writes them that asks nobody.
+fn put(disk: &Platter, table: &Table) {
+    disk.poke(512, &primary_bytes(table));
+    let backup = backup_bytes(table);
+    disk.poke(disk.geometry.size - backup.len() as u64, &backup);
+}
+
+fn table(disk: &Arc<Platter>) -> Table {
+    let handle = FakeDisk { platter: Arc::clone(disk), name: "fake0".to_owned() };
+    read_copies(&handle).primary.expect("a table")
+}
+
+/// An admin makes a partition of his own, and writes all over it.
+fn foreign(disk: &Arc<Platter>, number: u32, extent: Extent) {
+    let entry = Entry {
+        kind: Uuid::from_u128(0x7e15),
+        guid: Uuid::from_u128(9),
+        extent,
+        attributes: 0,
+        name: Name::tail("theirs"),
+    };
+    put(disk, &table(disk).with(number, Some(entry)).expect("room"));
+    for at in (extent.start..extent.end).step_by(1 << 20) {
+        disk.poke(at, &[0xaa; 4096]);
+    }
+}
+
+fn is_whole(disk: &Platter, extent: Extent) -> bool {
+    (extent.start..extent.end).step_by(1 << 20).all(|at| {
+        let mut buf = [0; 4096];
+        disk.peek(at, &mut buf);
+        buf == [0xaa; 4096]
+    })
+}
+
+const THEIRS: Extent = Extent { start: 20 * MIB, end: 30 * MIB };
+
+#[test]
+fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_by_cleaning() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes: false, ..geometry() });
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    foreign(&disk, 7, THEIRS);
+    let _ = node.pool.work_until_idle();
+    assert!(is_whole(&disk, THEIRS), "cleaning zeroed it");
+}
+
+#[test]
+fn a_partition_that_somebody_made_in_free_space_meanwhile_is_not_zeroed_for_a_new_volume_or_a_growth() {
+    let (_host, disk, node) = carved();
+    node.pool.create(&request("a", BLOCK, 4 * MIB)).expect("made");
+    foreign(&disk, 7, THEIRS);
+    let before = disk.content();
+    node.pool.create(&request("b", BLOCK, 50 * MIB)).expect_err("it is not free");
+    assert!(is_whole(&disk, THEIRS), "a new volume zeroed it");
+    assert!(disk.content() == before, "something was written");
+
+    let (_host, disk, node) = carved();
+    node.pool.create(&request("a", BLOCK, 4 * MIB)).expect("made");
+    foreign(&disk, 7, THEIRS);
+    node.pool.expand(id("a"), 50 * MIB, None).expect_err("it is not free");
+    assert!(is_whole(&disk, THEIRS), "a growth zeroed it");
+}
+
+#[test]
+fn a_partition_that_somebody_made_in_place_of_a_deleted_volume_is_not_erased() {
+    let (_host, disk, node) = carved();
+    let made = node.pool.create(&request("a", BLOCK, 16 * MIB)).expect("made").0;
+    node.pool.delete(id("a")).expect("deleted");
+    let now = table(&disk);
+    let (number, entry) = now.entries().iter().map(|(n, e)| (*n, e.clone())).nth(1).expect("what is erased");
+    assert_eq!(entry.extent.len(), made.size);
+    put(&disk, &now.with(number, None).expect("gone"));
+    foreign(&disk, number, entry.extent);
+    let _ = node.pool.work_until_idle();
+    assert!(is_whole(&disk, entry.extent), "the erasure zeroed it");
+}
+
+#[test]
+fn a_label_is_not_written_over_what_somebody_made_of_the_disk_meanwhile() {
+    let plans: [(&str, fn(&Pool)); 3] = [
+        ("create", |pool| drop(pool.create(&request("b", BLOCK, MIB)))),
+        ("delete", |pool| drop(pool.delete(id("a")))),
+        ("adopt", |pool| drop(pool.disown_volume(id("a")))),
+    ];
+    for (name, plan) in plans {
+        let (_host, disk, node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        node.pool.work_until_idle().expect("mirrors");
+        // A filesystem over the whole disk, made by a tool that asks nobody.
+        disk.put_content(Default::default());
+        for at in (0..64 * MIB).step_by(65536) {
+            disk.poke(at, &[0x55; 65536]);
+        }
+        disk.poke(1080, &[0x53, 0xef]);
+        let before = disk.content();
+        plan(&node.pool);
+        assert!(disk.content() == before, "{name}: it was written over");
+    }
+}
+
+#[test]
+fn what_a_tenant_wrote_behind_the_old_end_of_a_bare_device_that_has_grown_is_erased_with_his_volume() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = started(&host, &Layout::RawDevice {});
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+
+    // The whole device is his, grown or not.
+    host.unplug("fake0");
+    let grown = host.add_disk("fake0", "SERIAL-1", Geometry { size: 128 * MIB, ..geometry() });
+    grown.put_content(disk.content());
+    node.passes().expect("looks");
+    node.pool.usable(id("a")).expect("it is here");
+    grown.poke(101 * MIB + 4096, &[0x77; 4096]);
+    node.pool.delete(id("a")).expect("deleted");
+    node.pool.work_until_idle().expect("erases");
+    let behind = Extent { start: 64 * MIB, end: 128 * MIB };
+    let shown = node.pool.create(&request("b", BLOCK, MIB)).is_ok();
+    assert!(!shown || grown.is_zero(behind), "the next tenant reads what the last one wrote");
+}
+
+#[test]
+fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unclaimed() {
+    let (host, disk, mut node) = carved();
+    // Another bus, another id.
+    host.unplug("fake0");
+    host.plug("fake0", "SERIAL-2", Arc::clone(&disk));
+    node.passes().expect("looks");
+    let seat = node.pool.seats().remove(0);
+    node.agent.give_up(&seat).expect("released");
+    for _ in 0..2 {
+        assert!(node.passes().expect("looks").claimed.is_empty());
+        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        drop(node);
+        node = Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    }
+}
