@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
-use localpool::host::{Extent, Geometry};
-use localpool::pool::apply::pool::Pool;
+use localpool::host::{Extent, Geometry, Host};
+use localpool::pool::apply::agent::Agent;
+use localpool::pool::apply::pool::{Owner, Pool, Workers};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};
-use crate::{BLOCK, carved, geometry, start, started};
+use crate::{BLOCK, adopt, carved, geometry, start, started};
 
 /// Both copies of a table, as a tool writes them that asks nobody.
 fn put(disk: &Platter, table: &Table) {
@@ -138,6 +140,57 @@ fn what_a_tenant_wrote_behind_the_old_end_of_a_bare_device_that_has_grown_is_era
 }
 
 #[test]
+fn what_a_free_bare_device_has_gained_by_growing_is_zeroed_before_a_tenant_sees_it() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = started(&host, &Layout::RawDevice {});
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.pool.delete(id("a")).expect("deleted");
+    node.pool.work_until_idle().expect("erased");
+
+    host.unplug("fake0");
+    let grown = host.add_disk("fake0", "SERIAL-1", Geometry { size: 128 * MIB, ..geometry() });
+    grown.put_content(disk.content());
+    grown.poke(101 * MIB + 4096, &[0x77; 4096]);
+    node.passes().expect("looks");
+    let made = node.pool.create(&request("b", BLOCK, MIB)).expect("made").0;
+    assert_eq!(made.size, 128 * MIB);
+    assert!(grown.is_zero(Extent { start: 0, end: 128 * MIB }), "the tenant reads what was there");
+}
+
+#[test]
+fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any_more() {
+    let plans: [(&str, fn(&Pool)); 2] = [
+        ("create", |pool| drop(pool.create(&request("b", BLOCK, MIB)))),
+        ("disown", |pool| drop(pool.disown_volume(id("a")))),
+    ];
+    for (name, plan) in plans {
+        let (_host, disk, mut node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        node.pool.work_until_idle().expect("mirrors");
+        // The other node sees the same disk.
+        let there = Arc::new(FakeHost::default());
+        let seen = there.add_disk("fake5", "SERIAL-1", geometry());
+        seen.put_content(disk.content());
+        let owner = Owner { cluster: "test".to_owned(), node: "node-2".to_owned() };
+        let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
+        let mut other = Agent::new(machine, pool, Duration::ZERO, Vec::new());
+        other.pass().expect("looks");
+        other.verb(&adopt("/dev/fake5", false)).expect("taken over");
+        disk.put_content(seen.content());
+
+        let before = disk.content();
+        plan(&node.pool);
+        assert!(disk.content() == before, "{name}: it was written over");
+        node.agent.event("fake0");
+        let pass = node.passes().expect("looks");
+        assert!(matches!(pass.set.devices[0].verdict, Verdict::Foreign { .. }), "{:?}", pass.set.devices[0].verdict);
+    }
+}
+
+#[test]
 fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unclaimed() {
     let (host, disk, mut node) = carved();
     // Another bus, another id.
@@ -150,6 +203,7 @@ fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unc
         assert!(node.passes().expect("looks").claimed.is_empty());
         assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
         drop(node);
-        node = Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+        node =
+            Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
     }
 }

@@ -27,7 +27,7 @@ pub use codec::{backup_bytes, mbr_bytes, primary_bytes};
 pub use copies::{Choice, Copies, Mbr, Part, Refusal, choose, read_copies};
 pub use error::TableError;
 pub use name::Name;
-pub use write::{TableWriteError, repair, wipe_backup, wipe_primary, write_first, write_table};
+pub use write::{TableWriteError, repair, unchanged, wipe_backup, wipe_primary, write_first, write_table};
 
 /// Entries of a table that we make. A plan of more partitions is refused.
 pub const SLOTS: u32 = 128;

@@ -14,7 +14,7 @@
 use uuid::Uuid;
 
 use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
-use super::copies::{Mbr, Part, Refusal, choose, read_copies, read_copy};
+use super::copies::{Choice, Mbr, Part, Refusal, choose, read_copies, read_copy};
 use super::{Mark, Table, TableError};
 use crate::host::{BlockDevice, IoError};
 
@@ -49,10 +49,7 @@ pub enum TableWriteError {
 /// is of a larger disk; then the partitions must be the same.
 pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &Table) -> Result<(), TableWriteError> {
     check_change(dev, mark, expected, new)?;
-    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
-    if let Some(what) = difference(expected, &now.table) {
-        return Err(TableWriteError::ChangedUnderneath { what });
-    }
+    let now = unchanged(dev, mark, expected)?;
     if now.good != Part::Primary {
         return Err(TableWriteError::Damaged);
     }
@@ -88,12 +85,18 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
     verify(dev, mark, table)
 }
 
+/// What there is of `expected`, which the disk must hold now: asked before anything else is written by it, too.
+pub fn unchanged(dev: &dyn BlockDevice, mark: &Mark, expected: &Table) -> Result<Choice, TableWriteError> {
+    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
+    match difference(expected, &now.table) {
+        Some(what) => Err(TableWriteError::ChangedUnderneath { what }),
+        None => Ok(now),
+    }
+}
+
 /// Rewrites whatever is stale beside `table`, which [`choose`] found in its good copy.
 pub fn repair(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
-    let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
-    if let Some(what) = difference(table, &now.table) {
-        return Err(TableWriteError::ChangedUnderneath { what });
-    }
+    let now = unchanged(dev, mark, table)?;
     for part in now.stale {
         put(dev, part, &now.table)?;
     }

@@ -87,6 +87,8 @@ pub enum StepError {
     Table(#[from] TableWriteError),
     #[error("the label was not written")]
     Label(#[from] LabelError),
+    #[error("somebody else wrote a label there meanwhile, for node {0}")]
+    Relabelled(String),
 }
 
 impl ApplyError {
@@ -351,25 +353,61 @@ impl PoolDisk {
         let last = plan.0.iter().rposition(writes_table);
         let first = plan.0.iter().position(writes_table);
         let mut guard = None;
+        let is_claim = plan.0.iter().any(|step| matches!(step, Step::FirstTable(_)));
+        let mut is_looked_at = is_claim;
         for (index, step) in plan.0.iter().enumerate() {
             let is_under_lock = last.is_some_and(|last| index <= last) && changes_disk(step);
             match (is_under_lock, &guard) {
-                (true, None) => guard = Some(lock(&*disk)?),
+                (true, None) => {
+                    guard = Some(lock(&*disk)?);
+                    // Others may have come while this waited.
+                    is_looked_at = is_claim;
+                }
                 // udev shall see a partition that is mapped now.
                 (false, Some(_)) => guard = None,
                 (true, Some(_)) | (false, None) => {}
+            }
+            if !is_looked_at && relies_on_record(step) {
+                self.prove_unchanged()?;
+                is_looked_at = true;
             }
             if let Err(source) = self.step(step) {
                 let disk = self.disk.path().display().to_string();
                 let is_begun = first.is_some_and(|first| index >= first);
                 let error = ApplyError::Step { step: step.to_string(), disk, is_begun, source: Box::new(source) };
                 if changes_record(step) {
-                    self.look_again(step);
+                    self.look_again(format!("it failed to {step}"));
                 }
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// The disk is as it is held here. Nothing keeps tools from writing over a table or all of a disk that is in use, nor
+    /// another node that sees the disk from adopting it: asked before anything is written by what table and label said.
+    pub fn prove_unchanged(&mut self) -> Result<(), ApplyError> {
+        if let Some(found) = &self.lost {
+            return Err(not_ours(&*self.disk, found));
+        }
+        let Err(source) = self.unchanged() else { return Ok(()) };
+        self.look_again(chain(&source));
+        let (step, disk) = ("find the disk as it was".to_owned(), self.disk.path().display().to_string());
+        Err(ApplyError::Step { step, disk, is_begun: false, source: Box::new(source) })
+    }
+
+    fn unchanged(&self) -> Result<(), StepError> {
+        let Content { table, label, .. } = &self.content;
+        table::unchanged(self.device(), &MARK, table)?;
+        let copies = record::read_label(self.device());
+        let last = self.place.map_or(0, |place| place.sequence);
+        match record::newest(&copies, table.disk()) {
+            // An older one speaks where the newest copy has rotted.
+            Some((found, place)) if place.sequence >= last && *found != **label => {
+                Err(StepError::Relabelled(found.node.clone()))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), StepError> {
@@ -414,8 +452,8 @@ impl PoolDisk {
 
     /// After a failed write nobody knows what is there: the disk says. It is not worked on before it was opened
     /// again, which mends what is torn: no disk of ours runs on one copy of its table.
-    fn look_again(&mut self, failed: &Step) {
-        self.lost = Some(format!("it failed to {failed}"));
+    fn look_again(&mut self, why: String) {
+        self.lost = Some(why);
         match record::read_record(&*self.disk) {
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
                 self.content.table = Arc::new(own.choice.table);
@@ -482,6 +520,14 @@ fn changes_disk(step: &Step) -> bool {
         Step::Unmap(_) | Step::Label(_) | Step::Table(_) | Step::FirstTable(_) | Step::WipeAll => true,
         Step::Map(..) | Step::Resize(..) => true,
         Step::ProveUnused(_) | Step::Zero(_) => false,
+    }
+}
+
+/// What would hit others where table and label are not what they were.
+fn relies_on_record(step: &Step) -> bool {
+    match step {
+        Step::Unmap(_) | Step::Zero(_) | Step::Label(_) | Step::Table(_) | Step::WipeAll => true,
+        Step::FirstTable(_) | Step::ProveUnused(_) | Step::Map(..) | Step::Resize(..) => false,
     }
 }
 

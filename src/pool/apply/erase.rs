@@ -97,6 +97,8 @@ fn next_to_clean(state: &State) -> Option<Extent> {
 }
 
 fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
+    // Once for each chunk, as it would hit what somebody made there since.
+    member.lock().disk()?.prove_unchanged()?;
     if let Some(chunk) = work.chunk {
         zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, true, e))?;
         return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
@@ -160,6 +162,7 @@ pub(super) fn zeroed_in_call(state: &mut State, left: ExtentSet, call: &mut Call
 /// Zeroes free space for a moment; the label then says how far. Gives how much. Under the lock, as any volume may be
 /// made of the space at any time.
 pub(super) fn clean(state: &mut State, extent: Extent) -> Result<u64, ApplyError> {
+    state.disk()?.prove_unchanged()?;
     let disk = Arc::clone(state.disk()?.disk());
     let done = zero_for_a_moment(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, false, e))?;
     state.disk()?.change(|content| {
