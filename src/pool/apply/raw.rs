@@ -176,7 +176,8 @@ impl RawMember {
     /// Whether it is open, as the device that `raw` is.
     pub fn is_open_as(&self, raw: &RawDisk) -> bool {
         let shown = self.shown();
-        let same = shown.raw.as_ref().is_some_and(|was| (was.devno, was.diskseq) == (raw.devno, raw.diskseq));
+        let which = |raw: &RawDisk| (raw.devno, raw.diskseq, raw.size);
+        let same = shown.raw.as_ref().is_some_and(|was| which(was) == which(raw));
         same && shown.offloads_zeroes.is_some()
     }
 
@@ -200,7 +201,22 @@ impl RawMember {
         if let Some(why) = self.put_there(raw, &*disk, &claim).map_err(|e| words(&e))? {
             return Err(why);
         }
+        self.follow_growth(&claim, size).map_err(|e| words(&e))?;
         Ok(disk)
+    }
+
+    /// A free device that has grown is given out whole, so that what it gained is dirty. A volume keeps its size, though
+    /// its tenant has all of the device: what he had is erased with it.
+    fn follow_growth(&self, claim: &RawClaim, size: u64) -> Result<(), RawError> {
+        if size <= claim.size || claim.volume.is_some() {
+            return Ok(());
+        }
+        tracing::info!(disk = %self.id, from = claim.size, to = size, "a bare device has grown");
+        self.journal.change_raw(&self.id, |claim| {
+            claim.cleaned = if claim.clean { claim.size } else { claim.cleaned };
+            (claim.clean, claim.size) = (false, size);
+        })?;
+        Ok(())
     }
 
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
@@ -325,6 +341,7 @@ impl RawMember {
             if claim.volume.is_some() || claim.erasing.is_some() {
                 return Err(RawError::Taken(self.id.clone()));
             }
+            self.has_its_size(&state, &claim)?;
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
             if !is_zero && call.is_over() {
                 state.is_wanted = true;
@@ -345,6 +362,13 @@ impl RawMember {
                 Some(RawVolume { id: volume.id, record: volume.record.clone(), formatting: false, formatted: false });
         })?;
         Ok(())
+    }
+
+    /// What it has gained since it was opened is not known to be zeros; the next pass opens it again.
+    fn has_its_size(&self, state: &RawState, claim: &RawClaim) -> Result<(), RawError> {
+        let size = self.host.open(self.here(state)?, Access::Look).map_err(RawError::Open)?.geometry().size;
+        let why = || format!("has {size} bytes by now, and not {}: call again", claim.size);
+        if size == claim.size { Ok(()) } else { Err(RawError::Away { disk: self.id.clone(), why: why() }) }
     }
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
@@ -458,14 +482,16 @@ impl RawMember {
             }
         };
         let from = erasing.cursor;
-        let chunk = Extent { start: from, end: claim.size.min(from.saturating_add(ERASE_CHUNK)) };
+        // As it is now: the tenant had all of it, also what it gained since it was claimed.
+        let size = disk.geometry().size.max(claim.size);
+        let chunk = Extent { start: from, end: size.min(from.saturating_add(ERASE_CHUNK)) };
         if chunk.is_empty() {
             // Made since the deletion: it would lead into the next tenant's volume.
             unmap_all(&*disk)?;
-            prove_erased(&*disk, whole(claim.size), erasing.policy)?;
+            prove_erased(&*disk, whole(size), erasing.policy)?;
             self.journal.change_raw(&self.id, |claim| {
                 (claim.erasing, claim.erasing_usage) = (None, None);
-                claim.clean = true;
+                (claim.clean, claim.size) = (true, size);
             })?;
         } else {
             zero(&*disk, chunk)?;
