@@ -21,7 +21,7 @@ use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::reason::Reason;
 use crate::device::rule::Rule;
 use crate::device::size::Size;
-use crate::device::{Device, Verdict};
+use crate::device::{Device, Verdict, id};
 use crate::host::patience::PatienceError;
 use crate::host::told::Told;
 use crate::host::{FsKind, Host, chain};
@@ -197,7 +197,8 @@ impl Pool {
         match seat {
             Seat::Labelled(member) => {
                 let mut state = member.lock_in_time()?;
-                let hardware = state.content().label.hardware.id.clone();
+                // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
+                let hardware = id::hardware(&state.raw, None).text;
                 let disk = state.disk()?;
                 disk.can_release()?;
                 self.journal.release(&hardware)?;
