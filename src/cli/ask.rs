@@ -21,8 +21,7 @@ use crate::pool::apply::keeper::Verb;
 use crate::pool::apply::pool::{Owner, Pool};
 use crate::pool::journal::JOURNAL;
 use crate::role::node::CLUSTER_FILE;
-use crate::role::standalone::CLUSTER;
-use crate::role::{AGENT_SOCKET, looking, sets};
+use crate::role::{AGENT_SOCKET, looking, machine, sets};
 use crate::volume::VolumeId;
 
 const LOOKING: &str = "looking at the disks of this machine";
@@ -120,7 +119,7 @@ pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
     Ok(agent_of(local)?.0.verb(&Verb::PlanSets { sets })?)
 }
 
-/// Asks the running agent; `None` where none runs.
+/// Asks the running agent; `None` where none runs, or none that answers: it was killed, and cannot end.
 fn ask<T>(
     local: &Local,
     question: impl AsyncFnOnce(AgentClient<Channel>) -> Result<T, tonic::Status>,
@@ -128,8 +127,17 @@ fn ask<T>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let Ok(agent) = client::agent(&local.state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
-        question(agent).await.map(Some).map_err(|status| anyhow!("{}", status.message()))
+        match question(agent).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(status) if is_nobody(&status) => Ok(None),
+            Err(status) => Err(anyhow!("{}", status.message())),
+        }
     })
+}
+
+/// The connection has ended, not the call.
+fn is_nobody(status: &tonic::Status) -> bool {
+    std::error::Error::source(status).is_some_and(|source| source.is::<tonic::transport::Error>())
 }
 
 /// A verb where no agent runs.
@@ -140,8 +148,14 @@ fn alone(local: &Local, verb: &Verb, dry_run: bool) -> Result<Vec<String>> {
 /// Does a verb as the agent of this machine, under its lock.
 fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::open(&local.state_dir)?;
-    let _lock = state.try_lock()?.ok_or_else(|| does_not_answer(local))?;
-    let (mut agent, _) = agent_of(local)?;
+    let lock = state.try_lock()?.ok_or_else(|| does_not_answer(local))?;
+    // It goes on labels.
+    let cluster = match looking::known_cluster(&state)? {
+        Some(cluster) => cluster,
+        None => machine::identity(&state)?,
+    };
+    let owner = Owner { cluster, node: local.node.clone() };
+    let (mut agent, _) = looking::agent(looking::machine_after(state, &lock), owner)?;
     agent.pass().context(LOOKING)?;
     Ok(agent.verb(verb)?)
 }
@@ -172,7 +186,7 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
         words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
     }
     if looking::known_cluster(state)?.is_none() {
-        words += &format!("; the cluster is taken to be `{CLUSTER}`");
+        words += "; it is taken for a machine without a cluster";
     }
     Ok(words)
 }
@@ -181,13 +195,13 @@ fn does_not_answer(local: &Local) -> anyhow::Error {
     anyhow!("another process is the agent on {}, and does not answer", local.state_dir.display())
 }
 
-/// An agent of this machine for looks, or for more where its lock is held.
+/// An agent of this machine for looks.
 fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
     agent_on(local, looking::machine(StateDir::at(&local.state_dir)))
 }
 
 fn agent_on(local: &Local, host: Arc<dyn Host>) -> Result<(Agent, Arc<Pool>)> {
-    let cluster = looking::known_cluster(host.state())?.unwrap_or_else(|| CLUSTER.to_owned());
+    let cluster = looking::known_owner(host.state())?.unwrap_or_default();
     looking::agent(host, Owner { cluster, node: local.node.clone() })
 }
 

@@ -1,6 +1,7 @@
 //! A client's end of a socket that `server` serves: the command line, the demo and tests are its callers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Error};
@@ -10,17 +11,31 @@ use super::proto::agent::agent_client::AgentClient;
 /// An inventory of thousands of disks is longer than what gRPC takes by itself.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A client of the agent behind a socket.
+/// A process that lives answers a ping at once, however long its answer to a call takes. One that was killed and cannot end,
+/// as a disk hangs under it, keeps its socket, and answers nothing.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_WITHIN: Duration = Duration::from_secs(10);
+
+/// A client of the agent behind a socket. Calls end in a transport error where nobody is there to answer.
 pub async fn agent(socket: &Path) -> Result<AgentClient<Channel>, Error> {
-    Ok(AgentClient::new(connect(socket).await?).max_decoding_message_size(MOST_BYTES))
+    let endpoint = endpoint().http2_keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_WITHIN);
+    Ok(AgentClient::new(connect_to(endpoint, socket).await?).max_decoding_message_size(MOST_BYTES))
 }
 
 /// A gRPC channel over a Unix socket.
 pub async fn connect(socket: &Path) -> Result<Channel, Error> {
+    connect_to(endpoint(), socket).await
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::from_static("http://localhost")
+}
+
+async fn connect_to(endpoint: Endpoint, socket: &Path) -> Result<Channel, Error> {
     let socket = socket.to_owned();
     let connector = tower::service_fn(move |_| {
         let socket = socket.clone();
         async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
     });
-    Endpoint::from_static("http://localhost").connect_with_connector(connector).await
+    endpoint.connect_with_connector(connector).await
 }

@@ -25,6 +25,7 @@ mod holder;
 pub mod in_use;
 pub mod ioctl;
 pub mod links;
+pub mod machine_id;
 pub mod mount;
 pub mod mountinfo;
 pub mod natural;

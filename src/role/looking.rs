@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::machine;
 use super::node::CLUSTER_FILE;
+use crate::host::agent_lock::AgentLock;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
@@ -20,9 +22,22 @@ pub fn known_cluster(state: &dyn StateStore) -> Result<Option<String>> {
     Ok(cluster.map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty()))
 }
 
-/// This machine, with that state directory.
+/// The same, or what a standalone agent of this machine says, or would. `None`: nobody can tell before its first start.
+pub fn known_owner(state: &dyn StateStore) -> Result<Option<String>> {
+    match known_cluster(state)? {
+        Some(cluster) => Ok(Some(cluster)),
+        None => machine::known_identity(state),
+    }
+}
+
+/// This machine, with that state directory, for looks.
 pub fn machine(state: StateDir) -> Arc<dyn Host> {
     Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state))
+}
+
+/// The same for more than looks: what an agent that was killed may still write to is left alone.
+pub fn machine_after(state: StateDir, lock: &AgentLock) -> Arc<dyn Host> {
+    Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()))
 }
 
 /// Without rules; on a machine whose lock nobody has taken it must not be asked for more than looks.

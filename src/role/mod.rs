@@ -5,6 +5,7 @@ pub mod controller;
 pub mod discovery;
 pub mod http;
 pub mod looking;
+pub mod machine;
 mod metrics;
 pub mod node;
 mod set_metrics;

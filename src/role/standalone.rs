@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
-use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, sets};
+use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, machine, sets};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
@@ -25,9 +25,6 @@ use crate::pool::apply::agent::Agent;
 use crate::pool::apply::keeper::Keeper;
 use crate::pool::apply::pool::{Owner, Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
-
-/// What labels say where no cluster is. Fixed, so that disks outlive the state directory.
-pub const CLUSTER: &str = "standalone";
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
@@ -74,9 +71,11 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
+    let (state, cluster) =
+        tokio::task::spawn_blocking(move || machine::identity(&state).map(|told| (state, told))).await??;
     let host: Arc<dyn Host> =
         Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
-    let owner = Owner { cluster: CLUSTER.to_owned(), node: settings.node.clone() };
+    let owner = Owner { cluster, node: settings.node.clone() };
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
     let csi_socket = server::bind(&settings.socket)?;
     let agent_socket = server::bind(&settings.state_dir.join(AGENT_SOCKET))?;

@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::client::{Client, Made, assert_refused, create, mount};
 use crate::content::{pattern, write_synced};
-use crate::driver::{CARVED, Driver, SOON, Start, set};
+use crate::driver::{CARVED, Driver, SOON, Start, cli, set, verdict_in};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// A carved disk with a volume that has data, its driver stopped.
@@ -105,6 +105,65 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     // The node that had it sees that it is another's now.
     let (driver, _client) = kept.start.ready().await;
     driver.await_verdict(&kept.disk.node, "Theirs", "in the pool of node other-");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_disk_of_another_machine_of_the_same_node_name_is_left_alone_until_it_is_adopted() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    kept.disk.unmap();
+    let before = (kept.disk.fingerprint(), kept.disk.writes());
+    let start = Start::named(&lab, "other", &fs::read_to_string(&kept.start.sets).unwrap());
+    assert_eq!(start.node, kept.start.node);
+    fs::create_dir(&start.state).unwrap();
+    fs::write(start.state.join("standalone"), format!("standalone-{}\n", uuid::Uuid::from_u128(7))).unwrap();
+    let (driver, mut client) = start.ready().await;
+    driver.await_verdict(&kept.disk.node, "Theirs", &format!("in the pool of node {}", kept.start.node));
+    assert_eq!(client.ids().await, [] as [String; 0]);
+    assert_eq!((kept.disk.fingerprint(), kept.disk.writes()), before, "it was written");
+    driver.cli_ok(&["disk", "adopt", kept.disk.path()]);
+    driver.await_verdict(&kept.disk.node, "Ours", "1 volume");
+    driver.cli_ok(&["volume", "adopt", &kept.made.id]);
+    kept.assert_whole(&mut client).await;
+    driver.stop();
+    // It is the other one's now, for commands where no agent runs, too.
+    let alone = cli(&kept.start.state, &["devices", "--node-name", &kept.start.node, "-o", "json"]);
+    let (verdict, reason) = verdict_in(&String::from_utf8(alone.stdout).unwrap(), &kept.disk.node);
+    assert!(verdict == "Theirs" && reason.contains("in the pool of node"), "{verdict} {reason}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_state_directory_that_names_no_machine_keeps_its_disks() {
+    let lab = crate::lab!();
+    let start = Start::new(&lab, &set(&lab, "fast", "pool*.img", CARVED));
+    let named = start.state.join("standalone");
+    fs::create_dir(&start.state).unwrap();
+    // As labels said before machines were told apart.
+    fs::write(&named, "standalone\n").unwrap();
+    let kept = Kept::new(&lab, 512).await;
+    fs::remove_file(&named).unwrap();
+    let (driver, mut client) = kept.start.ready().await;
+    kept.assert_whole(&mut client).await;
+    assert_eq!(fs::read_to_string(&named).unwrap(), "standalone\n");
+    driver.stop();
+    fs::write(&named, "").unwrap();
+    let refused = kept.start.spawn().end();
+    assert!(!refused.success());
+    let log = kept.start.log();
+    assert!(log.contains("does not say which machine this is"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_command_goes_on_where_the_agents_socket_is_there_and_nobody_answers() {
+    let lab = crate::lab!();
+    let kept = Kept::new(&lab, 512).await;
+    // As of an agent that was killed while a disk hangs under it.
+    let socket = kept.start.state.join("agent.sock");
+    let _ = fs::remove_file(&socket);
+    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let alone = cli(&kept.start.state, &["devices", "--node-name", &kept.start.node, "-o", "json"]);
+    let (verdict, reason) = verdict_in(&String::from_utf8(alone.stdout).unwrap(), &kept.disk.node);
+    assert_eq!(verdict, "Ours", "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,0 +1,130 @@
+//! Whose the disks of a machine without a cluster are, as their labels say: `standalone`, and which machine it is. Two machines
+//! of one name, as many are `localhost`, do not take each other's disks.
+//!
+//! Takes in the state directory and the machine's id; gives out what stands on labels in place of a cluster. Written down at
+//! the first start: it stays, whatever becomes of the machine's id.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use uuid::Uuid;
+
+use crate::host::StateStore;
+use crate::host::machine_id::{MACHINE_ID, derived};
+use crate::pool::journal::JOURNAL;
+
+/// What labels say of any machine, where they were written before machines were told apart.
+const ANY: &str = "standalone";
+/// The document of the state directory that keeps it.
+const FILE: &str = "standalone";
+
+/// The one of this state directory, written down if it was not yet.
+pub fn identity(state: &dyn StateStore) -> Result<String> {
+    identity_of(state, Path::new(MACHINE_ID))
+}
+
+/// The same, for who must not write. `None`: nobody can tell before the first start.
+pub fn known_identity(state: &dyn StateStore) -> Result<Option<String>> {
+    Ok(told(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
+}
+
+fn identity_of(state: &dyn StateStore, machine_id: &Path) -> Result<String> {
+    let (identity, is_written) = told(state, machine_id)?.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
+    if !is_written {
+        state.store(FILE, &format!("{identity}\n")).context("writing down which machine this is")?;
+    }
+    Ok(identity)
+}
+
+/// What the state directory or the machine says, and whether it is written down.
+fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, bool)>> {
+    if let Some(text) = state.load(FILE)? {
+        let identity = text.trim();
+        if !is_identity(identity) {
+            bail!(
+                "the file `{FILE}` in the state directory does not say which machine this is: {identity:?}. The labels of \
+                 this machine's disks do, as their cluster (`localpool devices -o json`): write that into the file, one line"
+            );
+        }
+        return Ok(Some((identity.to_owned(), true)));
+    }
+    // It has disks already, on which no machine is named.
+    if state.load(JOURNAL)?.is_some() {
+        return Ok(Some((ANY.to_owned(), false)));
+    }
+    Ok(derived(machine_id)?.map(|id| (of_machine(id), false)))
+}
+
+fn of_machine(id: Uuid) -> String {
+    format!("{ANY}-{id}")
+}
+
+fn is_identity(text: &str) -> bool {
+    let id = text.strip_prefix(ANY).and_then(|rest| rest.strip_prefix('-'));
+    text == ANY || id.is_some_and(|id| Uuid::try_parse(id).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::state::StateDir;
+
+    fn new() -> (tempfile::TempDir, StateDir) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(&dir.path().join("state")).expect("made");
+        (dir, state)
+    }
+
+    fn machine(dir: &tempfile::TempDir, id: &str) -> std::path::PathBuf {
+        let path = dir.path().join("machine-id");
+        StateDir::at(dir.path()).store("machine-id", id).expect("written");
+        path
+    }
+
+    const ONE: &str = "0123456789abcdef0123456789abcdef";
+    const OTHER: &str = "fedcba9876543210fedcba9876543210";
+
+    #[test]
+    fn a_machine_is_told_from_others_and_stays_itself_with_a_new_state_directory() {
+        let ((dir, state), (other_dir, other_state)) = (new(), new());
+        let one = identity_of(&state, &machine(&dir, ONE)).expect("told");
+        let other = identity_of(&other_state, &machine(&other_dir, OTHER)).expect("told");
+        assert_ne!(one, other);
+        assert!(is_identity(&one) && one != ANY, "{one}");
+        let again = StateDir::open(&dir.path().join("again")).expect("made");
+        assert_eq!(told(&again, &machine(&dir, ONE)).expect("told"), Some((one.clone(), false)));
+        assert_eq!(identity_of(&again, &machine(&dir, ONE)).expect("told"), one);
+    }
+
+    #[test]
+    fn what_is_written_down_stays_whatever_becomes_of_the_machines_id() {
+        for first in [ONE, ""] {
+            let (dir, state) = new();
+            let identity = identity_of(&state, &machine(&dir, first)).expect("told");
+            assert_eq!(identity_of(&state, &machine(&dir, OTHER)).expect("told"), identity, "{first:?}");
+        }
+        let (dir, state) = new();
+        assert_eq!(told(&state, &dir.path().join("none")).expect("no error"), None, "who only looks makes none up");
+    }
+
+    #[test]
+    fn a_state_directory_that_has_disks_and_names_no_machine_keeps_what_their_labels_say() {
+        let (dir, state) = new();
+        state.store(JOURNAL, "{}").expect("written");
+        assert_eq!(identity_of(&state, &machine(&dir, ONE)).expect("told"), "standalone");
+        assert_eq!(state.load(FILE).expect("read").as_deref(), Some("standalone\n"));
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_stops_the_start_with_what_to_write_into_it() {
+        for text in ["", "standalon", "standalone-", "standalone-7", "c-1"] {
+            let (dir, state) = new();
+            state.store(FILE, text).expect("written");
+            let error = identity_of(&state, &machine(&dir, ONE)).expect_err(text).to_string();
+            assert!(
+                error.contains("`standalone` in the state directory") && error.contains("devices -o json"),
+                "{error}"
+            );
+        }
+    }
+}
