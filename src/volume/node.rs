@@ -299,10 +299,29 @@ impl Work {
         for _ in &stacked {
             mounts.unmount(path).map_err(|e| bad_target(field, e))?;
         }
-        match remove {
-            true => mounts.remove_target(path).map_err(|e| bad_target(field, e)),
-            false => Ok(()),
+        if !remove {
+            return Ok(());
         }
+        self.make_writable(id)?;
+        mounts.remove_target(path).map_err(|e| bad_target(field, e))
+    }
+
+    /// Without a target a raw block volume is as it was made: a bare device that stayed read-only could not be erased.
+    fn make_writable(&self, id: VolumeId) -> Result<(), Error> {
+        let Ok((view, VolumeUsage::Block)) = self.usable(id) else { return Ok(()) };
+        let (mounts, table) = (self.host.mounts(), self.mount_table()?);
+        if !self.ours(&table, &view).is_empty() {
+            return Ok(());
+        }
+        let made = mounts.is_read_only(&view.node).and_then(|is_read_only| match is_read_only {
+            true => mounts.set_read_only(&view.node, false),
+            false => Ok(()),
+        });
+        // A dead device keeps no target up.
+        if let Err(error) = made {
+            tracing::warn!(volume = %id, error = %chain(&error), "the device may still be read-only");
+        }
+        Ok(())
     }
 
     /// A mount that cannot be this volume's. What is left of a disk that is gone shows nothing of whose it was, and

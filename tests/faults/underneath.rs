@@ -15,6 +15,9 @@ use uuid::Uuid;
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, carved, geometry, start, started};
 
+/// What is done with a pool, and its name.
+type Doing = (&'static str, fn(&Pool));
+
 /// Both copies of a table, as a tool writes them that asks nobody.
 fn put(disk: &Platter, table: &Table) {
     disk.poke(512, &primary_bytes(table));
@@ -96,7 +99,7 @@ fn a_partition_that_somebody_made_in_place_of_a_deleted_volume_is_not_erased() {
 
 #[test]
 fn a_label_is_not_written_over_what_somebody_made_of_the_disk_meanwhile() {
-    let plans: [(&str, fn(&Pool)); 3] = [
+    let plans: [Doing; 3] = [
         ("create", |pool| drop(pool.create(&request("b", BLOCK, MIB)))),
         ("delete", |pool| drop(pool.delete(id("a")))),
         ("adopt", |pool| drop(pool.disown_volume(id("a")))),
@@ -161,7 +164,7 @@ fn what_a_free_bare_device_has_gained_by_growing_is_zeroed_before_a_tenant_sees_
 
 #[test]
 fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any_more() {
-    let plans: [(&str, fn(&Pool)); 2] = [
+    let plans: [Doing; 2] = [
         ("create", |pool| drop(pool.create(&request("b", BLOCK, MIB)))),
         ("disown", |pool| drop(pool.disown_volume(id("a")))),
     ];

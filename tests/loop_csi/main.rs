@@ -10,6 +10,7 @@
 mod bad_request;
 mod bad_start;
 mod bare;
+mod bare_changed;
 mod blankness;
 mod client;
 mod clock;

@@ -1,0 +1,59 @@
+//! What a bare device keeps of the volume that it had: its read-only flag, and what it gained by growing.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+
+use crate::client::{block, create, publish};
+use crate::driver::{Start, set};
+use crate::lab::{MIB, run};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_bare_volume_that_was_published_read_only_is_served_after_a_restart_and_erased() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let start = Start::new(&lab, &set(&lab, "bare", "bare.img", "layout: RawDevice"));
+    let (driver, mut client) = start.ready().await;
+    let all = client.capacity("bare", &block()).await;
+    let made = client.create(create(&lab.named("vm"), "bare", MIB, &block())).await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    client.publish(&made.id, &staging, &target, &block()).await.unwrap();
+    OpenOptions::new().write(true).open(&target).unwrap().write_all_at(&[0x77; 8192], MIB).unwrap();
+    client.unpublish(&made.id, &target).await.unwrap();
+    let mut request = publish(&made.id, &staging, &target, &block());
+    request.readonly = true;
+    client.node.node_publish_volume(request).await.unwrap();
+    client.unpublish(&made.id, &target).await.unwrap();
+    driver.stop();
+
+    let (driver, mut client) = start.ready().await;
+    driver.await_verdict(&disk.node, "Ours", &format!("in pool as a bare device, holds volume {}", made.id));
+    client.delete(&made.id).await.unwrap();
+    client.await_capacity("bare", &block(), all).await;
+    assert!(disk.is_blank());
+    let made = client.create(create(&lab.named("next"), "bare", MIB, &block())).await;
+    client.publish(&made.id, &staging, &target, &block()).await.unwrap();
+    OpenOptions::new().write(true).open(&target).unwrap().write_all_at(&[0x77; 8192], MIB).unwrap();
+    client.unpublish(&made.id, &target).await.unwrap();
+    driver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_what_a_bare_device_gained_while_it_had_a_volume_is_not_in_the_next_one() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let (driver, mut client) = Start::new(&lab, &set(&lab, "bare", "bare.img", "layout: RawDevice")).ready().await;
+    let made = client.create(create(&lab.named("vm"), "bare", MIB, &block())).await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    client.publish(&made.id, &staging, &target, &block()).await.unwrap();
+    OpenOptions::new().write(true).open(&disk.image).unwrap().set_len(128 * MIB).unwrap();
+    run("losetup", &["--set-capacity", disk.path()]);
+    let device = OpenOptions::new().write(true).open(&target).unwrap();
+    device.write_all_at(&[0x77; 4096], 101 * MIB).unwrap();
+    device.sync_all().unwrap();
+    drop(device);
+    client.unpublish(&made.id, &target).await.unwrap();
+    client.delete(&made.id).await.unwrap();
+    client.await_capacity("bare", &block(), (128 * MIB, 128 * MIB)).await;
+    assert!(disk.is_blank());
+    driver.stop();
+}
