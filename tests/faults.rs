@@ -3,6 +3,8 @@
 mod fake_node;
 #[path = "faults/given_up.rs"]
 mod given_up;
+#[path = "faults/older.rs"]
+mod older;
 #[path = "faults/put_there.rs"]
 mod put_there;
 #[path = "faults/underneath.rs"]
