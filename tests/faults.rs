@@ -570,9 +570,8 @@ fn a_disk_that_comes_back_on_other_hardware_joins_where_that_was_never_seen_besi
         }
         node.passes().expect("looks");
         node.pool.usable(id("a")).expect("it is the same disk");
-        // No label names this hardware; it is the one in use.
         host.plug("fake1", "SERIAL-9", Arc::clone(&copy));
-        assert!(problem(&mut node, "fake1").contains("/dev/fake0 is the hardware that is in use"));
+        assert!(problem(&mut node, "fake1").contains("/dev/fake0 is the hardware that the label was written on"));
         node.pool.usable(id("a")).expect("a copy takes nobody's disk away");
         host.unplug("fake1");
         disk = host.unplug("fake0").expect("it was there");

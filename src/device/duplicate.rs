@@ -1,8 +1,9 @@
 //! Several devices with one identity: a `dd` copy, a restored snapshot, two paths to one disk.
 //!
 //! Takes in all devices and what is known of the hardware of our disks, changes those that share an id with another, and
-//! those that are known copies. Of our disks, the one whose hardware is on record in the label stays Ready, else the one
-//! that was in use last; where none or several are, nobody can tell, and all are NotReady. What was seen beside the
+//! those that are known copies. Of our disks, the one that was in use last stays Ready, as it has what was written last; where
+//! nobody remembers, the one whose own label names its hardware; where none or several are, nobody can tell, and all are
+//! NotReady. What was seen beside the
 //! believed one is a copy from then on: it stays NotReady also when it is alone, until a person adopts it. An unclaimed
 //! device that shares its id with anything becomes *Theirs*: there is another way to it or another one of it, and somebody
 //! may use that.
@@ -117,14 +118,16 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
     });
 }
 
-/// The one that may be used. What the label says comes before what was in use last.
+/// The one that may be used. What was in use last comes before what a label says: both of a disk that was replaced by a copy
+/// of it may be on record, and what came back is the older one.
 fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
-    let eligible = group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity));
-    let (recorded, others): (Vec<usize>, Vec<usize>) = eligible.partition(|index| is_on_record(&devices[*index]));
+    let eligible: Vec<usize> =
+        group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity)).collect();
     let is_original =
         |index: &usize| identity.original.is_some() && hardware(&devices[*index].raw) == identity.original;
-    let used: Vec<usize> = others.into_iter().filter(is_original).collect();
-    match (&recorded[..], &used[..]) {
+    let used: Vec<usize> = eligible.iter().copied().filter(is_original).collect();
+    let recorded: Vec<usize> = eligible.into_iter().filter(|index| is_on_record(&devices[*index])).collect();
+    match (&used[..], &recorded[..]) {
         ([one], _) | ([], [one]) => Some(*one),
         _ => None,
     }
@@ -263,8 +266,8 @@ mod tests {
         assert_eq!(ready_with(&known("2", &["1"]), vec![ours("sda", 1), ours("sdb", 2)]), ["sdb"]);
         assert_eq!(
             ready_with(&known("5", &[]), vec![ours("sda", 1), ours("sdb", 5)]),
-            ["sda"],
-            "the label comes first"
+            ["sdb"],
+            "what came back is older"
         );
     }
 

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use super::{Agent, is_same_device};
 use crate::device::discovery::DeviceSet;
+use crate::device::duplicate::hardware;
+use crate::device::label::{Hardware, Label};
 use crate::device::{self, Device};
 use crate::host::patience::PatienceError;
 use crate::host::{Access, Host, RawDisk, chain};
-use crate::pool::apply::disk::{Opened, PoolDisk};
+use crate::pool::apply::disk::{ApplyError, Opened, PoolDisk};
 use crate::pool::apply::member::{Member, SHORT_PATIENCE, Standing};
 use crate::pool::apply::pool::Pool;
 use crate::pool::apply::raw::RawMember;
 use crate::pool::apply::seat::Seat;
+use crate::pool::plan::relabel;
 
 /// Why a disk with our label cannot be used now.
 #[derive(Debug)]
@@ -85,7 +88,10 @@ impl Agent {
             }
         }
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
+        let name = device.raw.name.clone();
         let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
+        // Its label may be another one now.
+        self.discovery.changed(&name);
         opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
     }
 
@@ -146,6 +152,18 @@ impl Agent {
     }
 }
 
+/// The label names the hardware that the disk is on, from its first day there: that which it was copied from may come
+/// back, as it was then, and would be believed where both labels name it.
+fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
+    let Opened::Ours(mut disk) = opened else { return Ok(opened) };
+    if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
+        tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id, hardware = id, "the disk is on other hardware");
+        let hardware = Hardware { id, model: raw.model.clone(), serial: raw.serial.clone() };
+        disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
+    }
+    Ok(Opened::Ours(disk))
+}
+
 /// Opens a disk with our label, and lets it join.
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     let known = pool.member(&device.id.text);
@@ -160,6 +178,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| Problem::of(&e));
     let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner()).map_err(|e| Problem::of(&e)));
+    let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| Problem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,
         Ok(Opened::Blank) => {
