@@ -163,6 +163,12 @@ impl Agent {
 /// The exclusive open and the writes.
 fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), String> {
     let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
+    // Once more, now that nobody else can have it alone: the order is old where the open took long.
+    match host.probe(raw) {
+        Probe::Looked(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}
+        Probe::Failed(why) => return Err(why),
+        Probe::Looked(_) | Probe::NotLooked => return Err("what is on it is another than before".to_owned()),
+    }
     let mapped = disk.mapped().map_err(|e| chain(&e))?;
     if !mapped.is_empty() {
         return Err("it has partitions: delete them first, if nothing on them is needed".to_owned());

@@ -343,3 +343,14 @@ fn our_own_disks_and_those_of_others_nodes_are_never_wiped() {
     let said = Case { host, agent }.stays("fake0");
     assert!(said.contains("belongs to node n") && said.contains("not wiped"), "{said}");
 }
+
+#[test]
+fn a_filesystem_that_somebody_makes_right_before_the_wipe_is_not_wiped() {
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.mkfs("fake0");
+    // The same kind, another one.
+    case.host.before_the_next_claim(|platter| platter.poke(16, &[9; 16]));
+    let pass = case.passes(2);
+    assert!(words(&pass, "fake0").contains("another than before"), "{}", words(&pass, "fake0"));
+    assert_eq!(case.platter("fake0").write_count(), 0);
+}
