@@ -409,3 +409,31 @@ fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_writ
     let pass = node.passes().expect("looks");
     assert!(disk.content() == before, "something was written: {:?}", pass.set.devices[0].verdict);
 }
+
+#[test]
+fn a_sector_that_cannot_be_zeroed_keeps_no_other_deleted_volume_from_being_erased() {
+    for offloads_zeroes in [true, false] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes, ..geometry() });
+        let mut node = start(&host);
+        node.passes().expect("claims");
+        node.pool.work_until_idle().expect("cleans");
+        let sick = node.pool.create(&request("sick", BLOCK, 4 * MIB)).expect("made").0;
+        node.pool.create(&request("well", BLOCK, 4 * MIB)).expect("made");
+        let extent = node.pool.members()[0].shown().content.volume(sick.id).expect("there").entry.extent;
+        let sector = Extent { start: extent.start + MIB, end: extent.start + MIB + 512 };
+        disk.inject(Fault { what: "zero", range: sector, times: u32::MAX });
+        for name in ["sick", "well"] {
+            node.pool.delete(id(name)).expect("deleted");
+        }
+        for _ in 0..20 {
+            // It fails, and says so; a pass has it tried again.
+            let _ = node.pool.work_until_idle();
+        }
+        let erasing: Vec<u64> = node.pool.disk_views().iter().map(|view| view.erasing).collect();
+        assert_eq!(erasing, [4 * MIB], "only what cannot be zeroed waits");
+        disk.clear_faults();
+        node.pool.work_until_idle().expect("erases");
+        assert_eq!(node.pool.disk_views()[0].erasing, 0);
+    }
+}

@@ -40,7 +40,8 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
     let (disk, work) = {
         let mut state = member.lock();
         // Without a disk nothing is asked for: what it still has to erase waits until it is back.
-        let work = state.handle().and_then(|disk| Some((disk, next_erase(state.content())?)));
+        let failed = member.failed_erasures();
+        let work = state.handle().and_then(|disk| Some((disk, next_erase(state.content(), &failed)?)));
         match (work, next_to_clean(&state)) {
             (Some(work), _) => work,
             (None, Some(extent)) => {
@@ -52,6 +53,9 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
             (None, None) if state.is_unmirrored() => return Ok(Progress::Unmirrored),
             // Under the lock: who gives work from now on finds no worker, and starts one.
             (None, None) => {
+                if let Some(error) = member.take_failed_erasure() {
+                    return Err(error);
+                }
                 member.set_worker(false);
                 return Ok(Progress::Idle);
             }
@@ -99,13 +103,18 @@ fn next_to_clean(state: &State) -> Option<Extent> {
 fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
     // Once for each chunk, as it would hit what somebody made there since.
     member.lock().disk()?.prove_unchanged()?;
-    if let Some(chunk) = work.chunk {
-        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, true, e))?;
-        return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
+    let (what, extent, done) = match work.chunk {
+        Some(chunk) => ("erase", chunk, zero(&**disk, chunk)),
+        None if work.policy == ErasePolicy::None => ("forget", work.extent, Ok(())),
+        None => ("verify the erasure", work.extent, prove_erased(&**disk, work.extent, work.policy)),
+    };
+    if let Err(error) = done {
+        // A bad sector in one keeps no other one waiting: it is said, and tried again, when all else is done.
+        member.erasure_failed(work.guid, failed(disk, what, extent, true, error));
+        return Ok(());
     }
-    if work.policy != ErasePolicy::None {
-        prove_erased(&**disk, work.extent, work.policy)
-            .map_err(|e| failed(disk, "verify the erasure", work.extent, true, e))?;
+    if let Some(chunk) = work.chunk {
+        return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
     }
     member.lock().disk()?.finish_erase(work)
 }

@@ -3,10 +3,10 @@
 //! One lock per disk: operations on different disks never wait for each other. Who only looks takes what is shown, so
 //! that a disk that hangs under its lock keeps nobody from looking at all disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -38,6 +38,8 @@ pub struct Member {
     worker: AtomicBool,
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
+    /// Erasures that the disk failed since the worker last had nothing else to do, by GUID, and how the first of them did.
+    failed: Mutex<(BTreeSet<Uuid>, Option<ApplyError>)>,
 }
 
 /// What can be said of a member now.
@@ -173,7 +175,8 @@ impl Member {
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
         let state =
             State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, wanted: ExtentSet::default() };
-        Self { id, turn: Turn::new(state), worker: AtomicBool::new(false), retries_held: AtomicBool::new(false) }
+        let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { id, turn: Turn::new(state), worker, retries_held, failed: Mutex::default() }
     }
 
     /// What there is to see, whoever has the lock.
@@ -222,6 +225,25 @@ impl Member {
     /// Whether that is asked for; it is not any more then.
     pub fn take_retry(&self) -> bool {
         self.retries_held.swap(false, Ordering::SeqCst)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, (BTreeSet<Uuid>, Option<ApplyError>)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn erasure_failed(&self, guid: Uuid, error: ApplyError) {
+        let mut failed = self.failed();
+        failed.0.insert(guid);
+        failed.1.get_or_insert(error);
+    }
+
+    pub(super) fn failed_erasures(&self) -> BTreeSet<Uuid> {
+        self.failed().0.clone()
+    }
+
+    /// How the first one failed; all are tried again from now on.
+    pub(super) fn take_failed_erasure(&self) -> Option<ApplyError> {
+        std::mem::take(&mut *self.failed()).1
     }
 
     pub fn views(&self) -> Vec<VolumeView> {

@@ -4,6 +4,7 @@
 //! *erasing* under a fresh GUID. From then on the volume does not exist. Its space is erased in chunks
 //! with a durable cursor, and only then becomes free.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -50,10 +51,11 @@ pub fn delete(content: &Content, id: Uuid, policy: ErasePolicy, guid: Uuid) -> R
     ]))
 }
 
-/// What to erase next: nothing that somebody holds. An erasing entry without a record is erased from its start, the
-/// safe way.
-pub fn next_erase(content: &Content) -> Option<EraseWork> {
-    let (number, entry, record) = content.erasing().find(|(number, ..)| !content.held.contains_key(number))?;
+/// What to erase next: nothing that somebody holds, and none of `failed`, by GUID. An erasing entry without a record is
+/// erased from its start, the safe way.
+pub fn next_erase(content: &Content, failed: &BTreeSet<Uuid>) -> Option<EraseWork> {
+    let may_be = |number: u32, entry: &Entry| !content.held.contains_key(&number) && !failed.contains(&entry.guid);
+    let (number, entry, record) = content.erasing().find(|(number, entry, _)| may_be(*number, entry))?;
     let policy = record.map_or(ErasePolicy::Discard, |r| r.policy);
     let extent = entry.extent;
     let start = record.map_or(extent.start, |r| r.cursor.clamp(extent.start, extent.end));
