@@ -19,6 +19,7 @@ mod facts;
 mod guest;
 mod hang;
 mod health;
+mod host_rules;
 mod hotplug;
 mod images;
 mod members;
@@ -76,5 +77,6 @@ fn all(bench: &mut Bench, report: &mut Report) {
     stuck::check(bench, report);
     hotplug::check(bench, report);
     restart::check(bench, report);
+    host_rules::check(bench, report);
     storm::check(bench, report);
 }
