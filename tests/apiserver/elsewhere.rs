@@ -13,7 +13,7 @@ use crate::nodes::{offers, set};
 use crate::sim::SimNode;
 
 /// Waits until the node's DevicePool says these words anywhere.
-async fn says(stage: &Stage, node: &str, words: &str) {
+pub async fn says(stage: &Stage, node: &str, words: &str) {
     let said = |pool: &DevicePool| serde_json::to_string(&pool.status).expect("JSON").contains(words);
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| said(&pool))).await;
 }

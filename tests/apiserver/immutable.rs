@@ -17,7 +17,9 @@ async fn change(client: &Client, spec: &Value, change: &Value) -> Result<(), Str
     let name = unique("set");
     let mut set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
-        "metadata": {"name": name, "namespace": "default"}, "spec": {"storageClassName": "fast"},
+        "metadata": {"name": name, "namespace": "default"},
+        // No node's: the nodes of other tests have disks that it would take.
+        "spec": {"storageClassName": "fast", "nodeSelector": nodes("nobodys")},
     });
     for (field, value) in spec.as_object().expect("an object") {
         set["spec"][field] = value.clone();
@@ -32,17 +34,20 @@ async fn change(client: &Client, spec: &Value, change: &Value) -> Result<(), Str
     }
 }
 
+/// The nodes with that label.
+fn nodes(disks: &str) -> Value {
+    let label = json!({"key": "disks", "operator": "In", "values": [disks]});
+    json!({"nodeSelectorTerms": [{"matchExpressions": [label]}]})
+}
+
 #[tokio::test]
 async fn what_is_cut_is_not_cut_otherwise_and_a_refusal_says_which_rule_it_broke() {
     let cluster = cluster!(shared);
-    let (two, selector) = (
-        json!({"count": 2}),
-        |name: &str| json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disks", "operator": "In", "values": [name]}]}]}),
-    );
-    let cut = || json!({"partitioningSpec": two, "nodeSelector": selector("a")});
+    let two = json!({"count": 2});
+    let cut = || json!({"partitioningSpec": two, "nodeSelector": nodes("a")});
     for (spec, to, words) in [
         (cut(), json!({"partitioningSpec": {"count": 3}}), FIXED),
-        (cut(), json!({"nodeSelector": selector("b")}), FIXED),
+        (cut(), json!({"nodeSelector": nodes("b")}), FIXED),
         (cut(), json!({"maxDeviceCount": 3}), FIXED),
         (cut(), json!({"dryRun": true}), FIXED),
         (cut(), json!({"partitioningSpec": null}), ADDED),

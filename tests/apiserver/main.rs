@@ -8,6 +8,7 @@ mod discovery;
 mod discovery_result;
 mod elsewhere;
 mod foreign_crds;
+mod identity;
 mod immutable;
 mod leader;
 mod lost;

@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises};
+use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises, of_this_cluster};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::keeper::{Keeper, KeeperThread};
 use localpool::pool::apply::pool::{Owner, Pool, Workers};
@@ -22,6 +22,8 @@ use tokio::task::JoinHandle;
 pub struct SimNode {
     pub name: String,
     pub host: Arc<FakeHost>,
+    /// What its state directory says of its cluster, where it is compared with the API server.
+    pub cluster: Option<String>,
     pub running: Option<Running>,
 }
 
@@ -40,19 +42,24 @@ impl SimNode {
         let nodes: Api<Node> = Api::all(client.clone());
         let node = serde_json::from_value(node).expect("a node");
         nodes.create(&PostParams::default(), &node).await.expect("a new node");
-        let mut node = Self { name: name.to_owned(), host: Arc::new(host), running: None };
+        let mut node = Self { name: name.to_owned(), host: Arc::new(host), cluster: None, running: None };
         node.run(client);
         node
     }
 
     pub fn run(&mut self, client: &Client) {
         let machine: Arc<dyn Host> = Arc::clone(&self.host) as Arc<dyn Host>;
-        let owner = Owner { cluster: "sim".to_owned(), node: self.name.clone() };
+        let cluster = self.cluster.clone().unwrap_or_else(|| "sim".to_owned());
+        let owner = Owner { cluster: cluster.clone(), node: self.name.clone() };
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
         let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
         let agent = agent.asking_for_own(ask_own(client.clone(), self.name.clone(), runtime.clone()));
-        let agent = agent.asking_elsewhere(ask_promises(client.clone(), self.name.clone(), runtime));
+        let mut ask = ask_promises(client.clone(), self.name.clone(), runtime.clone());
+        if self.cluster.is_some() {
+            ask = of_this_cluster(client.clone(), cluster, runtime, ask);
+        }
+        let agent = agent.asking_elsewhere(ask);
         let (see, seen) = watch::channel(None);
         let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
             see.send_replace(Some(Arc::new(Seen::of(pass))));
