@@ -143,6 +143,25 @@ fn what_a_tenant_wrote_behind_the_old_end_of_a_bare_device_that_has_grown_is_era
 }
 
 #[test]
+fn a_verb_that_waited_for_a_bare_device_while_its_volume_became_another_one_does_nothing_to_that() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = started(&host, &Layout::RawDevice {});
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    disk.poke(MIB, &[0x77; 4096]);
+    let seat = node.pool.seats().remove(0);
+    // A conflict that was settled meanwhile.
+    seat.give_other_id(id("a"), id("aside"), "aside", node.pool.journal()).expect("settled");
+    let view = node.pool.volume(id("aside")).expect("it is there");
+    seat.delete(id("a")).expect_err("it is not there");
+    seat.adopt_volume(id("a")).expect_err("nor to be adopted");
+    node.pool.work_until_idle().expect("nothing to do");
+    assert_eq!(node.pool.volume(id("aside")).expect("it is there"), view);
+    assert!(!disk.is_zero(Extent { start: MIB, end: 2 * MIB }), "it was erased");
+}
+
+#[test]
 fn what_a_free_bare_device_has_gained_by_growing_is_zeroed_before_a_tenant_sees_it() {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", geometry());

@@ -548,7 +548,7 @@ impl Pool {
 
     /// Before mkfs: whether it may be done, whatever is there.
     pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
-        self.find_usable(id)?.0.begin_format()
+        self.find_usable(id)?.0.begin_format(id)
     }
 
     /// Writes down that mkfs has ended and was synced.

@@ -221,7 +221,7 @@ impl RawMember {
 
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
-    pub fn begin_format(&self) -> Result<(), RawError> {
+    pub fn begin_format(&self, id: Uuid) -> Result<(), RawError> {
         let mut state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         let claim = self.claim()?;
@@ -229,7 +229,7 @@ impl RawMember {
             return Ok(());
         }
         self.prove_blank(&mut state, &claim)?;
-        self.change_volume(|volume| volume.formatting = true)
+        self.change_volume(id, |volume| volume.formatting = true)
     }
 
     /// `None`: its claim has just ended.
@@ -372,9 +372,10 @@ impl RawMember {
     }
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
-    pub fn delete(&self, policy: ErasePolicy) -> Result<(), RawError> {
+    pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), RawError> {
         let state = self.lock_within(PATIENCE)?;
         let disk = self.disk(&state)?;
+        self.has(id)?;
         self.prove_unused(&state)?;
         unmap_all(&*disk)?;
         self.journal.change_raw(&self.id, |claim| {
@@ -388,18 +389,30 @@ impl RawMember {
         Ok(())
     }
 
+    /// Whoever waited for the device may find another volume there.
+    fn has(&self, id: Uuid) -> Result<(), RawError> {
+        match self.claim()?.volume {
+            Some(volume) if volume.id == id => Ok(()),
+            Some(_) | None => {
+                Err(RawError::Away { disk: self.id.clone(), why: format!("does not have volume {id} any more") })
+            }
+        }
+    }
+
     /// Changes the volume's own record.
-    pub fn change_volume(&self, change: impl FnOnce(&mut RawVolume)) -> Result<(), RawError> {
-        self.journal.change_raw(&self.id, |claim| claim.volume.as_mut().map(change))?;
+    pub fn change_volume(&self, id: Uuid, change: impl FnOnce(&mut RawVolume)) -> Result<(), RawError> {
+        self.has(id)?;
+        self.journal
+            .change_raw(&self.id, |claim| claim.volume.as_mut().filter(|volume| volume.id == id).map(change))?;
         Ok(())
     }
 
     /// Its volume becomes another one, found, its data as it is.
-    pub fn give_other_id(&self, fresh: Uuid, name: &str) -> Result<(), RawError> {
+    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), RawError> {
         let state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
-        self.change_volume(|volume| {
+        self.change_volume(id, |volume| {
             volume.id = fresh;
             volume.record.name = name.to_owned();
             volume.record.found = true;

@@ -159,7 +159,7 @@ impl Seat {
                     Ok(()) => Ok(()),
                 }
             }
-            Self::Raw(member) => match member.delete(policy) {
+            Self::Raw(member) => match member.delete(id, policy) {
                 Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
             },
@@ -194,10 +194,10 @@ impl Seat {
     }
 
     /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
-    pub fn begin_format(&self) -> Result<(), PoolError> {
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
         match self {
             Self::Labelled(_) => Ok(()),
-            Self::Raw(member) => Ok(member.begin_format()?),
+            Self::Raw(member) => Ok(member.begin_format(id)?),
         }
     }
 
@@ -206,7 +206,7 @@ impl Seat {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
             }
-            Self::Raw(member) => Ok(member.change_volume(|volume| {
+            Self::Raw(member) => Ok(member.change_volume(view.id, |volume| {
                 (volume.formatting, volume.formatted) = (false, true);
                 volume.record.fs_size = view.size;
             })?),
@@ -216,14 +216,14 @@ impl Seat {
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
-            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.fs_size = size)?),
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
         }
     }
 
     pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
-            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = false)?),
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
         }
     }
 
@@ -232,7 +232,7 @@ impl Seat {
             Self::Labelled(member) => {
                 Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
             }
-            Self::Raw(member) => Ok(member.change_volume(|volume| volume.record.found = true)?),
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.found = true)?),
         }
     }
 
@@ -256,7 +256,7 @@ impl Seat {
                     None => error.into(),
                 })
             }
-            Self::Raw(member) => match member.give_other_id(fresh, name) {
+            Self::Raw(member) => match member.give_other_id(id, fresh, name) {
                 Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
             },
