@@ -119,7 +119,6 @@ impl ApplyError {
 }
 
 /// What an opening found.
-#[expect(clippy::large_enum_variant, reason = "made once at an opening, and taken apart at once")]
 pub enum Opened {
     /// A disk of ours, mended and mapped.
     Ours(PoolDisk),

@@ -64,7 +64,6 @@ pub struct Shown {
     nodes: BTreeMap<u32, PathBuf>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one for each disk of the machine")]
 enum Holding {
     Open(PoolDisk),
     /// What it held when it was last seen.
