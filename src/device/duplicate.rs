@@ -123,8 +123,7 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
 fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
     let eligible: Vec<usize> =
         group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity)).collect();
-    let is_original =
-        |index: &usize| identity.original.is_some() && hardware(&devices[*index].raw) == identity.original;
+    let is_original = |index: &usize| identity.original == Some(id::hardware(&devices[*index].raw, None).text);
     let used: Vec<usize> = eligible.iter().copied().filter(is_original).collect();
     let recorded: Vec<usize> = eligible.into_iter().filter(|index| is_on_record(&devices[*index])).collect();
     match (&used[..], &recorded[..]) {

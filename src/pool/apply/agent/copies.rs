@@ -4,21 +4,25 @@ use super::Agent;
 use crate::device::discovery::DeviceSet;
 use crate::device::duplicate::{Identities, hardware, seen_together};
 use crate::device::label::Hardware;
-use crate::device::{Device, Standing};
+use crate::device::{Device, Standing, id};
 use crate::host::chain;
 use crate::pool::apply::admin::{AdminError, tense};
 use crate::pool::apply::pool::PoolError;
 
 impl Agent {
-    /// Which hardware our disks are: what the journal says, and what is in use now.
+    /// Which hardware our disks are: what the journal says, and what is in use now. That has no other's path.
     pub(super) fn identities(&self) -> Identities {
         let mut identities = self.pool.journal().identities();
-        for (id, used) in self.in_use() {
-            identities.entry(id).or_default().original = Some(used);
+        for member in self.pool.members() {
+            let shown = member.shown();
+            if shown.is_usable() {
+                identities.entry(member.id.clone()).or_default().original = Some(id::hardware(&shown.raw, None).text);
+            }
         }
         identities
     }
 
+    /// What can be told again later.
     fn in_use(&self) -> Vec<(String, String)> {
         let used = |member: &crate::pool::apply::member::Member| {
             let shown = member.shown();
