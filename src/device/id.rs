@@ -47,6 +47,11 @@ pub fn may_be_hardware(text: &str) -> bool {
     SORTS.iter().any(|sort| text.starts_with(sort)) && !text.contains(char::is_whitespace)
 }
 
+/// Whether a [`hardware`] id is but the place where something is plugged in now.
+pub fn is_path(text: &str) -> bool {
+    text.starts_with("path-")
+}
+
 fn stable(text: String) -> DiskId {
     DiskId { text, stable: true }
 }

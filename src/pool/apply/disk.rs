@@ -112,6 +112,11 @@ impl ApplyError {
         matches!(self, Self::Step { is_begun: false, .. }) || self.is_locked()
     }
 
+    /// The disk failed to read or write.
+    pub fn is_io(&self) -> bool {
+        matches!(self, Self::Step { source, .. } if matches!(**source, StepError::Io(_)))
+    }
+
     /// Others had the disk: a look would find nothing changed.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. } | Self::Stuck { .. })

@@ -5,6 +5,7 @@
 //! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean. Where the device zeroes by
 //! itself only what a volume waits for is cleaned: see [`zeroed_in_call`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::disk::{ApplyError, StepError, zero};
 use super::member::{Member, State};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
-use crate::host::{BlockDevice, Disk, Extent, HostError, IoError};
+use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::extents::{ExtentSet, MIB};
 use crate::pool::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 
@@ -37,13 +38,12 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
     if take_back(member)? {
         return Ok(Progress::Worked);
     }
-    let (disk, work) = {
+    let (disk, work, is_last_try) = {
         let mut state = member.lock();
         // Without a disk nothing is asked for: what it still has to erase waits until it is back.
-        let failed = member.failed_erasures();
-        let work = state.handle().and_then(|disk| Some((disk, next_erase(state.content(), &failed)?)));
-        match (work, next_to_clean(&state)) {
-            (Some(work), _) => work,
+        let next = |failed| Some((state.handle()?, next_erase(state.content(), failed)?));
+        match (next(&member.failed_erasures()), next_to_clean(&state)) {
+            (Some((disk, work)), _) => (disk, work, false),
             (None, Some(extent)) => {
                 clean(&mut state, extent)?;
                 drop(state);
@@ -51,17 +51,31 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
                 return Ok(Progress::Worked);
             }
             (None, None) if state.is_unmirrored() => return Ok(Progress::Unmirrored),
-            // Under the lock: who gives work from now on finds no worker, and starts one.
-            (None, None) => {
-                if let Some(error) = member.take_failed_erasure() {
-                    return Err(error);
+            (None, None) => match next(&BTreeSet::new()) {
+                // All else is done.
+                Some((disk, work)) => (disk, work, true),
+                // Under the lock: who gives work from now on finds no worker, and starts one.
+                None => {
+                    member.set_worker(false);
+                    return Ok(Progress::Idle);
                 }
-                member.set_worker(false);
-                return Ok(Progress::Idle);
-            }
+            },
         }
     };
-    erase(member, &disk, &work).map(|()| Progress::Worked)
+    match erase(member, &disk, &work) {
+        // A bad sector in one keeps no other one waiting: it is tried again when all else is done, and told then.
+        Err(error) if error.is_io() && !is_last_try => {
+            tracing::warn!(disk = %disk.path().display(), error = %chain(&error), "an erasure failed");
+            member.erasure_failed(work.guid);
+            Ok(Progress::Worked)
+        }
+        done => {
+            if is_last_try {
+                member.forget_failed_erasures();
+            }
+            done.map(|()| Progress::Worked)
+        }
+    }
 }
 
 /// Tries once again what somebody held at the last look; gives whether anything came free.
@@ -103,18 +117,13 @@ fn next_to_clean(state: &State) -> Option<Extent> {
 fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
     // Once for each chunk, as it would hit what somebody made there since.
     member.lock().disk()?.prove_unchanged()?;
-    let (what, extent, done) = match work.chunk {
-        Some(chunk) => ("erase", chunk, zero(&**disk, chunk)),
-        None if work.policy == ErasePolicy::None => ("forget", work.extent, Ok(())),
-        None => ("verify the erasure", work.extent, prove_erased(&**disk, work.extent, work.policy)),
-    };
-    if let Err(error) = done {
-        // A bad sector in one keeps no other one waiting: it is said, and tried again, when all else is done.
-        member.erasure_failed(work.guid, failed(disk, what, extent, true, error));
-        return Ok(());
-    }
     if let Some(chunk) = work.chunk {
+        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, true, e))?;
         return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
+    }
+    if work.policy != ErasePolicy::None {
+        prove_erased(&**disk, work.extent, work.policy)
+            .map_err(|e| failed(disk, "verify the erasure", work.extent, true, e))?;
     }
     member.lock().disk()?.finish_erase(work)
 }

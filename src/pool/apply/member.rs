@@ -38,8 +38,8 @@ pub struct Member {
     worker: AtomicBool,
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
-    /// Erasures that the disk failed since the worker last had nothing else to do, by GUID, and how the first of them did.
-    failed: Mutex<(BTreeSet<Uuid>, Option<ApplyError>)>,
+    /// Erasures that the disk failed since the worker last had nothing else to do, by GUID.
+    failed: Mutex<BTreeSet<Uuid>>,
 }
 
 /// What can be said of a member now.
@@ -226,23 +226,20 @@ impl Member {
         self.retries_held.swap(false, Ordering::SeqCst)
     }
 
-    fn failed(&self) -> MutexGuard<'_, (BTreeSet<Uuid>, Option<ApplyError>)> {
+    fn failed(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn erasure_failed(&self, guid: Uuid, error: ApplyError) {
-        let mut failed = self.failed();
-        failed.0.insert(guid);
-        failed.1.get_or_insert(error);
+    pub(super) fn erasure_failed(&self, guid: Uuid) {
+        self.failed().insert(guid);
     }
 
     pub(super) fn failed_erasures(&self) -> BTreeSet<Uuid> {
-        self.failed().0.clone()
+        self.failed().clone()
     }
 
-    /// How the first one failed; all are tried again from now on.
-    pub(super) fn take_failed_erasure(&self) -> Option<ApplyError> {
-        std::mem::take(&mut *self.failed()).1
+    pub(super) fn forget_failed_erasures(&self) {
+        self.failed().clear();
     }
 
     pub fn views(&self) -> Vec<VolumeView> {

@@ -93,7 +93,7 @@ impl Agent {
         let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != own);
         let mut copies: std::collections::BTreeSet<String> =
             others.iter().filter_map(|other| hardware(&other.raw)).collect();
-        copies.extend(was);
+        copies.extend(was.filter(|was| !id::is_path(was)));
 
         let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", tense(dry_run, "make", "made"), device.id)];
         lines.extend(copies.iter().map(|copy| format!("{copy} is a copy of it from then on, and is not used")));
