@@ -82,7 +82,8 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
         usage: WantedUsage::Block,
         selector: Selector::default(),
     };
-    pool.create(&request).expect("made");
+    // Its space has to be cleaned before.
+    until(|| pool.create(&request).is_ok());
     disk.inject(everything("zero"));
     pool.delete(id).expect("deleted");
     pool.kick();
