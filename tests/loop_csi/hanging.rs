@@ -138,6 +138,7 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     let sets = set(&lab, "sick", "freezer/sick.img", CARVED) + &set(&lab, "well", "well.img", CARVED);
     let start = Start::new(&lab, &sets);
     let (driver, mut client) = start.ready().await;
+    let all = client.capacity("sick", &mount("ext4")).await;
     let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
     let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
     driver.stop();
@@ -153,6 +154,8 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     for id in [&kept.id, &well.id] {
         client.delete(id).await.unwrap();
     }
+    // Stopped before, it may be between the two copies of a table.
+    client.await_capacity("sick", &mount("ext4"), all).await;
     driver.stop();
     sick.assert_tables_verify();
     sick.detach();
@@ -166,6 +169,7 @@ async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that
     let sets = set(&lab, "sick", "freezer/sick.img", CARVED) + &set(&lab, "well", "well.img", CARVED);
     let start = Start::new(&lab, &sets);
     let (driver, mut client) = start.ready().await;
+    let all = [client.capacity("sick", &mount("ext4")).await, client.capacity("well", &mount("ext4")).await];
     let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
     let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
 
@@ -199,6 +203,10 @@ async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that
     driver.await_verdict(&sick.node, "Ours", "1 volume");
     for id in [&kept.id, &well.id] {
         client.delete(id).await.unwrap();
+    }
+    // Stopped before, it may be between the two copies of a table.
+    for (class, all) in ["sick", "well"].into_iter().zip(all) {
+        client.await_capacity(class, &mount("ext4"), all).await;
     }
     driver.stop();
     for disk in [sick, well_disk] {
