@@ -186,7 +186,10 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
         words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
     }
     if looking::known_cluster(state)?.is_none() {
-        words += "; it is taken for a machine without a cluster";
+        words += &match machine::known_identity(state)? {
+            Some(identity) => format!("; the cluster is taken to be `{identity}`"),
+            None => "; which cluster its disks are of is not known".to_owned(),
+        };
     }
     Ok(words)
 }

@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::HostError;
@@ -25,18 +26,42 @@ pub trait StateStore: Send + Sync {
 /// A directory of documents, 0700.
 pub struct StateDir {
     path: PathBuf,
+    /// Name and text of a document that must be there before any other one is written.
+    first: Mutex<Option<(&'static str, String)>>,
 }
 
 impl StateDir {
     pub fn open(path: &Path) -> Result<Self, HostError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|source| failed("make the state directory", path, source))?;
-        Ok(Self { path: path.to_owned() })
+        Ok(Self::at(path))
     }
 
     /// A directory to read from only, there or not.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), first: Mutex::default() }
+    }
+
+    /// Writes a document without which the others mean something else. Where that fails now, none of them is written before
+    /// it is.
+    pub fn store_first(&self, name: &'static str, text: String) -> Result<(), HostError> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        *first = Some((name, text));
+        self.write_first(&mut first)
+    }
+
+    fn write_first(&self, first: &mut Option<(&'static str, String)>) -> Result<(), HostError> {
+        if let Some((name, text)) = first {
+            self.write(name, text)?;
+        }
+        *first = None;
+        Ok(())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), HostError> {
+        let path = self.path.join(name);
+        let aside = self.path.join(format!(".{name}.new"));
+        write_whole(&aside, &path, text, 0o600).map_err(|source| failed("write", &path, source))
     }
 
     /// Where the documents are.
@@ -56,9 +81,8 @@ impl StateStore for StateDir {
     }
 
     fn store(&self, name: &str, text: &str) -> Result<(), HostError> {
-        let path = self.path.join(name);
-        let aside = self.path.join(format!(".{name}.new"));
-        write_whole(&aside, &path, text, 0o600).map_err(|source| failed("write", &path, source))
+        self.write_first(&mut self.first.lock().unwrap_or_else(PoisonError::into_inner))?;
+        self.write(name, text)
     }
 
     fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError> {
@@ -122,6 +146,22 @@ mod tests {
             state.store("journal.json", text).expect("stored");
             assert_eq!(state.load("journal.json").expect("read").as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn no_document_is_written_before_the_one_that_must_be_there_first() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(&dir.path().join("state")).expect("made");
+        // Nobody can write a file where a folder is.
+        let in_the_way = dir.path().join("state/first");
+        fs::create_dir(&in_the_way).expect("made");
+        assert!(state.store_first("first", "one".to_owned()).is_err());
+        assert!(state.store("other", "two").is_err());
+        assert_eq!(state.load("other").expect("read"), None);
+        fs::remove_dir(&in_the_way).expect("removed");
+        state.store("other", "two").expect("written");
+        assert_eq!(state.load("first").expect("read").as_deref(), Some("one"));
+        assert_eq!(state.load("other").expect("read").as_deref(), Some("two"));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use uuid::Uuid;
 
-use crate::host::StateStore;
 use crate::host::machine_id::{MACHINE_ID, derived};
+use crate::host::state::StateDir;
+use crate::host::{StateStore, chain};
 use crate::pool::journal::JOURNAL;
 
 /// What labels say of any machine, where they were written before machines were told apart.
@@ -19,7 +20,7 @@ const ANY: &str = "standalone";
 const FILE: &str = "standalone";
 
 /// The one of this state directory, written down if it was not yet.
-pub fn identity(state: &dyn StateStore) -> Result<String> {
+pub fn identity(state: &StateDir) -> Result<String> {
     identity_of(state, Path::new(MACHINE_ID))
 }
 
@@ -28,10 +29,19 @@ pub fn known_identity(state: &dyn StateStore) -> Result<Option<String>> {
     Ok(told(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
 }
 
-fn identity_of(state: &dyn StateStore, machine_id: &Path) -> Result<String> {
-    let (identity, is_written) = told(state, machine_id)?.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
-    if !is_written {
-        state.store(FILE, &format!("{identity}\n")).context("writing down which machine this is")?;
+fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
+    let told = told(state, machine_id)?;
+    let is_known = told.is_some();
+    let (identity, is_written) = told.unwrap_or_else(|| (of_machine(Uuid::new_v4()), false));
+    if is_written {
+        return Ok(identity);
+    }
+    match state.store_first(FILE, format!("{identity}\n")) {
+        // The next start comes to the same, as long as there is no journal that says nothing of it.
+        Err(error) if is_known => {
+            tracing::warn!(error = %chain(&error), identity, "which machine this is could not be written down")
+        }
+        written => written.context("writing down which machine this is")?,
     }
     Ok(identity)
 }
@@ -67,7 +77,6 @@ fn is_identity(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::state::StateDir;
 
     fn new() -> (tempfile::TempDir, StateDir) {
         let dir = tempfile::tempdir().expect("a directory");

@@ -96,7 +96,7 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     };
     let mend = format!("would first end on {} what an earlier stop", disk.path());
     says(&start.state, &start.node, "release", &[&mend, "would wipe", "no agent runs on"]);
-    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without its journal", "taken to be `standalone`"]);
+    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without its journal", "taken to be `standalone-"]);
     says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent runs on"]);
     assert_eq!(documents(&start.state), state, "a dry run changed the state directory");
     assert!(!nobody.exists(), "a dry run made a state directory");
