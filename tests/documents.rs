@@ -71,8 +71,15 @@ const ELSEWHERE: &[(&str, Else)] = &[
     ("localpool set plan", In("tests/loop_csi/dry_run.rs", "\"set\", \"plan\"")),
     ("localpool volume adopt", In("tests/loop_csi/record.rs", "\"volume\", \"adopt\"")),
     ("localpool volume abandon", In("tests/apiserver", "abandon")),
+    ("localpool volume settle", In("tests/loop_csi/conflict.rs", "\"volume\", \"settle\"")),
+    ("localpool volumes", In("tests/loop_csi/conflict.rs", "\"volumes\", \"-o\", \"json\"")),
+    ("localpool state set-aside journal", In("tests/loop_csi/bad_start.rs", "\"state\", \"set-aside\", \"journal\"")),
+    ("localpool state set-aside cluster", In("src/cli/ask.rs", "fn the_cluster_of_a_node_is_forgotten")),
+    ("localpool udev-rules", In("tests/vm/host_rules.rs", "udev-rules --install-in")),
     ("localpool crds", In("tests/chart", "crds")),
-    ("localpool", In("tests/command_line.rs", "fn every_subcommand_survives")),
+    ("localpool demo", In("tests/loop_demo.rs", "command.arg(\"demo\")")),
+    ("localpool controller", In("tests/apiserver/role.rs", "\"controller\"")),
+    ("localpool node", In("charts/localpool/templates/node/daemonset.yaml", "command: [localpool, node]")),
 ];
 
 fn root() -> PathBuf {

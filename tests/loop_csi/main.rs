@@ -15,6 +15,7 @@ mod blankness;
 mod client;
 mod clock;
 mod coming;
+mod conflict;
 mod content;
 mod driver;
 mod dry_run;
