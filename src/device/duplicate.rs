@@ -20,7 +20,7 @@ use crate::host::raw::Kind;
 
 /// Which hardware is a disk of ours, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Identity {
     /// The hardware that was in use last, or that a person chose.
     pub original: Option<String>,

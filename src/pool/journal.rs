@@ -207,7 +207,11 @@ fn ids(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::device::duplicate::Identity;
+    use crate::device::label::ErasePolicy;
 
     #[test]
     fn a_journal_survives_its_text_and_none_is_empty() {
@@ -226,6 +230,73 @@ mod tests {
         assert_eq!(journal.raw["serial-x"].size, 5);
         let raised = Journal::parse(Some(&text.replace("\"format\": 1", "\"format\": 2"))).expect_err("refused");
         assert_eq!(raised.to_string(), "it has format 2, written by a later version of localpool");
+    }
+
+    /// A field of a later version in each object, but for those whose fields are ids and names.
+    fn with_later_fields(value: &mut Value, is_map: bool) {
+        const MAPS: [&str; 5] = ["raw", "lost", "disks", "identities", "parameters"];
+        match value {
+            Value::Object(fields) => {
+                fields.iter_mut().for_each(|(name, value)| with_later_fields(value, MAPS.contains(&name.as_str())));
+                if !is_map {
+                    fields.insert("later".to_owned(), serde_json::json!({"than": "this"}));
+                }
+            }
+            Value::Array(all) => all.iter_mut().for_each(|value| with_later_fields(value, false)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn a_field_that_a_later_version_has_added_anywhere_costs_nothing_of_what_this_one_knows() {
+        let id = Uuid::from_u128(7);
+        let set = SetRef { namespace: "n".to_owned(), name: "s".to_owned(), uid: "u".to_owned() };
+        let record = VolumeRecord {
+            name: "v".to_owned(),
+            required: 1,
+            limit: Some(2),
+            parameters: BTreeMap::from([("p".to_owned(), "q".to_owned())]),
+            usage: VolumeUsage::Block,
+            fs_size: 0,
+            found: true,
+        };
+        let erasing = EraseRecord { was: id, policy: ErasePolicy::Zero, cursor: 4 };
+        let volume = RawVolume { id, record: record.clone(), formatting: true, formatted: true };
+        let claim = RawClaim {
+            set: set.clone(),
+            generation: 3,
+            size: 5,
+            clean: false,
+            cleaned: 2,
+            used: true,
+            volume: Some(volume),
+            erasing: Some(erasing),
+            erasing_usage: Some(VolumeUsage::Block),
+        };
+        let lost = LostClaim { volume: Some(LostVolume { id, set: set.clone(), record }) };
+        let known = KnownDisk {
+            set,
+            layout: Layout::Carved {},
+            path: "/dev/sdx".into(),
+            model: Some("m".to_owned()),
+            size: 6,
+            volumes: Some(BTreeSet::from([id])),
+        };
+        let identity = Identity { original: Some("wwid-a".to_owned()), copies: BTreeSet::from(["wwid-b".to_owned()]) };
+        let journal = Journal {
+            format: FORMAT,
+            released: BTreeSet::from(["wwid-r".to_owned()]),
+            raw: BTreeMap::from([("serial-x".to_owned(), claim)]),
+            lost: BTreeMap::from([("dm-z".to_owned(), lost)]),
+            given_up: BTreeSet::from(["wwid-g".to_owned()]),
+            disks: BTreeMap::from([("gpt-0".to_owned(), known)]),
+            let_go: BTreeSet::from(["gpt-1".to_owned()]),
+            identities: BTreeMap::from([("gpt-0".to_owned(), identity)]),
+        };
+        let mut later = serde_json::to_value(&journal).expect("JSON");
+        with_later_fields(&mut later, false);
+        assert_eq!(later.to_string().matches("\"later\"").count(), 14, "{later}");
+        assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
     }
 
     #[test]
