@@ -185,10 +185,10 @@ fn a_sector_that_cannot_be_written_again_keeps_its_disk_out_and_says_so() {
     node.pool.usable(id("fs")).expect("back");
 }
 
-#[test]
-fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
+/// A machine with a disk of the pool, whose background work is done by threads.
+fn with_workers() -> (Arc<dyn Host>, Arc<Platter>, Arc<Pool>) {
     let host = Arc::new(FakeHost::default());
-    host.add_disk("fake0", "SERIAL-1", geometry());
+    let platter = host.add_disk("fake0", "SERIAL-1", geometry());
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
@@ -197,6 +197,12 @@ fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
     for _ in 0..3 {
         agent.pass().expect("looks");
     }
+    (machine, platter, pool)
+}
+
+#[test]
+fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
+    let (machine, _, pool) = with_workers();
     let raw = machine.scan().expect("a scan").remove(0);
     let disk = machine.open(&raw, Access::Look).expect("opens");
     let settles = |what: &dyn Fn(&VolumeRecord) -> bool| {
@@ -225,16 +231,7 @@ fn what_a_change_wrote_is_soon_in_both_label_copies_without_anybody_asking() {
 
 #[test]
 fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say_the_same() {
-    let host = Arc::new(FakeHost::default());
-    let platter = host.add_disk("fake0", "SERIAL-1", geometry());
-    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
-    let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
-    let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
-    let mut agent = Agent::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
-    for _ in 0..3 {
-        agent.pass().expect("looks");
-    }
+    let (_machine, platter, pool) = with_workers();
     pool.create(&request("one", BLOCK, 16 * MIB)).expect("made");
     pool.delete(id("one")).expect("deleted");
     // The erasure ends in a write of the tables.

@@ -51,9 +51,12 @@ fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
     if let Some(text) = state.load(FILE)? {
         let identity = text.trim();
         if !is_identity(identity) {
+            let own = derived(machine_id)?
+                .map_or_else(|| "what their labels say".to_owned(), |id| format!("`{}`", of_machine(id)));
             bail!(
-                "the file `{FILE}` in the state directory does not say which machine this is: {identity:?}. The labels of \
-                 this machine's disks do, as their cluster (`localpool devices -o json`): write that into the file, one line"
+                "the file `{FILE}` in the state directory does not say which machine this is: {identity:?}. Write one line into \
+                 it: {own}, or `{ANY}` where the disks were claimed by a version that did not tell machines apart; \
+                 `localpool devices --state-dir /nowhere` names the cluster of those that are neither"
             );
         }
         return Ok(Some((identity.to_owned(), true)));
@@ -131,7 +134,8 @@ mod tests {
             state.store(FILE, text).expect("written");
             let error = identity_of(&state, &machine(&dir, ONE)).expect_err(text).to_string();
             assert!(
-                error.contains("`standalone` in the state directory") && error.contains("devices -o json"),
+                error.contains("`standalone` in the state directory")
+                    && error.contains(&of_machine(derived(&machine(&dir, ONE)).expect("read").expect("an id"))),
                 "{error}"
             );
         }
