@@ -1,7 +1,8 @@
 //! What the cluster has of one kind, kept by a watch, and a bell that rings when it changes.
 //!
 //! Takes in a watch, gives out objects by name and a channel to wait on. A kind that the API server does not
-//! know yet (its CRD comes later) is waited for and said once; an object that cannot be read stops only itself.
+//! know yet (its CRD comes later) is waited for and said once. An object that cannot be read (a later version wrote it)
+//! stops only itself, and is there all the same: the last that was known of it stays, and what it takes stays taken.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::{DeserializeGuard, DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Config, Event, watcher};
@@ -49,27 +50,67 @@ type ByKey<K> = BTreeMap<String, Arc<K>>;
 struct Objects<K> {
     all: ByKey<K>,
     groups: BTreeMap<String, ByKey<K>>,
+    /// Those that cannot be read as they are now, each with the reason.
+    unread: BTreeMap<String, String>,
+    /// What counts for those of them of which nothing older is known.
+    stand_ins: ByKey<K>,
+}
+
+/// An object that cannot be read.
+pub struct Unread<K> {
+    key: String,
+    why: String,
+    /// What it counts as in its group, where nothing older is known of it.
+    stand_in: Option<K>,
 }
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { all: BTreeMap::new(), groups: BTreeMap::new() }
+        Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), stand_ins: BTreeMap::new() }
     }
 }
 
 impl<K> Objects<K> {
     fn insert(&mut self, key: String, object: Arc<K>, group_of: fn(&K) -> Option<&str>) -> Option<Arc<K>> {
         let before = self.remove(&key, group_of);
-        if let Some(group) = group_of(&object) {
-            self.groups.entry(group.to_owned()).or_default().insert(key.clone(), Arc::clone(&object));
-        }
+        self.join(&key, &object, group_of);
         self.all.insert(key, object);
         before
     }
 
+    /// What was known of it counts, else what stands in for it.
+    fn insert_unread(&mut self, unread: Unread<K>, before: Option<Arc<K>>, group_of: fn(&K) -> Option<&str>) {
+        let Unread { key, why, stand_in } = unread;
+        self.remove(&key, group_of);
+        match (before, stand_in.map(Arc::new)) {
+            (Some(before), _) => drop(self.insert(key.clone(), before, group_of)),
+            (None, Some(stand_in)) => {
+                self.join(&key, &stand_in, group_of);
+                self.stand_ins.insert(key.clone(), stand_in);
+            }
+            (None, None) => {}
+        }
+        self.unread.insert(key, why);
+    }
+
     fn remove(&mut self, key: &str, group_of: fn(&K) -> Option<&str>) -> Option<Arc<K>> {
+        self.unread.remove(key);
+        if let Some(stand_in) = self.stand_ins.remove(key) {
+            self.leave(key, &stand_in, group_of);
+        }
         let before = self.all.remove(key)?;
-        if let Some(group) = group_of(&before)
+        self.leave(key, &before, group_of);
+        Some(before)
+    }
+
+    fn join(&mut self, key: &str, object: &Arc<K>, group_of: fn(&K) -> Option<&str>) {
+        if let Some(group) = group_of(object) {
+            self.groups.entry(group.to_owned()).or_default().insert(key.to_owned(), Arc::clone(object));
+        }
+    }
+
+    fn leave(&mut self, key: &str, object: &K, group_of: fn(&K) -> Option<&str>) {
+        if let Some(group) = group_of(object)
             && let Some(members) = self.groups.get_mut(group)
         {
             members.remove(key);
@@ -77,7 +118,6 @@ impl<K> Objects<K> {
                 self.groups.remove(group);
             }
         }
-        Some(before)
     }
 }
 
@@ -139,13 +179,22 @@ impl<K: ResourceExt> Cache<K> {
         self.0.known.subscribe()
     }
 
-    fn replace(&self, all: ByKey<K>) {
-        let mut objects = Objects::default();
-        for (key, object) in all {
-            objects.insert(key, object, self.0.group_of);
-        }
+    /// Why an object that is there cannot be read; by name, or `namespace/name`.
+    pub fn unread(&self, key: &str) -> Option<String> {
+        self.read().unread.get(key).cloned()
+    }
+
+    fn replace(&self, objects: Objects<K>) {
         *self.0.objects.write().unwrap_or_else(PoisonError::into_inner) = objects;
         self.0.known.send_modify(|known| *known = Known { synced: true, version: known.version + 1 });
+    }
+
+    fn put_unread(&self, unread: Unread<K>) {
+        let before = self.get(&unread.key);
+        let mut objects = self.0.objects.write().unwrap_or_else(PoisonError::into_inner);
+        objects.insert_unread(unread, before, self.0.group_of);
+        drop(objects);
+        self.0.known.send_modify(|known| known.version += 1);
     }
 
     fn put(&self, object: K) {
@@ -164,6 +213,17 @@ impl<K: ResourceExt> Cache<K> {
         let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key, self.0.group_of);
         if before.is_some() {
             self.0.known.send_modify(|known| known.version += 1);
+        }
+    }
+
+    /// Says that it cannot be read, once for each reason.
+    fn say(&self, unread: &Unread<K>, what: &str) {
+        if self.unread(&unread.key).as_ref() != Some(&unread.why) {
+            tracing::warn!(
+                name = unread.key,
+                "an object of {what} cannot be read, and nothing is done about it: {}",
+                unread.why
+            );
         }
     }
 
@@ -186,17 +246,32 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
 {
     let open = |guard: DeserializeGuard<K>| {
-        let metadata = guard.meta().clone();
-        guard.0.map_err(|invalid| {
-            let name = metadata.name.unwrap_or_default();
-            tracing::warn!(name, "an object of {what} cannot be read and is left out: {}", invalid.error);
-            match metadata.namespace {
-                Some(namespace) => format!("{namespace}/{name}"),
-                None => name,
-            }
-        })
+        let key = key(&guard);
+        guard.0.map_err(|invalid| Unread { key, why: invalid.error, stand_in: None })
     };
     follow(&cache, watcher(api, config), open, what).await;
+}
+
+/// Watches full objects for ever; what cannot be read is stood in for by what `stand_in` makes of it.
+pub async fn keep_standing_in<K>(
+    cache: Cache<K>,
+    api: Api<DynamicObject>,
+    stand_in: fn(&DynamicObject) -> Option<K>,
+    what: &'static str,
+) where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+{
+    let open = |object: DynamicObject| open_or_stand_in(object, stand_in);
+    follow(&cache, watcher(api, Config::default()), open, what).await;
+}
+
+fn open_or_stand_in<K>(object: DynamicObject, stand_in: fn(&DynamicObject) -> Option<K>) -> Result<K, Unread<K>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let key = key(&object);
+    let standing_in = stand_in(&object);
+    object.try_parse::<K>().map_err(|error| Unread { key, why: error.to_string(), stand_in: standing_in })
 }
 
 /// Watches the metadata of objects for ever.
@@ -210,7 +285,7 @@ where
 async fn follow<K: ResourceExt, T: ResourceExt>(
     cache: &Cache<K>,
     events: impl futures::Stream<Item = watcher::Result<Event<T>>> + Send,
-    open: impl Fn(T) -> Result<K, String>,
+    open: impl Fn(T) -> Result<K, Unread<K>>,
     what: &'static str,
 ) {
     let slim = |mut object: T| {
@@ -218,16 +293,20 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
         open(object)
     };
     let mut events = pin!(events.backoff(Patience::default()));
-    let mut fresh = ByKey::new();
+    let group_of = cache.0.group_of;
+    let mut fresh = Objects::default();
     let mut said = None;
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => fresh.clear(),
-            Ok(Event::InitApply(object)) => {
-                if let Ok(object) = slim(object) {
-                    fresh.insert(key(&object), Arc::new(object));
+            Ok(Event::Init) => fresh = Objects::default(),
+            Ok(Event::InitApply(object)) => match slim(object) {
+                Ok(object) => drop(fresh.insert(key(&object), Arc::new(object), group_of)),
+                Err(unread) => {
+                    cache.say(&unread, what);
+                    let before = cache.get(&unread.key);
+                    fresh.insert_unread(unread, before, group_of);
                 }
-            }
+            },
             Ok(Event::InitDone) => {
                 if said.take().is_some() {
                     tracing::info!("{what} can be read again");
@@ -236,7 +315,10 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
             }
             Ok(Event::Apply(object)) => match slim(object) {
                 Ok(object) => cache.put(object),
-                Err(key) => cache.remove(&key),
+                Err(unread) => {
+                    cache.say(&unread, what);
+                    cache.put_unread(unread);
+                }
             },
             Ok(Event::Delete(object)) => cache.remove(&key(&object)),
             Err(error) => {
@@ -301,7 +383,11 @@ impl<K: ResourceExt> Cache<K> {
     /// One that has been read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
         let cache = Self::new(same);
-        cache.replace(objects.into_iter().map(|object| (key(&object), Arc::new(object))).collect());
+        let mut all = Objects::default();
+        for object in objects {
+            all.insert(key(&object), Arc::new(object), cache.0.group_of);
+        }
+        cache.replace(all);
         cache
     }
 }
@@ -311,7 +397,9 @@ mod tests {
     use futures::stream;
     use k8s_openapi::api::core::v1::Node;
 
+    use super::super::room;
     use super::*;
+    use crate::api::crd::PoolVolume;
 
     type Meta = PartialObjectMeta<Node>;
 
@@ -375,6 +463,71 @@ mod tests {
         assert!(!cache.is_synced());
         play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
         assert!(cache.is_synced());
+    }
+
+    fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
+        let value = serde_json::json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": name},
+            "spec": {"node": "n", "volumeName": name, "required": 7, "volumeMode": "Block", "parameters": {"class": "fast"}},
+            "status": {"phase": phase, "size": size},
+        });
+        Event::Apply(serde_json::from_value(value).expect("an object"))
+    }
+
+    async fn watched(cache: &Cache<PoolVolume>, events: Vec<Event<DynamicObject>>) {
+        let open = |object| open_or_stand_in(object, room::unread);
+        follow(cache, stream::iter(events.into_iter().map(Ok)), open, "PoolVolumes").await;
+    }
+
+    fn listed(events: Vec<Event<DynamicObject>>) -> Vec<Event<DynamicObject>> {
+        let list = events.into_iter().map(|event| match event {
+            Event::Apply(object) => Event::InitApply(object),
+            other => other,
+        });
+        [Event::Init].into_iter().chain(list).chain([Event::InitDone]).collect()
+    }
+
+    #[tokio::test]
+    async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
+        let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, room::promised_on);
+        let promised = || cache.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
+        watched(&cache, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
+        assert_eq!(promised(), ["a"]);
+        // Once by the watch and once by a list.
+        for events in [
+            vec![volume("a", "Melting", None)],
+            listed(vec![volume("a", "Melting", None), volume("b", "Ready", Some(7))]),
+        ] {
+            watched(&cache, events).await;
+            assert!(cache.unread("a").is_some_and(|why| why.contains("Melting")));
+            assert!(cache.get("a").is_some() && cache.get("b").is_some(), "it was treated as absent");
+            assert_eq!(promised(), ["a"], "what it takes stays promised");
+        }
+        watched(&cache, vec![volume("a", "Ready", Some(7))]).await;
+        assert_eq!((cache.unread("a"), promised()), (None, Vec::<String>::new()));
+        watched(&cache, vec![volume("a", "Melting", None)]).await;
+        watched(&cache, listed(vec![])).await;
+        assert!(cache.unread("a").is_none() && cache.get("a").is_none(), "a list says all there is");
+    }
+
+    #[tokio::test]
+    async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
+        let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, room::promised_on);
+        let promised = || cache.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
+        watched(&cache, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
+        assert!(cache.unread("a").is_some() && cache.unread("b").is_some());
+        assert!(cache.get("a").is_none() && cache.all().is_empty(), "nobody acts on what stands in for it");
+        assert_eq!(promised(), 7, "the disk that has b counts it already");
+        watched(&cache, vec![volume("a", "Pending", None)]).await;
+        assert_eq!((promised(), cache.unread("a")), (7, None), "and is not counted twice");
+        let mut changes = cache.changes();
+        watched(&cache, vec![volume("c", "Melting", None)]).await;
+        assert!(changes.has_changed().expect("open"));
+        assert_eq!(promised(), 14);
+        let Event::Apply(gone) = volume("c", "Melting", None) else { panic!() };
+        watched(&cache, vec![Event::Delete(gone)]).await;
+        assert_eq!((promised(), cache.unread("c")), (7, None));
+        changes.mark_unchanged();
     }
 
     #[test]

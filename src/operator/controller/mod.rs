@@ -32,7 +32,7 @@ mod volumes;
 mod wish;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::{ApiResource, DeserializeGuard, DynamicObject, PartialObjectMeta};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -80,7 +80,8 @@ impl Caches {
     pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
-        tasks.spawn(cache::keep(volumes, Api::<DeserializeGuard<PoolVolume>>::all(client()), "PoolVolumes"));
+        let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
+        tasks.spawn(cache::keep_standing_in(volumes, api, room::unread, "PoolVolumes"));
         tasks.spawn(cache::keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
         tasks.spawn(cache::keep(sets, Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), "LocalVolumeSets"));
         let api = Api::<DeserializeGuard<LocalVolume>>::all(client());

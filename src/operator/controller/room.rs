@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 
 use super::wish::{bytes, phase};
-use crate::api::crd::{DevicePool, Phase, PoolVolume, SetOffer};
+use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
 use crate::api::quantity;
 use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, WantedUsage};
 
@@ -18,6 +19,30 @@ const NAMED: usize = 5;
 /// The node that a volume is promised on: it takes room there, and is on no disk yet.
 pub fn promised_on(volume: &PoolVolume) -> Option<&str> {
     matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
+}
+
+/// What counts as promised of a volume that this version cannot read: all that it asks for, unless its size says that it is
+/// on a disk, whose DevicePool counts it. Where its node and size cannot be read either, nothing can be kept for it.
+pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
+    let (spec, status) = (&object.data["spec"], &object.data["status"]);
+    if status["size"].as_i64().is_some_and(|size| size > 0) {
+        return None;
+    }
+    let parameters = spec["parameters"].as_object().into_iter().flatten();
+    let spec = PoolVolumeSpec {
+        node: spec["node"].as_str()?.to_owned(),
+        volume_name: spec["volumeName"].as_str().unwrap_or_default().to_owned(),
+        required: spec["required"].as_i64()?,
+        limit: None,
+        volume_mode: VolumeMode::Block,
+        fs_type: None,
+        parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        size: None,
+        intent: Intent::Keep,
+    };
+    let mut volume = PoolVolume::new(&object.name_any(), spec);
+    volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
+    Some(volume)
 }
 
 /// What each node could give to `selector`; a node that can give nothing is there with zeros.

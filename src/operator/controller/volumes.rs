@@ -333,7 +333,13 @@ impl Volumes for ClusterVolumes {
 
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
         self.synced()?;
-        let object = self.caches.volumes.get(&id.to_string());
+        let name = id.to_string();
+        let object = self.caches.volumes.get(&name);
+        if let (None, Some(why)) = (&object, self.caches.volumes.unread(&name)) {
+            return Err(Error::Aborted(format!(
+                "PoolVolume {name} is there, and cannot be read by this version: {why}"
+            )));
+        }
         Ok(object.and_then(|object| view::volume(&object, self.node_exists(&object.spec.node))))
     }
 

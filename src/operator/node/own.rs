@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::wanted::request;
@@ -30,7 +32,7 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
 }
 
 async fn list(client: &Client, node: &str) -> Result<Vec<(String, Option<LostVolume>)>, Error> {
-    let objects: Api<PoolVolume> = Api::all(client.clone());
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
     loop {
@@ -39,11 +41,25 @@ async fn list(client: &Client, node: &str) -> Result<Vec<(String, Option<LostVol
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
             listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
         };
-        told.extend(listed.items.iter().filter_map(named_by));
+        for object in listed.items {
+            told.extend(told_by(object).map_err(Error::Refused)?);
+        }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(told),
         }
+    }
+}
+
+/// What one object tells. Of one that this version cannot read, as a later one wrote it, the device counts all the same:
+/// where even that is not to be read, nothing can be said of any device.
+fn told_by(object: DynamicObject) -> Result<Option<(String, Option<LostVolume>)>, String> {
+    let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
+    match (object.try_parse::<PoolVolume>(), disk) {
+        (Ok(object), _) => Ok(named_by(&object)),
+        (Err(_), Value::Null) => Ok(None),
+        (Err(_), Value::String(disk)) => Ok(may_be_hardware(&disk).then_some((disk, None))),
+        (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
     }
 }
 
@@ -75,4 +91,26 @@ fn named_by(object: &PoolVolume) -> Option<(String, Option<LostVolume>)> {
         }
     });
     Some((disk, volume))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_this_version_cannot_read_keeps_its_device_and_holds_up_no_other() {
+        let told = |disk: Value| {
+            let value = serde_json::json!({
+                "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": "x"},
+                "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Tape"},
+                "status": {"phase": "Melting", "disk": disk},
+            });
+            told_by(serde_json::from_value(value).expect("an object"))
+        };
+        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(("serial-1".to_owned(), None))));
+        assert_eq!(told(Value::Null), Ok(None), "it is on none");
+        assert_eq!(told(serde_json::json!("gpt-1")), Ok(None), "a labelled disk says itself what is on it");
+        let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
+        assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
+    }
 }

@@ -2,7 +2,7 @@
 //! serve (its CRD is gone) is waited for; what was known of it stays known until it is listed again. An object that cannot
 //! be read (a later version wrote it) holds up no other: the last that was known of it stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -38,7 +38,7 @@ async fn reflect<K>(
 {
     let mut objects: BTreeMap<String, Arc<K>> = BTreeMap::new();
     let mut listing = BTreeMap::new();
-    let mut trouble = Trouble::default();
+    let (mut trouble, mut unread) = (Trouble::default(), Unread::default());
     let mut events = std::pin::pin!(events);
     let key =
         |object: &DeserializeGuard<K>| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
@@ -48,7 +48,7 @@ async fn reflect<K>(
             Some(Event::Init) => listing = BTreeMap::new(),
             Some(Event::InitApply(object)) => {
                 let key = key(&object);
-                if let Some(object) = readable(object).map(Arc::new).or_else(|| objects.get(&key).cloned()) {
+                if let Some(object) = unread.open(object).map(Arc::new).or_else(|| objects.get(&key).cloned()) {
                     listing.insert(key, object);
                 }
             }
@@ -58,7 +58,7 @@ async fn reflect<K>(
             }
             Some(Event::Apply(object)) => {
                 let key = key(&object);
-                if let Some(object) = readable(object) {
+                if let Some(object) = unread.open(object) {
                     objects.insert(key, Arc::new(object));
                     changed(&objects);
                 }
@@ -71,13 +71,35 @@ async fn reflect<K>(
     }
 }
 
-/// The object, where this version can read it; that it cannot is said.
-fn readable<K: Resource<DynamicType = ()>>(object: DeserializeGuard<K>) -> Option<K> {
-    let (what, name) = (K::plural(&()), object.name_any());
-    let read = object.0.inspect_err(|invalid| {
-        tracing::warn!(%what, name, "an object cannot be read, and nothing is done about it: {}", invalid.error);
-    });
-    read.ok()
+/// The objects that this version cannot read, by name, each with the reason.
+#[derive(Default)]
+struct Unread(BTreeMap<String, String>);
+
+impl Unread {
+    /// The object, where this version can read it; that it cannot is said once.
+    fn open<K: Resource<DynamicType = ()>>(&mut self, object: DeserializeGuard<K>) -> Option<K> {
+        let (what, namespace, name) = (K::plural(&()), object.namespace().unwrap_or_default(), object.name_any());
+        let key = format!("{namespace}/{name}");
+        match object.0 {
+            Ok(object) => {
+                self.0.remove(&key);
+                Some(object)
+            }
+            Err(invalid) => {
+                if self.is_news(&key, &invalid.error) {
+                    tracing::warn!(
+                        %what, namespace, name,
+                        "an object cannot be read, and nothing is done about it: {}", invalid.error
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    fn is_news(&mut self, key: &str, why: &str) -> bool {
+        self.0.insert(key.to_owned(), why.to_owned()).is_none_or(|before| before != why)
+    }
 }
 
 /// Says a failure of a watch once, and that it is over.
@@ -108,7 +130,21 @@ impl Trouble {
     }
 }
 
-type Objects = BTreeMap<Uuid, Arc<PoolVolume>>;
+/// What there is.
+#[derive(Default)]
+struct Objects {
+    /// As each was read last.
+    read: BTreeMap<Uuid, Arc<PoolVolume>>,
+    /// Those of which nobody here knows what they say now.
+    unread: BTreeSet<Uuid>,
+}
+
+/// A list that comes in, and what was said of its objects.
+#[derive(Default)]
+struct Listing {
+    objects: Objects,
+    said: Unread,
+}
 
 /// This node's PoolVolumes, as far as the API server has told of them.
 #[derive(Clone, Default)]
@@ -128,50 +164,73 @@ impl Known {
         self.listed.notified().await;
     }
 
+    /// As it was read last.
     pub fn get(&self, id: Uuid) -> Option<Arc<PoolVolume>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&id).cloned()
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.read.get(&id).cloned()
+    }
+
+    /// Its object is there, and this version cannot read what it says now.
+    pub fn is_unread(&self, id: Uuid) -> bool {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.as_ref().is_some_and(|objects| objects.unread.contains(&id))
     }
 
     pub fn ids(&self) -> Vec<Uuid> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        objects.iter().flat_map(BTreeMap::keys).copied().collect()
+        objects.iter().flat_map(|objects| objects.read.keys()).copied().collect()
     }
 
     /// An object as a write of ours or an event gave it; an older one than is known is not news.
     pub fn learn(&self, object: PoolVolume) {
         let Some(id) = id_of(&object) else { return };
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(objects) = objects.as_mut() else { return };
-        let newer =
-            objects.get(&id).is_none_or(|known| known.uid() != object.uid() || version(known) <= version(&object));
+        let Some(Objects { read, .. }) = objects.as_mut() else { return };
+        let newer = read.get(&id).is_none_or(|known| known.uid() != object.uid() || version(known) <= version(&object));
         if newer {
-            objects.insert(id, Arc::new(object));
+            read.insert(id, Arc::new(object));
+        }
+    }
+
+    fn mark(&self, id: Uuid, is_unread: bool) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(Objects { unread, .. }) = objects.as_mut() else { return };
+        if is_unread {
+            unread.insert(id);
+        } else {
+            unread.remove(&id);
         }
     }
 
     fn forget(&self, object: &impl ResourceExt) -> Option<Uuid> {
         let id = id_of(object)?;
+        self.mark(id, false);
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let objects = objects.as_mut()?;
-        if objects.get(&id).is_some_and(|known| known.uid() == object.uid()) {
-            objects.remove(&id);
+        let Objects { read, .. } = objects.as_mut()?;
+        if read.get(&id).is_some_and(|known| known.uid() == object.uid()) {
+            read.remove(&id);
         }
         Some(id)
     }
 
     /// Takes over an event; gives the volume that is to be looked at because of it.
-    fn take(&self, listing: &mut Objects, event: Event<DeserializeGuard<PoolVolume>>) -> Option<Uuid> {
+    fn take(&self, listing: &mut Listing, event: Event<DeserializeGuard<PoolVolume>>) -> Option<Uuid> {
+        let Listing { objects, said } = listing;
         match event {
-            Event::Init => listing.clear(),
+            Event::Init => *objects = Objects::default(),
             Event::InitApply(object) => {
                 let id = id_of(&object)?;
-                let object = readable(object).map(Arc::new).or_else(|| self.get(id))?;
-                listing.insert(id, object);
+                let read = said.open(object).map(Arc::new);
+                if read.is_none() {
+                    objects.unread.insert(id);
+                }
+                objects.read.insert(id, read.or_else(|| self.get(id))?);
             }
-            Event::InitDone => self.replace(std::mem::take(listing)),
+            Event::InitDone => self.replace(std::mem::take(objects)),
             Event::Apply(object) => {
                 let id = id_of(&object)?;
-                self.learn(readable(object)?);
+                let read = said.open(object);
+                self.mark(id, read.is_none());
+                self.learn(read?);
                 return Some(id);
             }
             Event::Delete(object) => return self.forget(&object),
@@ -198,7 +257,7 @@ fn version(object: &PoolVolume) -> u64 {
 /// Keeps `known` in step, and has each volume looked at that changed.
 pub async fn volumes(operator: NodeOperator, known: Known) {
     let config = watcher::Config::default().fields(&format!("spec.node={}", operator.node));
-    let mut listing = Objects::new();
+    let mut listing = Listing::default();
     let mut trouble = Trouble::default();
     let api: Api<DeserializeGuard<PoolVolume>> = Api::all(operator.client.clone());
     let mut events = std::pin::pin!(watcher(api, config).default_backoff());
@@ -242,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_this_version_cannot_read_holds_up_no_other() {
-        let (known, mut listing) = (Known::default(), Objects::new());
+        let (known, mut listing) = (Known::default(), Listing::default());
         let mut take = |event| known.take(&mut listing, event);
         take(Event::Init);
         take(Event::InitApply(object(A, 1, "Melting")));
@@ -256,6 +315,39 @@ mod tests {
         assert_eq!(phase_of(&known, A), Some(Phase::Ready));
         assert_eq!(take(Event::Delete(object(B, 5, "Melting"))), Some(id(B)), "it goes all the same");
         assert_eq!(phase_of(&known, B), None);
+    }
+
+    #[test]
+    fn a_volume_that_cannot_be_read_is_there_all_the_same_until_it_can_be_or_goes() {
+        let (known, mut listing) = (Known::default(), Listing::default());
+        let mut take = |event| known.take(&mut listing, event);
+        take(Event::Init);
+        take(Event::InitApply(object(A, 1, "Melting")));
+        take(Event::InitApply(object(B, 2, "Ready")));
+        take(Event::InitDone);
+        let unread = || [A, B].map(|name| known.is_unread(id(name)));
+        assert_eq!(unread(), [true, false]);
+        assert_eq!(take(Event::Apply(object(B, 3, "Melting"))), None);
+        assert_eq!(unread(), [true, true], "what was known of it is not what it says now");
+        assert_eq!(take(Event::Apply(object(A, 4, "Ready"))), Some(id(A)));
+        assert_eq!(take(Event::Delete(object(B, 5, "Melting"))), Some(id(B)));
+        assert_eq!(unread(), [false, false]);
+        // A list says all there is.
+        take(Event::Apply(object(A, 6, "Melting")));
+        take(Event::Init);
+        take(Event::InitDone);
+        assert_eq!(unread(), [false, false]);
+    }
+
+    #[test]
+    fn that_an_object_cannot_be_read_is_said_once_until_it_can_be_or_the_reason_is_another() {
+        let mut unread = Unread::default();
+        assert!(unread.is_news("a", "no such phase"));
+        assert!(!unread.is_news("a", "no such phase"));
+        assert!(unread.is_news("b", "no such phase"));
+        assert!(unread.is_news("a", "no such mode"));
+        unread.0.remove("a");
+        assert!(unread.is_news("a", "no such mode"));
     }
 
     #[tokio::test]
