@@ -75,6 +75,8 @@ impl Driver {
         let output = fs::File::create(&log)?;
         let child = lab
             .command(env!("CARGO_BIN_EXE_localpool"))
+            // As it runs in its image.
+            .env("MALLOC_ARENA_MAX", "1")
             .args(["standalone", "--node-name", "bench", "--device-min-age", "0s"])
             .arg("--socket")
             .arg(&socket)

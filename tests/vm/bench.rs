@@ -73,9 +73,9 @@ impl Bench {
         let device = self.devices().into_iter().find(|device| device["serial"] == disk.serial.as_str());
         self.guest.unplug(disk);
         self.guest.remove_drive(disk);
-        if let Some(id) = device.as_ref().and_then(|device| device["id"].as_str()) {
+        if let Some(id) = device.as_ref().and_then(|device| device["diskId"].as_str()) {
             let release =
-                format!("for try in {{1..60}}; do /opt/localpool disk release {id} && exit; sleep 1; done; exit 1");
+                format!("for try in {{1..20}}; do /opt/localpool disk release {id} && exit; sleep 1; done; exit 1");
             if let Err(error) = self.guest.try_run(&release, LIMIT) {
                 println!("    {} is missed from here on: {error}", disk.name);
             }
