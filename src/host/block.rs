@@ -68,6 +68,10 @@ pub trait Disk: BlockDevice + PartitionMap {
     /// long: [`HostError::Busy`], and the lock is shared as before.
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError>;
 
+    /// No other process in sight has the disk itself open: the kernel refuses an exclusive open only to those who opened it
+    /// exclusively, and whoever has it may still write there. Waits a moment for those who only look, as udev does.
+    fn prove_unopened(&self) -> Result<(), HostError>;
+
     /// The whole-disk device node.
     fn path(&self) -> PathBuf;
 }

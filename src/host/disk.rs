@@ -17,13 +17,15 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
 use self::aligned::AlignedBuffer;
 use self::lock::NodeLock;
+use self::partitions::READERS_MAY_TAKE;
 use super::command::close_for_good;
 use super::mount::bound_at;
 use super::raw::{DevNo, Kind};
@@ -249,6 +251,17 @@ impl Disk for RealDisk {
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
         let _open = self.open_partition();
         Ok(Box::new(self.lock.exclusive(&self.file, &self.path, self.lock_wait)?))
+    }
+
+    fn prove_unopened(&self) -> Result<(), HostError> {
+        let until = Instant::now() + READERS_MAY_TAKE;
+        while let Some(by) = holder::opened_elsewhere(self.devno) {
+            if Instant::now() >= until {
+                return Err(HostError::Busy { object: format!("{}, {by},", self.path.display()) });
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     fn path(&self) -> PathBuf {

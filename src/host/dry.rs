@@ -266,6 +266,10 @@ impl Disk for DryDisk {
         Ok(Box::new(()))
     }
 
+    fn prove_unopened(&self) -> Result<(), HostError> {
+        self.real.prove_unopened()
+    }
+
     fn path(&self) -> PathBuf {
         self.real.path()
     }

@@ -1,4 +1,4 @@
-//! Who has a device that is busy: for the words of a refusal, so only what is found cheaply.
+//! Who has a device: for the words of a refusal, and where the kernel does not say that somebody has it.
 //!
 //! Takes in its number, asks sysfs and /proc; gives out words, or nothing where nobody in sight has it.
 
@@ -44,21 +44,64 @@ fn swapped(device: DevNo) -> Option<String> {
 
 /// A process with a descriptor of it; the one with the lowest number.
 fn opened(device: DevNo) -> Option<String> {
-    let mut processes: Vec<u32> =
-        names_in(Path::new("/proc")).ok()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-    processes.sort_unstable();
+    let pid = processes().into_iter().find(|pid| has_open(*pid, device, |_, to| to.starts_with("/dev/")))?;
+    Some(in_words(pid))
+}
+
+/// Another process than this one with a descriptor of it, by whatever path it was opened; what it opened over a network is not
+/// looked at.
+pub(super) fn opened_elsewhere(device: DevNo) -> Option<String> {
     let has_it = |pid: &u32| {
-        let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-        let descriptors = names_in(&folder).unwrap_or_default();
-        // The link is looked at before it is followed: a stat of a file elsewhere may wait for a server.
-        descriptors.iter().map(|name| folder.join(name)).any(|descriptor| {
-            fs::read_link(&descriptor).is_ok_and(|to| to.starts_with("/dev/"))
-                && node_number(&descriptor) == Some(device)
+        let mut local = None;
+        has_open(*pid, device, |descriptor, to| {
+            to.starts_with("/dev/") || is_local(*pid, descriptor, local.get_or_insert_with(|| local_mounts(*pid)))
         })
     };
-    let pid = processes.into_iter().find(has_it)?;
+    let pid = processes().into_iter().filter(|pid| *pid != std::process::id()).find(has_it)?;
+    Some(in_words(pid))
+}
+
+fn processes() -> Vec<u32> {
+    let names = names_in(Path::new("/proc")).unwrap_or_default();
+    let mut processes: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+    processes.sort_unstable();
+    processes
+}
+
+fn in_words(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(format!("open in {} (pid {pid})", name.trim()))
+    format!("open in {} (pid {pid})", name.trim())
+}
+
+/// Whether it has the device open, of those descriptors that `may_ask` lets be asked, by number and what the link says: a stat
+/// of a file elsewhere may wait for a server.
+fn has_open(pid: u32, device: DevNo, mut may_ask: impl FnMut(&str, &Path) -> bool) -> bool {
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    let descriptors = names_in(&folder).unwrap_or_default();
+    descriptors.iter().filter_map(|name| name.to_str()).any(|name| {
+        let descriptor = folder.join(name);
+        fs::read_link(&descriptor).is_ok_and(|to| to.is_absolute() && may_ask(name, &to))
+            && node_number(&descriptor) == Some(device)
+    })
+}
+
+/// Filesystems on which nobody waits for a server.
+const LOCAL: [&str; 7] = ["devtmpfs", "tmpfs", "overlay", "ext4", "xfs", "btrfs", "rootfs"];
+
+/// The numbers of a process' mounts that are of such a filesystem.
+fn local_mounts(pid: u32) -> Vec<String> {
+    let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    let local = |line: &str| {
+        let kind = line.split_once(" - ")?.1.split(' ').next()?;
+        LOCAL.contains(&kind).then(|| line.split(' ').next().unwrap_or_default().to_owned())
+    };
+    table.lines().filter_map(local).collect()
+}
+
+fn is_local(pid: u32, descriptor: &str, mounts: &[String]) -> bool {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    mount.is_some_and(|mount| mounts.iter().any(|local| local == mount.trim()))
 }
 
 fn is_node_of(path: &Path, device: DevNo) -> bool {

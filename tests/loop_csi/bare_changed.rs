@@ -1,7 +1,11 @@
 //! What a bare device keeps of the volume that it had: its read-only flag, and what it gained by growing.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt as _;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::process::{Command, Stdio};
+
+use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::client::{block, create, publish};
 use crate::driver::{Start, set};
@@ -55,5 +59,36 @@ async fn loop_what_a_bare_device_gained_while_it_had_a_volume_is_not_in_the_next
     client.delete(&made.id).await.unwrap();
     client.await_capacity("bare", &block(), (128 * MIB, 128 * MIB)).await;
     assert!(disk.is_blank());
+    driver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_closes_it() {
+    let lab = crate::lab!();
+    let disk = lab.disk("bare", 64 * MIB);
+    let (driver, mut client) = Start::new(&lab, &set(&lab, "bare", "bare.img", "layout: RawDevice")).ready().await;
+    let all = client.capacity("bare", &block()).await;
+    let made = client.create(create(&lab.named("vm"), "bare", MIB, &block())).await;
+    let (staging, target) = (lab.path("staging"), lab.path("target"));
+    // As a container has it: a node of its own, by whatever name.
+    let (other, number) = (lab.path("node"), std::fs::metadata(&disk.node).unwrap().rdev());
+    mknod(&other, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number).unwrap();
+    for opened in [other, disk.node.clone()] {
+        client.publish(&made.id, &staging, &target, &block()).await.unwrap();
+        let script = r#"exec 3<>"$0" && echo open && exec sleep 600"#;
+        let mut process = Command::new("sh").arg("-c").arg(script).arg(&opened).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "open\n");
+        client.unpublish(&made.id, &target).await.unwrap();
+        let refused = client.delete(&made.id).await;
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains(&format!("open in sleep (pid {})", process.id())), "{refused}");
+    }
+    client.delete(&made.id).await.unwrap();
+    client.await_capacity("bare", &block(), all).await;
     driver.stop();
 }

@@ -21,7 +21,7 @@ use crate::host::raw::DevNo;
 use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, holder, ioctl};
 
 /// How long those who only read a partition may keep it from being unmapped.
-const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
+pub(super) const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// sysfs counts in these, whatever the sector of the disk is.
 const SYSFS_SECTOR: u64 = 512;
 

@@ -33,6 +33,8 @@ struct State {
     mapped: BTreeMap<u32, Extent>,
     /// Partitions that somebody has open exclusively, as a mount has; 0 is the whole disk.
     in_use: Vec<u32>,
+    /// Another process has it open, and not exclusively.
+    is_opened: bool,
     faults: Vec<Fault>,
     writes: u64,
 }
@@ -142,6 +144,11 @@ impl Platter {
         }
     }
 
+    /// Another process opens it without asking for it alone, or closes it.
+    pub fn set_opened(&self, is_opened: bool) {
+        self.state().is_opened = is_opened;
+    }
+
     pub fn is_in_use(&self, number: u32) -> bool {
         self.state().in_use.contains(&number)
     }
@@ -172,6 +179,7 @@ impl Platter {
         state.synced = content;
         state.mapped.clear();
         state.in_use.clear();
+        state.is_opened = false;
     }
 
     /// The power is back: the kernel maps every entry of a sound primary table, whatever it is there for.
@@ -361,6 +369,13 @@ impl PartitionMap for FakeDisk {
 }
 
 impl Disk for FakeDisk {
+    fn prove_unopened(&self) -> Result<(), HostError> {
+        match self.platter.state().is_opened {
+            true => Err(HostError::Busy { object: format!("/dev/{}, open in dd (pid 7),", self.name) }),
+            false => Ok(()),
+        }
+    }
+
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError> {
         self.platter.power.check().map_err(|e| self.host_error("lock", e))?;
         let locked = self.platter.begin("lock", Extent { start: 0, end: 0 });
