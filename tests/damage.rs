@@ -15,6 +15,7 @@ use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::apply::agent::Agent;
 use localpool::pool::apply::member::{Standing, VolumeView};
 use localpool::pool::apply::pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
+use localpool::pool::journal::JOURNAL;
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
@@ -58,6 +59,7 @@ fn each_sector_of_table_and_label_that_cannot_be_read_is_written_again_and_costs
     for sector in [512, 4096] {
         let (host, disk, volumes) = at_rest(sector);
         let content = disk.content();
+        let journal = host.state().load(JOURNAL).expect("read").expect("there is one");
         let sector = u64::from(sector);
         let copy = sector + (128 * 128_u64).next_multiple_of(sector);
         let end = disk.geometry.size;
@@ -65,6 +67,7 @@ fn each_sector_of_table_and_label_that_cannot_be_read_is_written_again_and_costs
             for start_of in area.clone().step_by(usize::try_from(sector).expect("small")) {
                 let lost = Extent { start: start_of, end: start_of + sector };
                 disk.put_content(content.clone());
+                host.state().store(JOURNAL, &journal).expect("the state of that time");
                 disk.lose(lost);
                 let mut node = start(&host);
                 let pass = node.passes().expect("looks");
@@ -183,6 +186,26 @@ fn a_sector_that_cannot_be_written_again_keeps_its_disk_out_and_says_so() {
     disk.clear_faults();
     node.passes().expect("looks");
     node.pool.usable(id("fs")).expect("back");
+}
+
+#[test]
+fn a_sector_of_free_space_that_cannot_be_zeroed_keeps_no_other_space_from_being_cleaned() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", Geometry { offloads_zeroes: false, ..geometry() });
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    let bad = Extent { start: 20 * MIB, end: 20 * MIB + 512 };
+    disk.inject(Fault { what: "zero", range: bad, times: u32::MAX });
+    let told = node.pool.work_until_idle().expect_err("it is told when all else is done");
+    assert!(told.to_string().contains("clean"), "{told}");
+    let left = node.pool.members()[0].lock().content().dirty();
+    assert!(left.contains(&bad) && left.total() <= 16 * MIB, "{left:?}");
+    assert!(!node.pool.members()[0].lock().is_unmirrored(), "nor the label from its second copy");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("room");
+    disk.clear_faults();
+    node.passes().expect("looks");
+    node.pool.work_until_idle().expect("cleaned");
+    assert!(node.pool.members()[0].lock().content().dirty().is_empty());
 }
 
 /// A machine with a disk of the pool, whose background work is done by threads.

@@ -22,6 +22,8 @@ pub struct Content {
     /// Shared with whoever looks, as is the label: a change makes another one.
     pub table: Arc<Table>,
     pub label: Arc<Label>,
+    /// The number of the label's newest copy; it grows with each write.
+    pub written: u64,
     /// Partitions that should not be mapped and cannot be unmapped, by number: they keep out nothing but themselves.
     pub held: BTreeMap<u32, Held>,
 }

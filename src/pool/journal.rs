@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::device::duplicate::Identities;
 use crate::device::id::may_be_hardware;
 use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord, VolumeUsage};
+use crate::pool::earlier::Seen;
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
@@ -60,9 +61,41 @@ pub struct KnownDisk {
     pub model: Option<String>,
     /// Bytes.
     pub size: u64,
+    /// The number of its label then: an older state of it has a lower one. 0: an earlier version did not write it down, or a
+    /// person took the disk as it is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub written: u64,
     /// All volumes that may be on it; `None`: an earlier version did not write them down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<BTreeSet<Uuid>>,
+    /// Those of them that no look has found there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<Uuid>,
+}
+
+impl KnownDisk {
+    /// These may be on it as well, whatever a look found.
+    pub fn list(&mut self, others: impl IntoIterator<Item = Uuid>) {
+        let volumes = self.volumes.get_or_insert_default();
+        self.unseen.extend(others.into_iter().filter(|volume| volumes.insert(*volume)));
+    }
+
+    /// It is not on the disk.
+    pub fn strike(&mut self, volume: Uuid) {
+        self.unseen.remove(&volume);
+        if let Some(volumes) = &mut self.volumes {
+            volumes.remove(&volume);
+        }
+    }
+
+    /// What a look has found; nothing counts as seen where the label's number is not known.
+    pub fn seen(&self) -> Seen {
+        if self.written == 0 {
+            return Seen::default();
+        }
+        let volumes = self.volumes.iter().flatten().filter(|volume| !self.unseen.contains(volume));
+        Seen { written: self.written, volumes: volumes.copied().collect() }
+    }
 }
 
 /// A bare device of the pool. It carries no label, so this is all that says whose it is.
@@ -118,8 +151,8 @@ pub struct RawVolume {
     pub formatted: bool,
 }
 
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RawClaim {
@@ -183,9 +216,7 @@ impl Journal {
 
     /// The volume is on none of the disks with our label.
     pub fn take_from_disks(&mut self, volume: Uuid) {
-        for volumes in self.disks.values_mut().filter_map(|known| known.volumes.as_mut()) {
-            volumes.remove(&volume);
-        }
+        self.disks.values_mut().for_each(|known| known.strike(volume));
     }
 
     pub fn to_text(&self) -> String {
@@ -280,7 +311,9 @@ mod tests {
             path: "/dev/sdx".into(),
             model: Some("m".to_owned()),
             size: 6,
+            written: 7,
             volumes: Some(BTreeSet::from([id])),
+            unseen: BTreeSet::from([id]),
         };
         let identity = Identity { original: Some("wwid-a".to_owned()), copies: BTreeSet::from(["wwid-b".to_owned()]) };
         let journal = Journal {
@@ -297,6 +330,22 @@ mod tests {
         with_later_fields(&mut later, false);
         assert_eq!(later.to_string().matches("\"later\"").count(), 14, "{later}");
         assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
+    }
+
+    #[test]
+    fn only_what_a_look_of_this_version_has_found_on_a_disk_counts_as_seen_there() {
+        let (found, begun) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let text = r#"{"set": {"namespace": "n", "name": "s", "uid": "u"}, "layout": {"kind": "carved"}, "path": "/dev/sdx",
+            "model": null, "size": 6, "volumes": ["00000000-0000-0000-0000-000000000001"]}"#;
+        let mut known: KnownDisk = serde_json::from_str(text).expect("of an earlier version");
+        known.list([begun]);
+        assert_eq!(known.seen(), Seen::default(), "one that was only begun may be among them");
+        known.written = 3;
+        assert_eq!(known.seen(), Seen { written: 3, volumes: BTreeSet::from([found]) });
+        known.list([found]);
+        assert_eq!(known.seen().volumes.len(), 1, "it was found already");
+        known.strike(begun);
+        assert!(known.unseen.is_empty() && known.volumes == Some(BTreeSet::from([found])));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod choose;
 pub mod content;
+pub mod earlier;
 pub mod extents;
 pub mod journal;
 pub mod layout;

@@ -1,17 +1,22 @@
 //! Bare devices that a person gives up with what is on them, which their tenants wrote.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
 use localpool::device::reason::Reason;
 use localpool::device::rule::{DeviceType, Filter, Rule};
 use localpool::device::{Device, Verdict};
-use localpool::host::fake::{FakeHost, Platter};
+use localpool::host::Extent;
+use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::pool::apply::agent::Pass;
 use localpool::pool::apply::keeper::Verb;
+use localpool::pool::apply::member::Standing;
+use localpool::pool::apply::seat::Taken;
+use localpool::pool::plan::{NewVolume, Site};
 
-use crate::fake_node::{MIB, Node, request, rule};
+use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};
 
 /// A set of bare disks, one of partitions, and one of whole disks that is this pool's own by its name.
@@ -100,4 +105,65 @@ fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() 
     node.passes().expect("claims");
     assert_eq!(node.pool.raw_members().len(), 1);
     assert!(node.pool.journal().given_up().is_empty());
+}
+
+#[test]
+fn a_labelled_disk_that_was_given_back_is_not_missed_whenever_that_is_stopped() {
+    for cut in 1..40 {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "SERIAL-1", geometry());
+        let start = || {
+            let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+            Node::start(&host, rules, Duration::ZERO).expect("starts")
+        };
+        let mut node = start();
+        node.passes().expect("claims");
+        host.power.cut_after(cut);
+        let released = node.agent.verb(&Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false });
+        let is_cut = host.power.is_off();
+        host.power.restore();
+        if is_cut {
+            host.reboot(Fate::Whole);
+            node = start();
+        } else {
+            released.expect("given back");
+        }
+        node.passes().expect("looks");
+        let missed: Vec<_> =
+            node.pool.disk_views().into_iter().filter(|disk| disk.standing == Standing::Missing).collect();
+        assert!(missed.is_empty(), "{cut}: {missed:?}");
+        if !is_cut {
+            return;
+        }
+    }
+    panic!("it was never done");
+}
+
+#[test]
+fn who_waited_for_a_disk_while_it_was_given_back_writes_nothing_on_it() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node =
+        Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    node.passes().expect("claims");
+    let (seat, member) = (node.pool.seats().remove(0), Arc::clone(&node.pool.members()[0]));
+    node.pool.release(&seat).expect("it is empty");
+    let whole = Extent { start: 0, end: disk.geometry.size };
+    assert!(disk.is_zero(whole));
+    let record = VolumeRecord {
+        name: "late".to_owned(),
+        required: MIB,
+        limit: None,
+        parameters: BTreeMap::new(),
+        usage: VolumeUsage::Block,
+        fs_size: 0,
+        found: false,
+    };
+    let (site, volume) = (Site::Space(Extent { start: 2 * MIB, end: 3 * MIB }), NewVolume { id: id("late"), record });
+    let made = seat.create(site, &volume, node.pool.journal(), Duration::from_secs(30));
+    assert!(matches!(made, Ok(Taken::ByOther)), "it is made elsewhere");
+    assert!(member.lock().create(site, &volume).is_err());
+    assert!(member.lock().disk().is_ok_and(|disk| disk.mirror().is_err()));
+    assert!(disk.is_zero(whole), "something was written");
+    assert!(node.pool.journal().known(|_| true).is_empty(), "nothing is on it");
 }

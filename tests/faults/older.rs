@@ -75,3 +75,174 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     assert_eq!(node.pool.members()[0].shown().standing, Standing::Ready);
     node.pool.usable(id("b")).expect("it is there");
 }
+
+#[test]
+fn an_older_copy_that_comes_back_alone_is_not_used_and_what_was_made_since_is_not_called_deleted() {
+    let (host, old, _, mut node) = replaced();
+    node.passes().expect("looks");
+    host.unplug("fake1");
+    node.passes().expect("looks");
+    host.plug("fake0", "SERIAL-1", Arc::clone(&old));
+    is_refused_until_it_is_adopted(&host, &old, node);
+}
+
+#[test]
+fn a_snapshot_that_is_put_back_under_the_same_serial_is_not_used_either() {
+    for restart in [false, true] {
+        let (host, disk, mut node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        let earlier = disk.content();
+        node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+        node.passes().expect("looks");
+        if restart {
+            drop(node);
+            disk.put_content(earlier);
+            node = start(&host);
+        } else {
+            host.unplug("fake0");
+            node.passes().expect("looks");
+            disk.put_content(earlier);
+            host.plug("fake0", "SERIAL-1", Arc::clone(&disk));
+        }
+        is_refused_until_it_is_adopted(&host, &disk, node);
+    }
+}
+
+#[test]
+fn a_known_copy_that_is_older_than_the_disk_was_is_adopted_at_once_and_it_is_said_what_is_not_on_it() {
+    let (host, _, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let copy = host.add_disk("fake1", "SERIAL-9", geometry());
+    copy.put_content(host.platter("fake0").expect("it is there").content());
+    node.passes().expect("looks");
+    assert!(problem(&mut node, "fake1").contains("same identity"));
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    host.unplug("fake0");
+    assert!(problem(&mut node, "fake1").contains("a copy of the pool disk"));
+    let says = node.agent.verb(&adopt("/dev/fake1", true)).expect("would do it").join("\n");
+    assert!(says.contains(&format!("volume {} is not on it, and is given up", id("b"))), "{says}");
+    node.agent.verb(&adopt("/dev/fake1", false)).expect("adopted");
+    assert_eq!(problem(&mut node, "fake1"), "");
+    node.pool.usable(id("a")).expect("it is there");
+    node.pool.delete(id("b")).expect("it is on no disk");
+}
+
+/// On that disk is `a`, and `b` is not.
+fn is_refused_until_it_is_adopted(host: &Arc<FakeHost>, disk: &Arc<Platter>, mut node: Node) {
+    let is = disk.content();
+    for restart in [false, true] {
+        if restart {
+            node = start(host);
+        }
+        let why = problem(&mut node, "fake0");
+        assert!(why.contains("at an earlier time") && why.contains("disk adopt /dev/fake0"), "{why:?}");
+        assert!(node.pool.usable(id("a")).is_err(), "it may have other data by now");
+        assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
+        assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is nowhere");
+    }
+    let says = node.agent.verb(&adopt("/dev/fake0", true)).expect("would do it").join("\n");
+    assert!(says.contains(&format!("volume {} is not on it", id("b"))), "{says}");
+    assert!(!problem(&mut node, "fake0").is_empty(), "a dry run changes nothing");
+    assert!(disk.content() == is, "something was written");
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    assert_eq!(problem(&mut node, "fake0"), "");
+    node.pool.usable(id("a")).expect("it is there");
+    node.pool.delete(id("b")).expect("it is on no disk");
+    node = start(host);
+    assert_eq!(problem(&mut node, "fake0"), "");
+}
+
+#[test]
+fn an_earlier_state_that_is_put_back_under_a_disk_in_use_is_not_written_over() {
+    let (_, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let earlier = disk.content();
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    node.pool.delete(id("b")).expect("deleted");
+    node.passes().expect("looks");
+    disk.put_content(earlier.clone());
+    assert!(node.pool.create(&request("c", BLOCK, MIB)).is_err());
+    assert!(disk.content() == earlier, "something was written");
+    assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+}
+
+/// Both copies of the partition table, with the protective MBR.
+fn tables(disk: &Platter) -> [(u64, Vec<u8>); 2] {
+    [(0, 34 * 512), (disk.geometry.size - 33 * 512, 33 * 512)].map(|(at, len)| {
+        let mut bytes = vec![0; len];
+        disk.peek(at, &mut bytes);
+        (at, bytes)
+    })
+}
+
+fn put_back(disk: &Platter, tables: &[(u64, Vec<u8>)]) {
+    tables.iter().for_each(|(at, bytes)| disk.poke(*at, bytes));
+}
+
+#[test]
+fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_lacks_come_back_with_the_newer_one() {
+    for restart in [false, true] {
+        let (host, disk, mut node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        let older = tables(&disk);
+        node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+        node.pool.work_until_idle().expect("writes the older copy of the label, too");
+        node.passes().expect("looks");
+        let newer = tables(&disk);
+        if restart {
+            drop(node);
+            put_back(&disk, &older);
+            node = start(&host);
+        } else {
+            put_back(&disk, &older);
+            assert!(node.pool.create(&request("c", BLOCK, MIB)).is_err());
+        }
+        let is = disk.content();
+        for _ in 0..2 {
+            let why = problem(&mut node, "fake0");
+            assert!(why.contains(&format!("lacks the partition of volume {}", id("b"))), "{why:?}");
+        }
+        assert!(node.pool.usable(id("b")).is_err() && node.pool.delete(id("b")).is_err(), "its data is there");
+        assert!(
+            node.pool.create(&request("b", BLOCK, MIB)).is_err()
+                && node.pool.create(&request("c", BLOCK, MIB)).is_err()
+        );
+        node.pool.work_until_idle().expect("there is nothing to do");
+        assert!(disk.content() == is, "something was written");
+
+        put_back(&disk, &newer);
+        assert_eq!(problem(&mut node, "fake0"), "");
+        node.pool.usable(id("b")).expect("it is back");
+        // It was meant so.
+        node.passes().expect("looks");
+        drop(node);
+        put_back(&disk, &older);
+        node = start(&host);
+        let says = node.agent.verb(&adopt("/dev/fake0", true)).expect("would do it").join("\n");
+        assert!(says.contains(&format!("volume {} is not on it, and is given up", id("b"))), "{says}");
+        assert!(!problem(&mut node, "fake0").is_empty(), "a dry run changes nothing");
+        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        assert_eq!(problem(&mut node, "fake0"), "");
+        node.pool.usable(id("a")).expect("it is there");
+        node.pool.delete(id("b")).expect("it is on no disk");
+    }
+}
+
+#[test]
+fn what_was_deleted_or_never_made_is_not_missed_in_a_table() {
+    let (host, _, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    for is_erased in [false, true] {
+        node.pool.delete(id("a")).expect("deleted");
+        if is_erased {
+            node.pool.work_until_idle().expect("erases");
+        }
+        node = start(&host);
+        assert_eq!(problem(&mut node, "fake0"), "");
+        node.pool.work_until_idle().expect("erases");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made anew");
+        node.passes().expect("looks");
+    }
+}

@@ -7,7 +7,7 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Geometry};
 use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::pool::WantedUsage;
+use localpool::pool::apply::pool::{PoolError, WantedUsage};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};
@@ -104,4 +104,28 @@ fn a_bare_device_that_somebody_has_open_is_not_erased_before_that_ends_and_then_
     node.pool.work_until_idle().expect("erased");
     assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
     assert_eq!(node.pool.disk_views()[0].held, None);
+}
+
+#[test]
+fn a_bare_device_that_another_process_has_open_is_neither_deleted_nor_erased_before_that_closes_it() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "serial-0", geometry());
+    let mut node = start(&host);
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    disk.poke(0, &[0x77; 4096]);
+    disk.set_opened(true);
+    let refused = node.pool.delete(id("a")).expect_err("it may still be written to");
+    assert!(matches!(refused, PoolError::InUse { .. }) && refused.to_string().contains("pid 7"), "{refused}");
+    disk.set_opened(false);
+    node.pool.delete(id("a")).expect("deleted");
+    disk.set_opened(true);
+    let before = disk.content();
+    node.pool.work_until_idle().expect("it waits");
+    assert!(disk.content() == before, "something was written");
+    let held = node.pool.disk_views()[0].held.clone().expect("who has it");
+    assert!(held.contains("pid 7") && held.contains("not erased"), "{held}");
+    assert!(node.agent.pass().expect("looks").ripe_in.is_some(), "no event tells when that ends");
+    disk.set_opened(false);
+    node.pool.work_until_idle().expect("erased");
+    assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));
 }

@@ -156,6 +156,12 @@ pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, Place)> {
         .max_by_key(|(_, place)| place.sequence)
 }
 
+/// Whether a disk whose label had the number `seen` can look like this: a lower one is that of an older state of the disk, but
+/// for the one before where the newest copy has rotted.
+pub fn is_as_new_as(copies: &LabelCopies, place: Place, seen: u64) -> bool {
+    place.sequence >= seen || place.sequence + 1 == seen && copies.get(place.half.other()).is_err()
+}
+
 /// Writes a label over the copy that is not the last one, and syncs. `last` is `None` only for the first
 /// label of a claim, which goes over the copy that matters least. A crash leaves the last label or this one.
 pub fn write_label(dev: &dyn BlockDevice, label: &Label, last: Option<Place>) -> Result<Place, LabelError> {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::label::{Label, MARK};
 use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
 use crate::host::{BlockDevice, chain};
-pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, newest, read_label, write_label};
+pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label};
 
 /// What a disk says of us.
 #[derive(Debug)]

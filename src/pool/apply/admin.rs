@@ -186,6 +186,9 @@ impl Agent {
                 "sets claim what is blank of it; what is on it stays as it is".to_owned(),
             ]);
         }
+        if let Some(lines) = self.adopt_older(&device, dry_run)? {
+            return Ok(lines);
+        }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
@@ -197,8 +200,10 @@ impl Agent {
                     let next = format!("`localpool volume adopt {id}` makes it usable");
                     lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
                 }
+                lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
                 if !dry_run {
                     self.take_over(&device)?;
+                    self.pool().journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
                 }
                 Ok(lines)
             }

@@ -41,6 +41,7 @@ use crate::device::{Device, Verdict};
 use crate::host::patience::Patience;
 use crate::host::raw::Contents;
 use crate::host::{Access, BlockDevice, Host, Probe, chain};
+use crate::pool::earlier::Seen;
 use crate::pool::plan::relabel;
 
 /// How long a look believes what denied a disk, before it reads the content again.
@@ -292,7 +293,7 @@ impl Agent {
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
         self.done_in_time::<AdminError>(&device.id.text, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
-            let Opened::Ours(mut disk) = PoolDisk::open(disk, &was)? else { return Ok(()) };
+            let Opened::Ours(mut disk) = PoolDisk::open(disk, &was, &Seen::default())? else { return Ok(()) };
             disk.change(|content| {
                 let mut label = content.pruned_label();
                 change(&mut label);

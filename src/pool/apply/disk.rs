@@ -15,6 +15,7 @@ use crate::host::table::{self, Table, TableWriteError};
 use crate::host::turn::Stuck;
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 use crate::pool::content::{Content, Held};
+use crate::pool::earlier::{Earlier, Seen, earlier};
 use crate::pool::extents::{ExtentSet, MIB};
 use crate::pool::plan::{
     Claim, ERASE_CHUNK, EraseWork, LABEL_NUMBER, Plan, PlanError, Step, claim, erase_finished, may_stay,
@@ -64,6 +65,11 @@ pub enum ApplyError {
         #[source]
         source: HostError,
     },
+    #[error(
+        "{disk} is as it was at an earlier time: {earlier}. Bring back what was there last, or take the disk as it is with \
+         `localpool disk adopt {disk}`"
+    )]
+    Earlier { disk: String, earlier: Earlier },
     #[error("{disk} is not a disk of this pool: {why}")]
     NotOurs { disk: String, why: String },
     #[error("{disk} is not blank any more, and was not written: {found}")]
@@ -87,6 +93,8 @@ pub enum StepError {
     Table(#[from] TableWriteError),
     #[error("the label was not written")]
     Label(#[from] LabelError),
+    #[error("an earlier state of the disk was put back meanwhile")]
+    Earlier,
     #[error("somebody else wrote a label there meanwhile, for node {0}")]
     Relabelled(String),
 }
@@ -117,6 +125,15 @@ impl ApplyError {
         matches!(self, Self::Step { source, .. } if matches!(**source, StepError::Io(_)))
     }
 
+    /// What of it the disk failed to read or write.
+    pub fn failed_on(&self) -> Option<Extent> {
+        let Self::Step { source, .. } = self else { return None };
+        match &**source {
+            StepError::Io(error) => Some(error.range),
+            _ => None,
+        }
+    }
+
     /// Others had the disk: a look would find nothing changed.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. } | Self::Stuck { .. })
@@ -134,7 +151,8 @@ pub enum Opened {
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
-    pub fn open(disk: Arc<dyn Disk>, owner: &Owner) -> Result<Opened, ApplyError> {
+    /// An earlier state of it than what was `seen` is refused.
+    pub fn open(disk: Arc<dyn Disk>, owner: &Owner, seen: &Seen) -> Result<Opened, ApplyError> {
         let found = record::read_record(&*disk);
         // Of two nodes that claim a disk which both see, the label that was written last is the one that is there.
         if let Some(label) =
@@ -160,6 +178,9 @@ impl PoolDisk {
             }
             other => return Err(not_ours(&*disk, &other)),
         };
+        if let Some(earlier) = earlier(&own, seen) {
+            return Err(ApplyError::Earlier { disk: disk.path().display().to_string(), earlier });
+        }
         let Own { choice, label, place, copies } = *own;
         // Before the first write: what another agent works on is not mended under its hands.
         prove_unheld(&*disk)?;
@@ -175,6 +196,7 @@ impl PoolDisk {
             geometry: disk.geometry(),
             table: Arc::new(choice.table),
             label: Arc::new(label),
+            written: place.sequence,
             held: BTreeMap::new(),
         };
         let other = copies.get(place.half.other());
@@ -406,7 +428,7 @@ impl PoolDisk {
         let copies = record::read_label(self.device());
         let last = self.place.map_or(0, |place| place.sequence);
         match record::newest(&copies, table.disk()) {
-            // An older one speaks where the newest copy has rotted.
+            Some((_, place)) if !record::is_as_new_as(&copies, place, last) => Err(StepError::Earlier),
             Some((found, place)) if place.sequence >= last && *found != **label => {
                 Err(StepError::Relabelled(found.node.clone()))
             }
@@ -449,7 +471,9 @@ impl PoolDisk {
 
     fn write_label(&mut self, label: &Arc<Label>) -> Result<(), LabelError> {
         self.is_mirrored = false;
-        self.place = Some(record::write_label(self.device(), label, self.place)?);
+        let place = record::write_label(self.device(), label, self.place)?;
+        self.place = Some(place);
+        self.content.written = place.sequence;
         self.content.label = Arc::clone(label);
         Ok(())
     }
@@ -462,6 +486,7 @@ impl PoolDisk {
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
                 self.content.table = Arc::new(own.choice.table);
                 self.content.label = Arc::new(own.label);
+                self.content.written = own.place.sequence;
                 self.place = Some(own.place);
             }
             other => {

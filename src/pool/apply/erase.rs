@@ -5,12 +5,11 @@
 //! space stays on offer, to filesystems as it is and to raw volumes as far as it is clean. Where the device zeroes by
 //! itself only what a volume waits for is cleaned: see [`zeroed_in_call`].
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::disk::{ApplyError, StepError, zero};
-use super::member::{Member, State};
+use super::member::{FailedWork, Member, State};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
@@ -38,44 +37,73 @@ pub fn work(member: &Member) -> Result<Progress, ApplyError> {
     if take_back(member)? {
         return Ok(Progress::Worked);
     }
-    let (disk, work, is_last_try) = {
+    let (job, is_last_try) = {
         let mut state = member.lock();
-        // Without a disk nothing is asked for: what it still has to erase waits until it is back.
-        let next = |failed| Some((state.handle()?, next_erase(state.content(), failed)?));
-        match (next(&member.failed_erasures()), next_to_clean(&state)) {
-            (Some((disk, work)), _) => (disk, work, false),
-            (None, Some(extent)) => {
-                clean(&mut state, extent)?;
-                drop(state);
-                std::thread::sleep(GIVE_WAY);
-                return Ok(Progress::Worked);
-            }
-            (None, None) if state.is_unmirrored() => return Ok(Progress::Unmirrored),
-            (None, None) => match next(&BTreeSet::new()) {
-                // All else is done.
-                Some((disk, work)) => (disk, work, true),
+        let failed = member.failed().clone();
+        let (job, is_last_try) = match next_job(&state, &failed) {
+            Some(job) => (job, false),
+            None if state.is_unmirrored() => return Ok(Progress::Unmirrored),
+            // All else is done.
+            None => match next_job(&state, &FailedWork::default()) {
+                Some(job) => (job, true),
                 // Under the lock: who gives work from now on finds no worker, and starts one.
                 None => {
                     member.set_worker(false);
                     return Ok(Progress::Idle);
                 }
             },
+        };
+        match job {
+            Job::Clean(extent) => (Done::Cleaned(extent, clean(&mut state, extent)), is_last_try),
+            Job::Erase(disk, work) => (Done::ToErase(disk, work), is_last_try),
         }
     };
-    match erase(member, &disk, &work) {
-        // A bad sector in one keeps no other one waiting: it is tried again when all else is done, and told then.
+    let (what, done) = match job {
+        Done::Cleaned(extent, done) => {
+            std::thread::sleep(GIVE_WAY);
+            (Job::Clean(extent), done.map(drop))
+        }
+        Done::ToErase(disk, work) => {
+            let done = erase(member, &disk, &work);
+            (Job::Erase(disk, work), done)
+        }
+    };
+    match done {
+        // A bad sector keeps nothing else waiting: it is tried again when all else is done, and told then.
         Err(error) if error.is_io() && !is_last_try => {
-            tracing::warn!(disk = %disk.path().display(), error = %chain(&error), "an erasure failed");
-            member.erasure_failed(work.guid);
+            tracing::warn!(disk = member.id, error = %chain(&error), "background work on a disk failed");
+            let mut failed = member.failed();
+            match what {
+                Job::Erase(_, work) => drop(failed.erasures.insert(work.guid)),
+                Job::Clean(extent) => failed.free.insert(error.failed_on().unwrap_or(extent)),
+            }
             Ok(Progress::Worked)
         }
         done => {
             if is_last_try {
-                member.forget_failed_erasures();
+                *member.failed() = FailedWork::default();
             }
             done.map(|()| Progress::Worked)
         }
     }
+}
+
+/// What is to be done next.
+enum Job {
+    Erase(Arc<dyn Disk>, EraseWork),
+    Clean(Extent),
+}
+
+/// What was done under the lock, or is to be done without it.
+enum Done {
+    Cleaned(Extent, Result<u64, ApplyError>),
+    ToErase(Arc<dyn Disk>, EraseWork),
+}
+
+/// None of what has `failed`. Without a disk nothing is asked for: what it still has to erase waits until it is back.
+fn next_job(state: &State, failed: &FailedWork) -> Option<Job> {
+    let erase = || Some(Job::Erase(state.handle()?, next_erase(state.content(), &failed.erasures)?));
+    erase().or_else(|| next_to_clean(state, &failed.free).map(Job::Clean))
 }
 
 /// Tries once again what somebody held at the last look; gives whether anything came free.
@@ -97,11 +125,11 @@ fn take_back(member: &Member) -> Result<bool, ApplyError> {
 
 /// Dirty space to zero: what a raw volume waits for, else for those to come, where the device cannot do that in no time
 /// when they come.
-fn next_to_clean(state: &State) -> Option<Extent> {
+fn next_to_clean(state: &State, failed: &ExtentSet) -> Option<Extent> {
     if !state.is_usable() {
         return None;
     }
-    let dirty = state.content().dirty();
+    let dirty = state.content().dirty().minus(failed);
     if let Some(first) = dirty.intersection(state.wanted()).iter().next() {
         return Some(*first);
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
 use crate::host::{Host, HostError, chain};
+use crate::pool::earlier::Seen;
 use crate::pool::journal::{JOURNAL, Journal, KnownDisk, LostClaim, LostVolume, RawClaim};
 
 /// The journal, in memory and in its document.
@@ -230,6 +231,16 @@ impl JournalStore {
         })
     }
 
+    /// The same of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that is still
+    /// there is known again with the next look.
+    pub fn release_labelled(&self, hardware: &str, id: &str) -> Result<(), StoreError> {
+        self.change(|journal| {
+            journal.released.insert(hardware.to_owned());
+            journal.disks.remove(id);
+            Ok(())
+        })
+    }
+
     /// Disks with our label, here or away, by id: those that `wanted` selects.
     pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
         let journal = self.journal();
@@ -257,12 +268,12 @@ impl JournalStore {
         }
         self.change(|journal| {
             let mut disk = disk;
-            if let Some(volumes) = &mut disk.volumes {
-                volumes.extend(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
+            if disk.volumes.is_some() {
+                disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
                 // One that was begun since may have ended, too: the next look tells.
                 if self.making().begun != before.begun {
                     let listed = journal.disks.get(id).and_then(|known| known.volumes.as_ref());
-                    volumes.extend(listed.into_iter().flatten());
+                    disk.list(listed.into_iter().flatten().copied());
                 }
             }
             journal.disks.insert(id.to_owned(), disk);
@@ -291,7 +302,7 @@ impl JournalStore {
             };
             journal.take_from_disks(volume);
             let mut known = known;
-            known.volumes.get_or_insert_default().extend(listed.into_iter().chain([volume]));
+            known.list(listed.into_iter().chain([volume]));
             journal.disks.insert(disk.to_owned(), known);
             Ok(before)
         })?;
@@ -301,6 +312,30 @@ impl JournalStore {
     /// A disk with our label is not missed any more; false: it was not known.
     pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
         self.change(|journal| Ok(journal.disks.remove(id).is_some()))
+    }
+
+    /// What was last seen of a disk with our label.
+    pub fn seen(&self, id: &str) -> Seen {
+        self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
+    }
+
+    /// A disk is taken as it is, whatever was seen of it before: in this process also where the document cannot be used.
+    pub fn take_as_it_is(&self, id: &str) -> Result<(), StoreError> {
+        let take = |journal: &mut Journal| {
+            if let Some(known) = journal.disks.get_mut(id) {
+                known.written = 0;
+            }
+        };
+        match self.sound() {
+            Ok(()) => self.change(|journal| {
+                take(journal);
+                Ok(())
+            }),
+            Err(_) => {
+                self.remember(take);
+                Ok(())
+            }
+        }
     }
 
     /// The same of a disk that is away, as a person says so.
@@ -403,12 +438,10 @@ impl Begun<'_> {
             return Ok(());
         }
         self.store.change(|journal| {
-            let Some(volumes) = journal.disks.get_mut(&self.disk).and_then(|known| known.volumes.as_mut()) else {
-                return Ok(());
-            };
-            volumes.remove(&self.volume);
+            let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
+            known.strike(self.volume);
             // A disk that was given back meanwhile is not missed.
-            if self.before == Before::NoDisk && volumes.is_empty() {
+            if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
                 journal.disks.remove(&self.disk);
             }
             Ok(())
@@ -442,7 +475,9 @@ mod tests {
             path: "/dev/fake0".into(),
             model: None,
             size: 1 << 30,
+            written: 1,
             volumes: Some(volumes.iter().copied().collect()),
+            unseen: BTreeSet::new(),
         }
     }
 

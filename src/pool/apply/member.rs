@@ -38,8 +38,16 @@ pub struct Member {
     worker: AtomicBool,
     /// A worker shall try again what somebody held.
     retries_held: AtomicBool,
-    /// Erasures that the disk failed since the worker last had nothing else to do, by GUID.
-    failed: Mutex<BTreeSet<Uuid>>,
+    failed: Mutex<FailedWork>,
+}
+
+/// What the disk failed of the background work since the worker last had nothing else to do.
+#[derive(Clone, Default)]
+pub(super) struct FailedWork {
+    /// Erasures, by GUID.
+    pub erasures: BTreeSet<Uuid>,
+    /// Free space that could not be zeroed.
+    pub free: ExtentSet,
 }
 
 /// What can be said of a member now.
@@ -122,7 +130,7 @@ pub struct DiskView {
 impl DiskView {
     /// A disk that has not been here since the process began: what is on it is not known.
     pub fn absent(id: String, disk: KnownDisk) -> Self {
-        let KnownDisk { set, layout, path, model, size, volumes: _ } = disk;
+        let KnownDisk { set, layout, path, model, size, .. } = disk;
         Self {
             id,
             path,
@@ -226,20 +234,9 @@ impl Member {
         self.retries_held.swap(false, Ordering::SeqCst)
     }
 
-    fn failed(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
+    /// What the worker does last.
+    pub(super) fn failed(&self) -> MutexGuard<'_, FailedWork> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn erasure_failed(&self, guid: Uuid) {
-        self.failed().insert(guid);
-    }
-
-    pub(super) fn failed_erasures(&self) -> BTreeSet<Uuid> {
-        self.failed().clone()
-    }
-
-    pub(super) fn forget_failed_erasures(&self) {
-        self.failed().clear();
     }
 
     pub fn views(&self) -> Vec<VolumeView> {
@@ -419,6 +416,8 @@ fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
         path: raw.path.clone(),
         model: raw.model.clone(),
         size: content.geometry.size,
+        written: content.written,
         volumes: Some(content.volumes().map(|volume| volume.id()).collect()),
+        unseen: BTreeSet::new(),
     }
 }

@@ -201,9 +201,12 @@ impl Pool {
                 let hardware = id::hardware(&state.raw, None).text;
                 let disk = state.disk()?;
                 disk.can_release()?;
-                self.journal.release(&hardware)?;
+                self.journal.release_labelled(&hardware, &member.id)?;
                 disk.release()?;
-                self.journal.forget(&member.id)?;
+                // A look may have come in between.
+                if let Err(error) = self.journal.forget(&member.id) {
+                    tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was given back, and is missed after a restart");
+                }
             }
             Seat::Raw(member) => member.release()?,
         }

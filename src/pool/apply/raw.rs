@@ -377,6 +377,7 @@ impl RawMember {
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
+        disk.prove_unopened().map_err(RawError::Busy)?;
         unmap_all(&*disk)?;
         self.journal.change_raw(&self.id, |claim| {
             if let Some(volume) = claim.volume.take() {

@@ -242,7 +242,9 @@ impl Seat {
             Self::Labelled(member) => {
                 let (begun, done) = {
                     let mut state = member.lock_in_time()?;
-                    let known = state.known();
+                    let mut known = state.known();
+                    // It goes without having been deleted.
+                    known.unseen.insert(id);
                     let disk = state.disk()?;
                     let begun = journal.begin(fresh, &member.id, known)?;
                     (begun, disk.change(|content| give_other_id(content, id, fresh, name)))

@@ -66,5 +66,5 @@ pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, C
         Step::FirstTable(Arc::clone(&table)),
         Step::Map(LABEL_NUMBER, LABEL_EXTENT),
     ];
-    Ok((Plan(steps), Content { geometry, table, label, held: BTreeMap::new() }))
+    Ok((Plan(steps), Content { geometry, table, label, written: 0, held: BTreeMap::new() }))
 }

@@ -69,15 +69,20 @@ impl Agent {
                 "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
             ]);
         };
-        let found = self.host.filesystems().identify(&device.raw.path).map_err(AdminError::Open)?;
-        let formatted = found.and_then(|found| found.uuid) == Some(volume);
+        let (host, raw) = (std::sync::Arc::clone(&self.host), device.raw.clone());
+        let looked = self.errand(id, move || {
+            let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
+            Ok((found, host.open(&raw, Access::Look)?.geometry().size))
+        });
+        let hangs = |hangs| PoolError::Hangs { disk: id.to_owned(), hangs };
+        let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
+        let formatted = found == Some(volume);
         let is = match (record.usage, formatted) {
             (VolumeUsage::Block, _) => "its data as it is",
             (VolumeUsage::Mount(_), true) => "with its own filesystem",
             (VolumeUsage::Mount(_), false) => "without a filesystem of its own: used only if it is blank",
         };
         if !dry_run {
-            let size = self.host.open(&device.raw, Access::Look).map_err(AdminError::Open)?.geometry().size;
             let volume = RawVolume { id: volume, record, formatting: false, formatted };
             let (volume, erasing) = (Some(volume), None);
             let claim = RawClaim {

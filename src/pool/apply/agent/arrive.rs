@@ -31,6 +31,13 @@ impl Problem {
         Self::Passes(chain(error))
     }
 
+    fn of_opening(error: &ApplyError) -> Self {
+        match error {
+            ApplyError::Earlier { .. } => Self::Stays(error.to_string()),
+            _ => Self::of(error),
+        }
+    }
+
     pub(super) fn words(&self) -> &str {
         let (Self::Stays(why) | Self::Passes(why)) = self;
         why
@@ -142,7 +149,7 @@ impl Agent {
     }
 
     /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
-    pub(super) fn errand<T: Send + 'static>(
+    pub(in crate::pool::apply) fn errand<T: Send + 'static>(
         &mut self,
         disk: &str,
         work: impl FnOnce() -> T + Send + 'static,
@@ -177,7 +184,8 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     }
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| Problem::of(&e));
-    let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner()).map_err(|e| Problem::of(&e)));
+    let seen = pool.journal().seen(&device.id.text);
+    let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner(), &seen).map_err(|e| Problem::of_opening(&e)));
     let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| Problem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,

@@ -19,6 +19,7 @@ use crate::pool::apply::member::Member;
 use crate::pool::apply::pool::{Owner, Pool};
 use crate::pool::apply::raw::{RawMember, reads_as_zeros};
 use crate::pool::apply::seat::Seat;
+use crate::pool::earlier::Seen;
 use crate::pool::journal::RawClaim;
 use crate::pool::layout::{data_area, places};
 use crate::pool::plan::Claim;
@@ -278,7 +279,7 @@ impl Taking {
         PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
         let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own, pool.owner()).map_err(|e| chain(&e))? else {
+        let Opened::Ours(disk) = PoolDisk::open(own, pool.owner(), &Seen::default()).map_err(|e| chain(&e))? else {
             return Err("it is blank again after it was claimed".to_owned());
         };
         let id = id::labelled(disk.content().table.disk()).text;

@@ -1,13 +1,19 @@
-//! Copies of pool disks: what is remembered of them, and how a person makes one the disk.
+//! Copies and older states of pool disks: what is remembered of them, and how a person makes one the disk.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::Agent;
 use crate::device::discovery::DeviceSet;
 use crate::device::duplicate::{Identities, hardware, seen_together};
 use crate::device::label::Hardware;
-use crate::device::{Device, Standing, id};
-use crate::host::chain;
+use crate::device::record::{self, Record};
+use crate::device::{Device, Standing, Verdict, id};
+use crate::host::{Access, HostError, chain};
 use crate::pool::apply::admin::{AdminError, tense};
 use crate::pool::apply::pool::PoolError;
+use crate::pool::earlier::{Earlier, earlier};
 
 impl Agent {
     /// Which hardware our disks are: what the journal says, and what is in use now. That has no other's path.
@@ -64,6 +70,45 @@ impl Agent {
         !unsure.is_empty()
     }
 
+    /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
+    pub fn adopt_older(&mut self, device: &Device, dry_run: bool) -> Result<Option<Vec<String>>, AdminError> {
+        let id = device.id.text.clone();
+        let journal = Arc::clone(self.pool.journal());
+        let is_used = self.pool.member(&id).is_some_and(|member| member.shown().is_usable());
+        let (Verdict::Ours, Some(label), false) = (&device.verdict, &device.label, is_used) else { return Ok(None) };
+        let (host, raw, seen) = (Arc::clone(&self.host), device.raw.clone(), journal.seen(&id));
+        let found = self.errand(&id, move || -> Result<Option<Earlier>, HostError> {
+            let disk = host.open(&raw, Access::Look)?;
+            Ok(match record::read_record(&*disk) {
+                Record::Ours(own) => earlier(&own, &seen),
+                _ => None,
+            })
+        });
+        let found = found.map_err(|hangs| PoolError::Hangs { disk: id.clone(), hangs })?.map_err(AdminError::Open)?;
+        let Some(found) = found else { return Ok(None) };
+        let mut lines =
+            vec![format!("{} {} as it is: {found}", tense(dry_run, "take", "took"), device.raw.path.display())];
+        let is_gone = |volume: &Uuid| match &found {
+            Earlier::Label { .. } => !label.volumes.contains_key(volume),
+            Earlier::Table { gone } => gone.contains(volume),
+        };
+        for (volume, record) in label.volumes.iter().filter(|(volume, _)| !is_gone(volume)) {
+            lines.push(format!("volume {volume} ({}) has the data that this one has", record.name));
+        }
+        lines.extend(self.given_up(&id, is_gone));
+        if !dry_run {
+            journal.take_as_it_is(&id).map_err(PoolError::from)?;
+        }
+        Ok(Some(lines))
+    }
+
+    /// Of what was last seen on a disk that is taken as it is, in words: what is not on it.
+    pub(in crate::pool::apply) fn given_up(&self, disk: &str, is_gone: impl Fn(&Uuid) -> bool) -> Vec<String> {
+        let known = self.pool.journal().known(|id| id == disk).into_iter().filter_map(|(_, known)| known.volumes);
+        let gone = known.flatten().filter(is_gone);
+        gone.map(|volume| format!("volume {volume} is not on it, and is given up")).collect()
+    }
+
     /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
     pub fn adopt_copy(&mut self, set: &DeviceSet, device: &Device, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
@@ -100,6 +145,7 @@ impl Agent {
         for (id, record) in &label.volumes {
             lines.push(format!("volume {id} ({}) has the data that this one has", record.name));
         }
+        lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
         if !dry_run {
             // The label first: as long as the journal calls it a copy, all this can be done again.
             let Device { raw, .. } = device;
@@ -112,6 +158,8 @@ impl Agent {
                 identity.original = Some(own);
             });
             written.map_err(PoolError::from)?;
+            // Most copies are older than what was in use.
+            self.pool.journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
         }
         Ok(lines)
     }

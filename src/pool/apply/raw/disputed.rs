@@ -95,7 +95,11 @@ impl RawMember {
     /// Before a chunk is erased: nobody has the device, and nobody has put anything there. Nobody gets it before the
     /// handle goes. `None`: it stays as it is, and why is said.
     pub(super) fn may_erase(&self, state: &mut RawState, claim: &RawClaim) -> Result<Option<Arc<dyn Disk>>, RawError> {
-        let disk = match self.host.open(self.here(state)?, Access::Alone) {
+        let alone = self.host.open(self.here(state)?, Access::Alone);
+        // Later on, who opens it did so while it was being erased.
+        let is_begun = claim.erasing.as_ref().is_some_and(|erasing| erasing.cursor > 0);
+        let alone = alone.and_then(|disk| if is_begun { Ok(disk) } else { disk.prove_unopened().map(|()| disk) });
+        let disk = match alone {
             Ok(disk) => disk,
             Err(busy @ HostError::Busy { .. }) => {
                 let why = format!("{busy}: not erased before that ends; tried again");

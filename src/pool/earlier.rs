@@ -1,0 +1,66 @@
+//! Whether a disk of ours is what was last seen of it, or an earlier state that somebody put back. Pure.
+//!
+//! Takes in what the disk says and what the journal remembers. The label's number grows with each change of the disk, and
+//! a volume that was seen goes only after its erasure was written down.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use crate::device::label::{ERASING_TYPE, VOLUME_TYPE};
+use crate::device::record::{Own, is_as_new_as};
+
+/// What was last seen of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The number of its label; 0: that is not known.
+    pub written: u64,
+    /// Volumes that it had then.
+    pub volumes: BTreeSet<Uuid>,
+}
+
+/// What shows that a disk is in an earlier state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Earlier {
+    #[error(
+        "its label was written {found} times, and {seen} times when the disk was last seen here: an older copy of it, or a \
+         snapshot that was put back; what was made, grown or deleted since is not on it"
+    )]
+    Label { found: u64, seen: u64 },
+    #[error(
+        "its partition table lacks {}, which the label describes: an older table was put back, or somebody deleted partitions; \
+         what is in their place is not touched",
+        volumes(gone)
+    )]
+    Table { gone: BTreeSet<Uuid> },
+}
+
+fn volumes(ids: &BTreeSet<Uuid>) -> String {
+    let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    let plural = if ids.len() == 1 { "" } else { "s" };
+    format!("the partition{plural} of volume{plural} {}", ids.join(", "))
+}
+
+/// What shows that the disk is in an earlier state than that which was `seen`; `None`: nothing does.
+pub fn earlier(own: &Own, seen: &Seen) -> Option<Earlier> {
+    if !is_as_new_as(&own.copies, own.place, seen.written) {
+        return Some(Earlier::Label { found: own.place.sequence, seen: seen.written });
+    }
+    let gone: BTreeSet<Uuid> = seen.volumes.iter().copied().filter(|id| is_gone(own, *id)).collect();
+    // Where the newest copy of the label has rotted, a deletion may have been written down in that alone.
+    (gone.len() > undescribed(own)).then_some(Earlier::Table { gone })
+}
+
+/// Entries of deleted volumes that the label says nothing of.
+fn undescribed(own: &Own) -> usize {
+    let entries = own.choice.table.entries().values();
+    entries.filter(|entry| entry.kind == ERASING_TYPE && !own.label.erasing.contains_key(&entry.guid)).count()
+}
+
+/// It is described and nowhere. One that was deleted is described as being erased, until it is not described at all.
+fn is_gone(own: &Own, id: Uuid) -> bool {
+    let Own { choice, label, .. } = own;
+    let is_there = choice.table.entries().values().any(|entry| entry.kind == VOLUME_TYPE && entry.guid == id);
+    let is_erasing = label.erasing.values().any(|erasing| erasing.was == id);
+    label.volumes.contains_key(&id) && !is_there && !is_erasing
+}
