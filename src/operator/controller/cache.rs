@@ -61,7 +61,7 @@ pub struct Unread<K> {
     key: String,
     why: String,
     /// What it counts as in its group, where nothing older is known of it.
-    stand_in: Option<K>,
+    stand_in: Option<Arc<K>>,
 }
 
 impl<K> Default for Objects<K> {
@@ -82,7 +82,7 @@ impl<K> Objects<K> {
     fn insert_unread(&mut self, unread: Unread<K>, before: Option<Arc<K>>, group_of: fn(&K) -> Option<&str>) {
         let Unread { key, why, stand_in } = unread;
         self.remove(&key, group_of);
-        match (before, stand_in.map(Arc::new)) {
+        match (before, stand_in) {
             (Some(before), _) => drop(self.insert(key.clone(), before, group_of)),
             (None, Some(stand_in)) => {
                 self.join(&key, &stand_in, group_of);
@@ -270,7 +270,7 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     let key = key(&object);
-    let standing_in = stand_in(&object);
+    let standing_in = stand_in(&object).map(Arc::new);
     object.try_parse::<K>().map_err(|error| Unread { key, why: error.to_string(), stand_in: standing_in })
 }
 
