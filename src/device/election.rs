@@ -12,7 +12,7 @@ use super::attachment::{Attachment, Attachments, Reach};
 use super::filter::Mismatch;
 use super::label::{Layout, SetRef};
 use super::rule::{Blankness, NodeMatch, Rule};
-use super::{Device, DiskId, Standing, Verdict};
+use super::{Device, DiskId, Standing, Verdict, id};
 use crate::host::raw::Kind;
 use crate::host::{Health, RawDisk};
 
@@ -83,6 +83,8 @@ pub enum Left {
     Health(String),
     GivenBack,
     UnstableIdentity,
+    /// What it is called may be the name of the USB bridge that it is in.
+    NamedByBridge,
     /// A partition or a mapped device, and the set cuts its disks into partitions.
     HoldsNoTable,
     OlderSet(SetRef),
@@ -313,6 +315,9 @@ impl<'a> Turn<'a> {
         if self.is_raw_use(device) && !device.id.stable {
             return Err(Left::UnstableIdentity);
         }
+        if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, disk) {
+            return Err(Left::NamedByBridge);
+        }
         (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
         if self.wants_zeros(device) {
             (self.ballot.zeros)(device).map_err(Left::NotZeros)?;
@@ -343,6 +348,10 @@ impl fmt::Display for Left {
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
             }
+            Self::NamedByBridge => f.write_str(
+                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; a layout with a label \
+                 knows its disk by that",
+            ),
             Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
             Self::InSet(set) => write!(f, "the set {}/{} has it", set.namespace, set.name),
             Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),

@@ -52,6 +52,17 @@ pub fn is_path(text: &str) -> bool {
     text.starts_with("path-")
 }
 
+/// Whether what a disk is called may be the name of the USB bridge that it is in, as of a dock: with another disk in it the name
+/// is the same. A partition with a GUID of its own is known by that.
+pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
+    let on_usb = |raw: &RawDisk| raw.transport.as_deref() == Some("usb");
+    match &raw.kind {
+        Kind::Partition(partition) => guid_of(partition).is_none() && disk.is_some_and(on_usb),
+        Kind::Dm(_) | Kind::Md(_) | Kind::Loop(_) | Kind::Ram | Kind::Zram => false,
+        Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => on_usb(raw),
+    }
+}
+
 fn stable(text: String) -> DiskId {
     DiskId { text, stable: true }
 }
@@ -59,12 +70,16 @@ fn stable(text: String) -> DiskId {
 /// GPT: the partition's GUID. DOS: its PARTUUID ends in the partition number, so the disk's own id and
 /// the start are taken instead.
 fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<DiskId> {
-    let guid = partition.part_uuid.as_deref().and_then(|uuid| Uuid::try_parse(uuid.trim()).ok());
-    if let Some(guid) = guid.filter(|guid| !guid.is_nil()) {
+    if let Some(guid) = guid_of(partition) {
         return Some(stable(format!("part-{guid}")));
     }
     let disk = hardware(disk?, None);
     disk.stable.then(|| stable(format!("part-{}-at-{}", disk.text, partition.start)))
+}
+
+fn guid_of(partition: &Partition) -> Option<Uuid> {
+    let guid = partition.part_uuid.as_deref().and_then(|uuid| Uuid::try_parse(uuid.trim()).ok());
+    guid.filter(|guid| !guid.is_nil())
 }
 
 fn wwid(raw: &RawDisk) -> Option<DiskId> {

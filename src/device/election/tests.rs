@@ -294,6 +294,27 @@ fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
 }
 
 #[test]
+fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_raw() {
+    let raw = || Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    let bridged = |name| RawDisk { transport: Some("usb".to_owned()), wwid: Some("naa.5000".to_owned()), ..disk(name) };
+    let docked = [device(bridged("sda"), Verdict::Unclaimed)];
+    assert_eq!(took(&run(&[rule("a")], &docked, &[], &ripe), "a"), ["sda"]);
+    assert_eq!(left(&run(&[raw()], &docked, &[], &ripe), "a", "sda"), Left::NamedByBridge);
+    let sata = RawDisk { transport: Some("sata".to_owned()), ..bridged("sda") };
+    assert_eq!(took(&run(&[raw()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
+    // A GUID goes with the disk; the place of a partition does not.
+    for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
+        let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
+        let part = partition("sda", 1, guid);
+        let part = Device { id: super::id::hardware(&part, Some(&whole.raw)), ..device(part, Verdict::Unclaimed) };
+        let parts =
+            Rule { filter: Filter { types: vec![DeviceType::Part], ..super::super::sample::filter() }, ..raw() };
+        let elected = run(&[parts], &[whole, part], &[], &ripe);
+        assert_eq!(took(&elected, "a") == ["sda1"], is_taken, "{elected:?}");
+    }
+}
+
+#[test]
 fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     let guid = "6c6f6361-0000-4000-8000-000000000001";
     let part = device(partition("sda", 1, Some(guid)), Verdict::Unclaimed);
