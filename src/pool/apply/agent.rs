@@ -203,6 +203,7 @@ impl Agent {
             }
         }
         passes |= self.arrive_raw(&set, &mut problems);
+        unread.extend(self.may_be_ours(&set, &claiming));
         self.pool.looked_at(unread);
         let unsure = self.remember_copies(&set);
         passes |= self.attach_rules(&mut problems);

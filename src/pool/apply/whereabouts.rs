@@ -30,6 +30,8 @@ pub enum Knowledge {
     Whole,
     /// Anything may be on it.
     Part,
+    /// Nor is it known whether it is ours.
+    None,
 }
 
 /// Whether a volume that no disk here has may be on one that cannot be asked, in words.
@@ -53,8 +55,15 @@ impl Doubt {
 
 impl Unasked {
     fn error(self, id: Uuid) -> PoolError {
-        let Self { disk, why, listed: _, knowledge: _ } = self;
-        let why = format!("{why}, and the volume may be on it: bring the disk back, or {}", give_up(&disk));
+        let Self { disk, why, listed: _, knowledge } = self;
+        let way_out = match knowledge {
+            Knowledge::Whole | Knowledge::Part => format!("bring the disk back, or {}", give_up(&disk)),
+            Knowledge::None => {
+                "the state directory, which would tell, was empty when this process began; mend the disk, or unplug it"
+                    .to_owned()
+            }
+        };
+        let why = format!("{why}, and the volume may be on it: {way_out}");
         PoolError::DiskAway { id, disk, why }
     }
 }
@@ -114,7 +123,7 @@ impl Pool {
             return Err(PoolError::NotLookedAt { id });
         }
         self.is_nowhere_else(id)?;
-        let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge == Knowledge::Part;
+        let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge != Knowledge::Whole;
         let unasked = self.unasked().into_iter().find(may_hold);
         unasked.map_or(Ok(()), |one| Err(one.error(id)))
     }

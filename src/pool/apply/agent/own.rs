@@ -1,10 +1,15 @@
 //! Bare devices with volumes that others know of and the journal does not: it was lost with the state directory, or is
 //! older than the volume. They are nobody's to claim, to wipe, or to read.
 
+use std::collections::BTreeSet;
+
 use super::Agent;
-use crate::device::discovery::DiscoveryError;
-use crate::host::chain;
+use crate::device::discovery::{DeviceSet, DiscoveryError};
+use crate::device::rule::{NodeMatch, Rule};
+use crate::device::{Device, Verdict};
+use crate::host::{RawDisk, chain};
 use crate::pool::apply::journal::AskOwn;
+use crate::pool::apply::whereabouts::{Knowledge, Unasked};
 
 impl Agent {
     /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and
@@ -28,6 +33,29 @@ impl Agent {
             }
             Err(why) => Err(DiscoveryError::NotTold(why)),
         }
+    }
+
+    /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
+    /// for those that are being claimed.
+    pub(super) fn may_be_ours(&self, set: &DeviceSet, claiming: &BTreeSet<String>) -> Vec<Unasked> {
+        if !self.pool.journal().is_in_doubt() {
+            return Vec::new();
+        }
+        let selects = |rule: &Rule, raw: &RawDisk| {
+            rule.node == NodeMatch::Selected
+                && rule.named.as_ref().is_none_or(|named| named.names(raw))
+                && rule.filter.matches(raw, None).is_ok()
+        };
+        let unknown = |device: &Device| match &device.verdict {
+            Verdict::Unknown(why) if self.rules.iter().any(|rule| selects(rule, &device.raw)) => Some(Unasked {
+                disk: device.id.text.clone(),
+                why: why.clone(),
+                listed: BTreeSet::new(),
+                knowledge: Knowledge::None,
+            }),
+            _ => None,
+        };
+        set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()
     }
 
     /// Asks now. True: there is a device that was not known.
