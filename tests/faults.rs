@@ -3,8 +3,12 @@
 mod fake_node;
 #[path = "faults/given_up.rs"]
 mod given_up;
+#[path = "faults/nothing_known.rs"]
+mod nothing_known;
 #[path = "faults/older.rs"]
 mod older;
+#[path = "faults/older_journal.rs"]
+mod older_journal;
 #[path = "faults/put_there.rs"]
 mod put_there;
 #[path = "faults/underneath.rs"]

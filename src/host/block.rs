@@ -68,12 +68,21 @@ pub trait Disk: BlockDevice + PartitionMap {
     /// long: [`HostError::Busy`], and the lock is shared as before.
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError>;
 
-    /// No other process in sight has the disk itself open: the kernel refuses an exclusive open only to those who opened it
-    /// exclusively, and whoever has it may still write there. Waits a moment for those who only look, as udev does.
-    fn prove_unopened(&self) -> Result<(), HostError>;
+    /// No other process in sight has the disk itself open, and no loop device is over it: the kernel refuses an exclusive open
+    /// only to those who opened it exclusively, and whoever has it may still write there. Waits a moment for those who only
+    /// look, as udev does.
+    fn prove_unopened(&self, who: Openers) -> Result<(), HostError>;
 
     /// The whole-disk device node.
     fn path(&self) -> PathBuf;
+}
+
+/// Who counts among those that have a disk open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Openers {
+    All,
+    /// What watches disks keeps them open to read.
+    Writers,
 }
 
 /// A partition as the kernel has it.

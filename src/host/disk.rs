@@ -29,7 +29,9 @@ use self::partitions::READERS_MAY_TAKE;
 use super::command::close_for_good;
 use super::mount::bound_at;
 use super::raw::{DevNo, Kind};
-use super::{Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, PartitionMap, RawDisk, holder, ioctl};
+use super::{
+    Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, Openers, PartitionMap, RawDisk, holder, ioctl,
+};
 
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -253,9 +255,9 @@ impl Disk for RealDisk {
         Ok(Box::new(self.lock.exclusive(&self.file, &self.path, self.lock_wait)?))
     }
 
-    fn prove_unopened(&self) -> Result<(), HostError> {
+    fn prove_unopened(&self, who: Openers) -> Result<(), HostError> {
         let until = Instant::now() + READERS_MAY_TAKE;
-        while let Some(by) = holder::opened_elsewhere(self.devno) {
+        while let Some(by) = holder::opened_elsewhere(self.devno, who) {
             if Instant::now() >= until {
                 return Err(HostError::Busy { object: format!("{}, {by},", self.path.display()) });
             }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     Access, BlockDevice, Disk, Extent, Filesystems, FsIdentity, FsKind, Geometry, Health, Host, HostError, IoError,
-    Mapping, Mount, Mounts, PartitionMap, Probe, RawDisk, StateStore, TargetKind, Usage,
+    Mapping, Mount, Mounts, Openers, PartitionMap, Probe, RawDisk, StateStore, TargetKind, Usage,
 };
 
 /// The machine.
@@ -266,8 +266,8 @@ impl Disk for DryDisk {
         Ok(Box::new(()))
     }
 
-    fn prove_unopened(&self) -> Result<(), HostError> {
-        self.real.prove_unopened()
+    fn prove_unopened(&self, who: Openers) -> Result<(), HostError> {
+        self.real.prove_unopened(who)
     }
 
     fn path(&self) -> PathBuf {

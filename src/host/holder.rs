@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::libc;
+
+use super::Openers;
 use super::links::{names_in, node_number};
 use super::mountinfo::namespaces;
 use super::raw::DevNo;
@@ -48,17 +51,30 @@ fn opened(device: DevNo) -> Option<String> {
     Some(in_words(pid))
 }
 
-/// Another process than this one with a descriptor of it, by whatever path it was opened; what it opened over a network is not
-/// looked at.
-pub(super) fn opened_elsewhere(device: DevNo) -> Option<String> {
+/// A loop device over it, or another process than this one with a descriptor of it, by whatever path it was opened; what it
+/// opened over a network is not looked at.
+pub(super) fn opened_elsewhere(device: DevNo, who: Openers) -> Option<String> {
     let has_it = |pid: &u32| {
         let mut local = None;
         has_open(*pid, device, |descriptor, to| {
-            to.starts_with("/dev/") || is_local(*pid, descriptor, local.get_or_insert_with(|| local_mounts(*pid)))
+            (to.starts_with("/dev/") || is_local(*pid, descriptor, local.get_or_insert_with(|| local_mounts(*pid))))
+                && (who == Openers::All || may_write(*pid, descriptor))
         })
     };
-    let pid = processes().into_iter().filter(|pid| *pid != std::process::id()).find(has_it)?;
-    Some(in_words(pid))
+    let by_process = || processes().into_iter().filter(|pid| *pid != std::process::id()).find(has_it).map(in_words);
+    looped(Path::new("/sys"), device, who).or_else(by_process)
+}
+
+/// A loop device whose file is a node of this one.
+fn looped(sys: &Path, device: DevNo, who: Openers) -> Option<String> {
+    let read = |device: &Path, name: &str| fs::read_to_string(device.join(name)).unwrap_or_default();
+    let over = names_in(&sys.join("block")).ok()?.into_iter().find(|name| {
+        let device_over = sys.join("block").join(name);
+        let file = read(&device_over, "loop/backing_file");
+        let counts = || who == Openers::All || read(&device_over, "ro").trim() == "0";
+        !file.is_empty() && is_node_of(Path::new(file.trim_end()), device) && counts()
+    })?;
+    Some(format!("below {}", over.to_string_lossy()))
 }
 
 fn processes() -> Vec<u32> {
@@ -99,9 +115,19 @@ fn local_mounts(pid: u32) -> Vec<String> {
 }
 
 fn is_local(pid: u32, descriptor: &str, mounts: &[String]) -> bool {
+    let mount = told_of(pid, descriptor, "mnt_id:");
+    mount.is_some_and(|mount| mounts.contains(&mount))
+}
+
+/// As the flags of the descriptor say. One of which nothing can be read has been closed.
+fn may_write(pid: u32, descriptor: &str) -> bool {
+    let flags = told_of(pid, descriptor, "flags:").and_then(|flags| i32::from_str_radix(&flags, 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+fn told_of(pid: u32, descriptor: &str, what: &str) -> Option<String> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    mount.is_some_and(|mount| mounts.iter().any(|local| local == mount.trim()))
+    info.lines().find_map(|line| line.strip_prefix(what)).map(|told| told.trim().to_owned())
 }
 
 fn is_node_of(path: &Path, device: DevNo) -> bool {

@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, PartitionMap};
+pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 pub use extent::Extent;
 pub use health::Health;
 pub use raw::{Probe, RawDisk};

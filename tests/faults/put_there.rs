@@ -126,6 +126,12 @@ fn a_bare_device_that_another_process_has_open_is_neither_deleted_nor_erased_bef
     assert!(held.contains("pid 7") && held.contains("not erased"), "{held}");
     assert!(node.agent.pass().expect("looks").ripe_in.is_some(), "no event tells when that ends");
     disk.set_opened(false);
-    node.pool.work_until_idle().expect("erased");
+    node.pool.seats()[0].work().expect("the one piece");
     assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));
+    disk.set_opened(true);
+    node.pool.work_until_idle().expect("it waits");
+    node.pool.create(&request("b", BLOCK, MIB)).expect_err("the next tenant would see what is written there");
+    disk.set_opened(false);
+    node.pool.work_until_idle().expect("erased");
+    node.pool.create(&request("b", BLOCK, MIB)).expect("it is free");
 }

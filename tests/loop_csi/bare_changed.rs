@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use nix::sys::stat::{Mode, SFlag, mknod};
 
-use crate::client::{block, create, publish};
-use crate::driver::{Start, set};
-use crate::lab::{MIB, run};
+use crate::client::{assert_refused, block, create, publish};
+use crate::driver::{SOON, Start, set};
+use crate::lab::{MIB, eventually, run, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_bare_volume_that_was_published_read_only_is_served_after_a_restart_and_erased() {
@@ -88,6 +88,15 @@ async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_c
         assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
         assert!(refused.message().contains(&format!("open in sleep (pid {})", process.id())), "{refused}");
     }
+    // The kernel has it open, and no process.
+    let over = run("losetup", &["--find", "--show", text(&disk.node)]);
+    let refused = client.delete(&made.id).await;
+    run("losetup", &["--detach", over.trim()]);
+    let name = over.trim().trim_start_matches("/dev/");
+    let words = format!("below {name}");
+    assert_refused(refused, tonic::Code::FailedPrecondition, &[&words, disk.path()]);
+    let backing = format!("/sys/block/{name}/loop/backing_file");
+    assert!(eventually(SOON, || std::fs::metadata(&backing).is_err()), "{over} stays");
     client.delete(&made.id).await.unwrap();
     client.await_capacity("bare", &block(), all).await;
     driver.stop();

@@ -167,3 +167,20 @@ async fn loop_a_disk_that_somebody_holds_open_is_taken_when_he_lets_go_and_not_b
     drop(held);
     assert!(eventually(SOON, || driver.verdict(&disk.node).0 == "Ours"), "it is not looked at again");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_blank_disk_that_a_program_has_open_to_write_is_not_claimed_before_that_ends() {
+    let lab = crate::lab!();
+    let disk = lab.disk("tested", 64 * MIB);
+    // As a test of a new disk has it: not exclusively, and for long. One that only reads keeps nobody from it.
+    let reader = std::fs::File::open(&disk.node).unwrap();
+    let writer = std::fs::File::options().write(true).open(&disk.node).unwrap();
+    let start = Start::new(&lab, &set(&lab, "tested", "tested.img", WHOLE));
+    let (driver, _client) = start.ready_at_once().await;
+    driver.await_verdict(&disk.node, "Unclaimed", "open in");
+    assert!(disk.is_blank());
+    drop(writer);
+    driver.await_verdict(&disk.node, "Ours", "in pool");
+    drop(reader);
+    driver.stop();
+}

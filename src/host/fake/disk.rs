@@ -11,7 +11,7 @@ use super::bytes::SparseBytes;
 use super::gate::Gate;
 use super::power::{Fate, Power};
 use crate::host::table::read_copies;
-use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, PartitionMap};
+use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, Openers, PartitionMap};
 
 /// The platter: outlives every handle, process and power cut.
 pub struct Platter {
@@ -369,7 +369,7 @@ impl PartitionMap for FakeDisk {
 }
 
 impl Disk for FakeDisk {
-    fn prove_unopened(&self) -> Result<(), HostError> {
+    fn prove_unopened(&self, _: Openers) -> Result<(), HostError> {
         match self.platter.state().is_opened {
             true => Err(HostError::Busy { object: format!("/dev/{}, open in dd (pid 7),", self.name) }),
             false => Ok(()),

@@ -19,7 +19,7 @@ use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::device::rule::Rule;
 use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::turn::{Held, Shows, Stuck, Turn};
-use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
+use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Openers, RawDisk};
 use crate::pool::apply::erase::{GIVE_WAY, Progress, prove_erased, samples_are_zero};
 use crate::pool::choose::Offer;
 use crate::pool::extents::ExtentSet;
@@ -194,7 +194,7 @@ impl RawMember {
             return Err(format!("{DISPUTED}: the device has {size} bytes, and was claimed with {}", claim.size));
         }
         if claim.should_be_blank()
-            && let Some(found) = self.found_on(raw, &*disk).map_err(|e| words(&e))?
+            && let Some(found) = self.found_on(raw, &*disk, &claim).map_err(|e| words(&e))?
         {
             return Err(disputed(&claim, &found));
         }
@@ -377,7 +377,7 @@ impl RawMember {
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
-        disk.prove_unopened().map_err(RawError::Busy)?;
+        disk.prove_unopened(Openers::All).map_err(RawError::Busy)?;
         unmap_all(&*disk)?;
         self.journal.change_raw(&self.id, |claim| {
             if let Some(volume) = claim.volume.take() {

@@ -13,7 +13,7 @@ use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::Contents;
-use crate::host::{Access, Disk, Geometry, Host, Probe, RawDisk, chain};
+use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::apply::disk::{Opened, PoolDisk};
 use crate::pool::apply::member::Member;
 use crate::pool::apply::pool::{Owner, Pool};
@@ -263,6 +263,8 @@ impl Taking {
     fn take(self, set: SetRef, layout: Layout) -> Result<(), String> {
         let Self { pool, host, now, rule } = self;
         let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
+        exclusive.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
         // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
         match host.probe(&now.raw) {
             Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}

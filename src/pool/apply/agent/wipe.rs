@@ -18,7 +18,7 @@ use crate::device::rule::{NodeMatch, Rule};
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Contents, DevNo};
 use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Host, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::apply::disk::zero;
 
 /// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
@@ -163,6 +163,7 @@ impl Agent {
 /// The exclusive open and the writes.
 fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), String> {
     let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
+    disk.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
     match host.probe(raw) {
         Probe::Looked(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{RawError, RawMember, RawState, whole};
 use crate::device::label::VolumeUsage;
 use crate::host::raw::Signature;
-use crate::host::{Access, Disk, Extent, HostError, Probe, RawDisk};
+use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::apply::erase::{reads_all_zeros, samples_are_zero};
 use crate::pool::apply::member::Standing;
 use crate::pool::journal::RawClaim;
@@ -20,7 +20,12 @@ const HEAD: u64 = 1 << 20;
 
 impl RawMember {
     /// What is on a device that was zeros when it was claimed or erased: it has another user, or the journal is wrong.
-    pub(super) fn found_on(&self, raw: &RawDisk, disk: &dyn Disk) -> Result<Option<String>, RawError> {
+    pub(super) fn found_on(
+        &self,
+        raw: &RawDisk,
+        disk: &dyn Disk,
+        claim: &RawClaim,
+    ) -> Result<Option<String>, RawError> {
         let away = |why: String| RawError::Away { disk: self.id.clone(), why };
         let contents = match self.host.probe(raw) {
             Probe::Looked(contents) => contents,
@@ -31,7 +36,14 @@ impl RawMember {
         if let Some(found) = signature.or(contents.table) {
             return Ok(Some(found));
         }
-        Ok((!samples_are_zero(disk, whole(disk.geometry().size))?).then(|| "data".to_owned()))
+        // What somebody wrote most likely begins or ends there. Behind the claim's end the device may have gained anything.
+        let end = claim.size.min(disk.geometry().size);
+        let ends = [Extent { start: 0, end: end.min(HEAD) }, Extent { start: end.saturating_sub(HEAD), end }];
+        let mut is_blank = samples_are_zero(disk, whole(disk.geometry().size))?;
+        for extent in ends {
+            is_blank = is_blank && reads_all_zeros(disk, extent)?;
+        }
+        Ok((!is_blank).then(|| "data".to_owned()))
     }
 
     /// Nobody has the device, and nobody has put anything on it: asked while nobody else can. Else it is disputed from
@@ -39,7 +51,7 @@ impl RawMember {
     pub(super) fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
         let raw = self.here(state)?;
         let held = self.host.open(raw, Access::Alone).map_err(RawError::Busy)?;
-        let Some(found) = self.found_on(raw, &*held)? else { return Ok(()) };
+        let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
         let why = disputed(claim, &found);
         tracing::warn!(disk = %self.id, why, "a bare device is left alone");
         state.standing = Standing::NotReady(why.clone());
@@ -96,9 +108,16 @@ impl RawMember {
     /// handle goes. `None`: it stays as it is, and why is said.
     pub(super) fn may_erase(&self, state: &mut RawState, claim: &RawClaim) -> Result<Option<Arc<dyn Disk>>, RawError> {
         let alone = self.host.open(self.here(state)?, Access::Alone);
-        // Later on, who opens it did so while it was being erased.
-        let is_begun = claim.erasing.as_ref().is_some_and(|erasing| erasing.cursor > 0);
-        let alone = alone.and_then(|disk| if is_begun { Ok(disk) } else { disk.prove_unopened().map(|()| disk) });
+        // Not before each chunk: that asks all processes. After the last one it is given on.
+        let is_at_either_end = |disk: &dyn Disk| {
+            let whole = disk.geometry().size.max(claim.size);
+            claim.erasing.as_ref().is_none_or(|erasing| erasing.cursor == 0 || erasing.cursor >= whole)
+        };
+        let unopened = |disk: Arc<dyn Disk>| match is_at_either_end(&*disk) {
+            true => disk.prove_unopened(Openers::All).map(|()| disk),
+            false => Ok(disk),
+        };
+        let alone = alone.and_then(unopened);
         let disk = match alone {
             Ok(disk) => disk,
             Err(busy @ HostError::Busy { .. }) => {

@@ -239,3 +239,22 @@ fn the_first_disks_of_a_set_are_claimed_together_also_where_they_must_be_read_fi
     agent.set_rules(vec![Rule { min_devices: 2, ..rule }]);
     assert_eq!(passes(&mut agent, 4).0, ["fake0", "fake1"]);
 }
+
+#[test]
+fn a_blank_disk_that_a_program_writes_to_is_not_claimed_before_that_ends() {
+    for layout in [Layout::Whole {}, Layout::RawDevice {}] {
+        let (host, mut agent) = machine();
+        host.unplug("fake1");
+        agent.rules = vec![Arc::new(Rule { layout, ..sample::rule("set") })];
+        let disk = host.platter("fake0").expect("a disk");
+        // A test of a new disk has it open for hours, and writes patterns that nothing recognises.
+        disk.set_opened(true);
+        let (claimed, last) = passes(&mut agent, 4);
+        assert!(claimed.is_empty() && agent.pool.seats().is_empty(), "{claimed:?}");
+        assert_eq!(disk.write_count(), 0);
+        assert!(last.problems["fake0"].contains("open in"), "{:?}", last.problems);
+        assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
+        disk.set_opened(false);
+        assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
+    }
+}

@@ -354,3 +354,13 @@ fn a_filesystem_that_somebody_makes_right_before_the_wipe_is_not_wiped() {
     assert!(words(&pass, "fake0").contains("another than before"), "{}", words(&pass, "fake0"));
     assert_eq!(case.platter("fake0").write_count(), 0);
 }
+
+#[test]
+fn a_disk_that_a_program_writes_to_is_not_wiped() {
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.mkfs("fake0");
+    case.platter("fake0").set_opened(true);
+    let pass = case.passes(2);
+    assert!(words(&pass, "fake0").contains("open in"), "{}", words(&pass, "fake0"));
+    assert_eq!(case.platter("fake0").write_count(), 0);
+}
