@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::demo;
-use crate::device::show::Format;
 use crate::device::udev_rules;
 use crate::host::state;
 use crate::host::stdout::{PrintError, complain, print};
@@ -18,6 +17,7 @@ use crate::operator;
 use crate::operator::controller::abandon;
 use crate::operator::crds::{self, Ownership};
 use crate::role::sets;
+use crate::show::devices::Format;
 use crate::volume::VolumeId;
 use ask::Local;
 use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};

@@ -3,24 +3,29 @@
 //! Data flows one way, and a module imports only from its left:
 //!
 //! ```text
-//! host ─▶ device ─▶ pool ─▶ volume ─▶ { csi, operator }
+//! host ─▶ device ─▶ claim ─▶ pool ─▶ volume ─▶ show ─▶ agent ─▶ { csi, operator }
 //! ```
 //!
 //! * `host`: the machine, and the only effects. A real one, and a fake one that can fail on purpose.
-//! * `device`: what a disk is: identity, the label it carries, whose it is, which rule selects it.
+//! * `device`: what a disk is: identity, the label it carries, whose it is.
+//! * `claim`: who may take a device: what rules select, how ripe it is, which rule takes which.
 //! * `pool`: what we make of disks: layouts, extents, plans (pure) and their execution.
 //! * `volume`: what a claim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
+//! * `show`: what people read of devices and volumes.
+//! * `agent`: the loop of a node: disks arrive, leave, are claimed and given back; what a person asks of it.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
 //! * `operator`: the Kubernetes edge, of the node's agent and of the controller.
 //!
-//! `api` stands left of `pool`: it makes `device`'s rules. `role` and `cli` wire the parts, and import all.
+//! `api` stands left of `pool`: it makes `claim`'s rules. `role` and `cli` wire the parts, and import all.
 //! tests/layering holds this; docs/architecture.md says more.
 
 // Effects belong to `host` (clippy.toml names them); tests may do what they like.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod agent;
 pub mod api;
+pub mod claim;
 pub mod cli;
 pub mod csi;
 pub mod demo;
@@ -29,4 +34,5 @@ pub mod host;
 pub mod operator;
 pub mod pool;
 pub mod role;
+pub mod show;
 pub mod volume;

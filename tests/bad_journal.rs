@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::agent::Pass;
+use localpool::agent::admin::inventory;
+use localpool::agent::keeper::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Geometry, Host};
-use localpool::pool::apply::admin::inventory;
-use localpool::pool::apply::agent::Pass;
-use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::pool::WantedUsage;
+use localpool::pool::device_pool::WantedUsage;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 const JOURNAL: &str = "journal.json";

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::agent::Agent;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
 use localpool::device::record::{Half, Place, Sequenced, read_label, write_label};
 use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::apply::agent::Agent;
-use localpool::pool::apply::member::{Standing, VolumeView};
-use localpool::pool::apply::pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
+use localpool::pool::device_pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
 use localpool::pool::journal::JOURNAL;
+use localpool::pool::member::{Standing, VolumeView};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

@@ -22,18 +22,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::agent::Pass;
+use localpool::agent::keeper::Verb;
+use localpool::claim::rule::{Filter, Reclaim, Rule};
 use localpool::device::Verdict;
+use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::device::reason::Reason;
-use localpool::device::rule::{DeviceType, Filter, Reclaim, Rule};
 use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::apply::agent::Pass;
-use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::member::Standing;
-use localpool::pool::apply::pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
+use localpool::pool::device_pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
 use localpool::pool::journal::JOURNAL;
+use localpool::pool::member::Standing;
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

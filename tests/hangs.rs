@@ -11,7 +11,7 @@ use fake_node::{MIB, Node, id, request, rule};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
-use localpool::pool::apply::pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
+use localpool::pool::device_pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
 use localpool::volume::{Error, MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::agent::admin::inventory;
+use localpool::agent::keeper::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Geometry;
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::pool::apply::admin::inventory;
-use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::pool::{PoolError, WantedUsage};
+use localpool::pool::device_pool::{PoolError, WantedUsage};
 use localpool::pool::journal::LostVolume;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

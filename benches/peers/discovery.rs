@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::device::discovery::Discovery;
 use localpool::device::ownership::Home;
+use localpool::device::record::judged_record;
 use localpool::host::Host;
 use localpool::host::filesystem::RealFilesystems;
 use localpool::host::real::RealHost;
 use localpool::host::state::StateDir;
 use localpool::host::sysfs::{Roots, scan};
-use localpool::pool::apply::agent::judged_record;
 use serde_json::Value;
 
 use crate::lab::{Disk, Image, Lab};

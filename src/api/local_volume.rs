@@ -13,9 +13,9 @@ use super::local_volume_set::read_tolerations;
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Problem, Problems};
+use crate::claim::named::Named;
+use crate::claim::rule::{Blankness, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
-use crate::device::named::Named;
-use crate::device::rule::{Blankness, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::host::FsKind;
 
 pub const API_VERSION: &str = "local.storage.openshift.io/v1";

@@ -9,7 +9,7 @@ use super::local_volume_set::read_tolerations;
 use super::metadata;
 use super::node_selector::{self, Node};
 use super::strict::{At, Problem, Problems};
-use crate::device::rule::NodeMatch;
+use crate::claim::rule::NodeMatch;
 
 /// A valid one.
 #[derive(Clone, Debug, PartialEq)]

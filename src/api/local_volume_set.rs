@@ -16,8 +16,9 @@ use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Object, Problem, Problems};
 use super::{SetError, local_volume, quantity};
+use crate::claim::rule::{Blankness, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+use crate::device::facts::DeviceType;
 use crate::device::label::{ErasePolicy, Layout};
-use crate::device::rule::{Blankness, DeviceType, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 use crate::host::FsKind;
 use crate::host::table::SLOTS;
 

@@ -1,6 +1,6 @@
 //! The objects that a user writes, read strictly and turned into the types of `device`.
 //!
-//! Takes in YAML, gives out [`Rule`](crate::device::rule::Rule)s and one error for each document that is
+//! Takes in YAML, gives out [`Rule`](crate::claim::rule::Rule)s and one error for each document that is
 //! not one. Nothing is guessed: an unknown field, a second spelling with another value or a quantity out
 //! of range stops that document, and only it.
 

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
+use crate::agent::Agent;
+use crate::agent::admin::inventory;
+use crate::agent::keeper::Verb;
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{
     DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
 };
-use crate::device::show::{Format, render};
 use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
 use crate::host::{Host, StateStore as _, chain};
-use crate::pool::apply::admin::inventory;
-use crate::pool::apply::agent::Agent;
-use crate::pool::apply::keeper::Verb;
-use crate::pool::apply::pool::{Owner, Pool};
+use crate::pool::device_pool::{Owner, Pool};
 use crate::pool::journal::JOURNAL;
 use crate::role::node::CLUSTER_FILE;
 use crate::role::{AGENT_SOCKET, looking, machine, sets};
+use crate::show::devices::{Format, render};
 use crate::volume::VolumeId;
 
 const LOOKING: &str = "looking at the disks of this machine";
@@ -42,7 +42,7 @@ pub fn devices(local: &Local, output: Format) -> Result<String> {
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
     let (mut agent, pool) = agent_of(local)?;
     let set = agent.look().context(LOOKING)?;
-    let pass = crate::pool::apply::agent::Pass::of_look(set);
+    let pass = crate::agent::Pass::of_look(set);
     Ok(render(&inventory(&pool, &pass), output)?)
 }
 

@@ -13,13 +13,14 @@ use super::proto::agent::{
     DiskRequest, InventoryReply, InventoryRequest, Report, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
     WatchRequest,
 };
-use crate::device::rule::Rule;
-use crate::device::show::{Format, render};
+use crate::agent::admin::AdminError;
+use crate::agent::keeper::{Keeper, Verb};
+use crate::claim::rule::Rule;
 use crate::host::chain;
-use crate::pool::apply::admin::AdminError;
-use crate::pool::apply::keeper::{Keeper, Verb};
-use crate::pool::apply::pool::{Outcome, Pool};
-use crate::volume::{VolumeId, show as volumes};
+use crate::pool::device_pool::{Outcome, Pool};
+use crate::show::devices::{Format, render};
+use crate::show::volumes;
+use crate::volume::VolumeId;
 
 pub struct AgentService {
     keeper: Keeper,

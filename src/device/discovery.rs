@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::age::is_or_is_on;
 use super::duplicate::{self, Identities};
 use super::ownership::{Home, Machine, Record};
 use super::{Device, Standing, Verdict, id};
 use crate::host::patience::{self, Patience};
+use crate::host::raw::is_or_is_on;
 use crate::host::raw::{Contents, DevNo, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
 

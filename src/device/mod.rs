@@ -1,31 +1,21 @@
-//! What a disk is: its identity, the label it carries, whose it is, which rule selects it.
+//! What a disk is: its identity, the label it carries, whose it is.
 //!
 //! Takes in [`RawDisk`]s from `host`, gives out [`Device`]s. Pure but for `discovery`, the one file
 //! that asks a `Host` to look.
 
-pub mod age;
 pub mod attachment;
 pub mod discovery;
 pub mod duplicate;
-pub mod election;
-pub mod elsewhere;
-pub mod expression;
-pub mod filter;
-pub mod glob;
+pub mod facts;
 pub mod id;
 pub mod label;
-pub mod named;
 pub mod ownership;
 pub mod reason;
 pub mod record;
-pub mod row;
-pub mod rule;
 #[cfg(test)]
 pub mod sample;
-pub mod show;
 pub mod size;
 pub mod udev_rules;
-pub mod wipe;
 
 use std::path::PathBuf;
 use std::sync::Arc;

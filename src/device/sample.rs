@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::label::{Hardware, Label, Layout, SetRef};
-use super::rule::{Blankness, DeviceType, Filter, NodeMatch, Reclaim, Rule};
 use super::{Device, Standing, Verdict, id};
+use crate::host::RawDisk;
 use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
-use crate::host::{FsKind, RawDisk};
 
 pub const GIB: u64 = 1 << 30;
 
@@ -97,31 +96,4 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
         standing: Standing::Ready,
         raw,
     }
-}
-
-/// A set of that name that takes every disk.
-pub fn rule(name: &str) -> Rule {
-    Rule {
-        set: set(name),
-        created: 0,
-        position: 0,
-        node: NodeMatch::Selected,
-        tolerations: Vec::new(),
-        class: "fast".into(),
-        layout: Layout::Whole {},
-        filter: filter(),
-        blankness: Blankness::Signatures,
-        named: None,
-        min_devices: 0,
-        max_devices: None,
-        volume_mode: None,
-        fs: FsKind::Ext4,
-        erase: super::label::ErasePolicy::Discard,
-        reclaim: Reclaim::Keep,
-        dry_run: false,
-    }
-}
-
-pub fn filter() -> Filter {
-    Filter::any_of(vec![DeviceType::Disk])
 }

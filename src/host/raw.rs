@@ -244,3 +244,10 @@ pub struct Signature {
     /// Bytes from the start of the device.
     pub offset: u64,
 }
+
+/// Whether `name` is `disk` or the kernel's name of a partition of it: `sda1`, `nvme0n1p1`.
+pub fn is_or_is_on(name: &str, disk: &str) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let number = if disk.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
+    rest.is_empty() || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}

@@ -5,8 +5,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::claim::rule::Rule;
 use crate::device::label::{VolumeRecord, VolumeUsage};
-use crate::device::rule::Rule;
 use crate::host::FsKind;
 
 /// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.

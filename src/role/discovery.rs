@@ -13,10 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, looking};
+use crate::agent::onlooker::{Wanted, look_on};
 use crate::csi::client;
 use crate::csi::proto::agent::WatchRequest;
-use crate::device::row::{List, Row};
-use crate::device::show::list;
 use crate::host::arrival::Arrival;
 use crate::host::events::DeviceEvents;
 use crate::host::state::StateDir;
@@ -25,8 +24,9 @@ use crate::host::{HostError, chain};
 use crate::operator;
 use crate::operator::discovery::Reporter;
 use crate::operator::node::cluster_uid;
-use crate::pool::apply::onlooker::{Wanted, look_on};
-use crate::pool::apply::pool::Owner;
+use crate::pool::device_pool::Owner;
+use crate::show::devices::list;
+use crate::show::row::{List, Row};
 
 /// How long an agent that ended may take to come back before its disks are looked at without it.
 const RESTART: Duration = Duration::from_secs(20);

@@ -7,14 +7,14 @@ use anyhow::Result;
 
 use super::machine;
 use super::node::CLUSTER_FILE;
+use crate::agent::Agent;
 use crate::host::agent_lock::AgentLock;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
 use crate::host::sysfs::Roots;
 use crate::host::{Host, StateStore};
-use crate::pool::apply::agent::Agent;
-use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::pool::device_pool::{Owner, Pool, Workers};
 
 /// Whose disks an agent of Kubernetes has written down that these are.
 pub fn known_cluster(state: &dyn StateStore) -> Result<Option<String>> {

@@ -16,6 +16,8 @@ use tonic::service::Routes;
 
 use super::metrics::NodeMetrics;
 use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, http, log_to_stderr};
+use crate::agent::Agent;
+use crate::agent::keeper::Keeper;
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
@@ -31,9 +33,7 @@ use crate::host::{Host, chain, state};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
-use crate::pool::apply::agent::Agent;
-use crate::pool::apply::keeper::Keeper;
-use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::pool::device_pool::{Owner, Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// Of a label's value.

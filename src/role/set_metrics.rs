@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
-use crate::device::election::Left;
+use crate::claim::election::Left;
 use crate::device::label::SetRef;
 use crate::operator::node::Seen;
-use crate::pool::apply::member::{DiskView, Standing};
+use crate::pool::member::{DiskView, Standing};
 
 /// A figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
@@ -135,7 +135,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::device::election::Outcome;
+    use crate::claim::election::Outcome;
     use crate::device::label::Layout;
 
     fn set(name: &str) -> SetRef {

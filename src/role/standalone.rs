@@ -10,20 +10,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
 use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, machine, sets};
+use crate::agent::Agent;
+use crate::agent::keeper::Keeper;
+use crate::claim::rule::Rule;
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
-use crate::device::rule::Rule;
 use crate::host::Host;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::sysfs::Roots;
-use crate::pool::apply::agent::Agent;
-use crate::pool::apply::keeper::Keeper;
-use crate::pool::apply::pool::{Owner, Pool, Workers};
+use crate::pool::device_pool::{Owner, Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
 /// What the role is started with.

@@ -6,9 +6,9 @@ use super::{
     Capacity, Condition, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage,
 };
 use crate::host::chain;
-use crate::pool::apply::member::VolumeView;
-use crate::pool::apply::pool::{CreateRequest, Pool, PoolError};
 use crate::pool::choose::NoPlace;
+use crate::pool::device_pool::{CreateRequest, Pool, PoolError};
+use crate::pool::member::VolumeView;
 
 /// Volumes of one node, without anybody in between.
 #[derive(Clone)]

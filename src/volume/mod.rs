@@ -21,7 +21,6 @@ mod local;
 mod locks;
 mod node;
 mod publish;
-pub mod show;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,8 +34,8 @@ pub use node::{NodeVolumes, PublishRequest, StageRequest, Stats};
 pub use publish::MountWish;
 
 use crate::device::label::VolumeUsage;
-pub use crate::pool::apply::pool::{Selector, WantedUsage};
 pub use crate::pool::choose::Capacity;
+pub use crate::pool::device_pool::{Selector, WantedUsage};
 
 /// The name that orchestrators know the driver by.
 pub const DRIVER_NAME: &str = "csi.localpool.dev";

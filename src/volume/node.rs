@@ -12,8 +12,8 @@ use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, may_b
 use super::{Condition, Error, VolumeId, VolumeLocks};
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
-use crate::pool::apply::member::VolumeView;
-use crate::pool::apply::pool::Pool;
+use crate::pool::device_pool::Pool;
+use crate::pool::member::VolumeView;
 
 /// The node's side of volumes.
 #[derive(Clone)]

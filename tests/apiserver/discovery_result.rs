@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
-use localpool::device::row::Row;
 use localpool::operator::discovery::{Reporter, result_name};
+use localpool::show::row::Row;
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -2,8 +2,8 @@
 
 use kube::Api;
 use kube::api::PostParams;
+use localpool::agent::keeper::Verb;
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
-use localpool::pool::apply::keeper::Verb;
 use localpool::volume::Volumes as _;
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use localpool::device::row::Row;
 use localpool::operator::controller::{Caches, Discoveries, Metrics};
 use localpool::operator::discovery::{Reporter, result_name};
+use localpool::show::row::Row;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::agent::{Agent, Pass};
+use localpool::claim::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
+use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
-use localpool::device::rule::{Blankness, DeviceType, Filter, NodeMatch, Reclaim, Rule};
 use localpool::host::fake::FakeHost;
 use localpool::host::{FsKind, Host};
-use localpool::pool::apply::agent::{Agent, Pass};
-use localpool::pool::apply::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use localpool::pool::device_pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;
 

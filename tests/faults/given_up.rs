@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::agent::Pass;
+use localpool::agent::keeper::Verb;
+use localpool::claim::rule::{Filter, Rule};
+use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
 use localpool::device::reason::Reason;
-use localpool::device::rule::{DeviceType, Filter, Rule};
 use localpool::device::{Device, Verdict};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fate, Platter};
-use localpool::pool::apply::agent::Pass;
-use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::member::Standing;
-use localpool::pool::apply::seat::Taken;
+use localpool::pool::member::Standing;
 use localpool::pool::plan::{NewVolume, Site};
+use localpool::pool::seat::Taken;
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter, SparseBytes};
 use localpool::host::{Extent, Geometry};
-use localpool::pool::apply::pool::{Outcome, PoolError};
+use localpool::pool::device_pool::{Outcome, PoolError};
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, carved, start};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::pool::apply::member::Standing;
+use localpool::pool::member::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, start};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::agent::keeper::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Geometry};
-use localpool::pool::apply::keeper::Verb;
-use localpool::pool::apply::pool::{PoolError, WantedUsage};
+use localpool::pool::device_pool::{PoolError, WantedUsage};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::agent::Agent;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Extent, Geometry, Host};
-use localpool::pool::apply::agent::Agent;
-use localpool::pool::apply::pool::{Owner, Pool, Workers};
+use localpool::pool::device_pool::{Owner, Pool, Workers};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::api::parse_sets;
-use crate::device::rule::DeviceType;
+use crate::device::facts::DeviceType;
 
 /// The manifest of the operator's documentation, with all that it may have.
 const OPERATORS: &str = r#"

@@ -4,9 +4,10 @@
 
 use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
-use crate::device::expression::Expression;
-use crate::device::glob::Glob;
-use crate::device::rule::{DeviceType, Filter, MinHealth};
+use crate::claim::expression::Expression;
+use crate::claim::glob::Glob;
+use crate::claim::rule::{Filter, MinHealth};
+use crate::device::facts::DeviceType;
 
 /// What a set without `minSize` takes at least.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::expression::Expression;
-use crate::device::glob::Glob;
-use crate::device::rule::{Blankness, Filter, MinHealth, NodeMatch};
+use crate::claim::expression::Expression;
+use crate::claim::glob::Glob;
+use crate::claim::rule::{Blankness, Filter, MinHealth, NodeMatch};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::super::age::{Ripeness, Watchlist};
 use super::super::sample::{disk, dm, label, partition};
 use super::*;
 use crate::host::raw::Signature;
@@ -416,23 +415,4 @@ fn a_partition_is_confirmed_with_its_disk() {
         discovery.confirm(&desk.host(), read, part).is_err(),
         "its disk has become ours: a volume, not a free device"
     );
-}
-
-#[test]
-fn a_disk_formatted_30_s_after_it_appears_is_never_ripe_and_one_left_alone_is_after_61_s() {
-    let desk = Desk::with(&[("sda", ""), ("sdb", "")]);
-    let (mut discovery, mut list) = (discovery(), Watchlist::new(Duration::from_secs(60)));
-    let mut seen = Vec::new();
-    for second in 0..=61 {
-        if second == 30 {
-            let raw = desk.disks.lock().unwrap()["sda"].0.clone();
-            desk.put(raw, "ext4");
-        }
-        let set = discovery.look(&desk.host(), read).unwrap();
-        list.look(set.at, &set.devices);
-        let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
-        seen.extend(ripe.map(|device| (second, device.raw.name.clone())));
-        desk.wait(1);
-    }
-    assert_eq!(seen, [(60, "sdb".to_owned()), (61, "sdb".to_owned())]);
 }

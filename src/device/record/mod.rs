@@ -10,10 +10,12 @@ mod words;
 mod tests;
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::label::{Label, MARK};
+use super::ownership;
 use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
 use crate::host::{BlockDevice, chain};
 pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label};
@@ -75,6 +77,20 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
         Err(Refusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
         Err(Refusal::Broken(words)) => Record::Broken(words),
         Err(Refusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
+    }
+}
+
+/// The record of a disk, as far as the judgement of its owner needs it.
+pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
+    match read_record(disk) {
+        Record::Nothing => ownership::Record::None,
+        Record::Foreign(words) => ownership::Record::Foreign(words),
+        Record::Unreadable(words) => ownership::Record::Failed(words),
+        Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Arc::new(own.label)),
+        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => {
+            ownership::Record::Valid(Arc::from(label))
+        }
+        found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 
 use super::parsed::{Definition, Reading};
+use crate::claim::rule::{Rule, VolumeMode};
 use crate::device::label::VolumeUsage;
-use crate::device::rule::{Rule, VolumeMode};
 use crate::host::FsKind;
 use crate::volume::{Error, Selector, WantedUsage};
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{Error, words};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
-use crate::device::row::Row;
+use crate::show::row::Row;
 
 /// The field manager of results.
 const MANAGER: &str = "localpool-discovery";

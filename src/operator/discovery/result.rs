@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::api::crd::{
     DeviceFacts, DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultStatus, MechanicalProperty,
 };
-use crate::device::row::Row;
+use crate::show::row::Row;
 
 /// The label of the proposal, and that of the operator as it is today.
 const LABELS: [&str; 2] = ["local.storage.openshift.io/discovery-node", "discovery-result-node"];

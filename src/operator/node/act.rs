@@ -25,10 +25,10 @@ use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::Error;
 use crate::operator::words;
-use crate::pool::apply::member::VolumeView;
-use crate::pool::apply::pool::{Made, Place, Pool, PoolError};
-use crate::pool::apply::whereabouts::Doubt;
+use crate::pool::device_pool::{Made, Place, Pool, PoolError};
+use crate::pool::member::VolumeView;
 use crate::pool::request::{CreateRequest, difference};
+use crate::pool::whereabouts::Doubt;
 use crate::volume::{Guard, VolumeId};
 
 /// How many volumes are worked on at once.

@@ -33,12 +33,12 @@ pub use identity::{CLUSTER_FILE, of_this_cluster};
 pub use nearness::Sort;
 pub use own::ask as ask_own;
 
-use crate::device::election::Outcome;
+use crate::agent::Pass;
+use crate::agent::keeper::Keeper;
+use crate::claim::election::Outcome;
 use crate::device::label::Label;
 use crate::device::{Device, Verdict, id};
-use crate::pool::apply::agent::Pass;
-use crate::pool::apply::keeper::Keeper;
-use crate::pool::apply::pool::Pool;
+use crate::pool::device_pool::Pool;
 use crate::volume::VolumeLocks;
 
 /// What a pass saw that is told in the DevicePool.

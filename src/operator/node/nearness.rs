@@ -1,7 +1,8 @@
 //! Which of a set's devices are told where there is no room for all: those that it nearly takes come first. Pure.
 
-use crate::device::filter::device_type;
-use crate::device::rule::{DeviceType, Rule};
+use crate::claim::rule::Rule;
+use crate::device::facts::DeviceType;
+use crate::device::facts::device_type;
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
@@ -52,7 +53,7 @@ pub fn nearest_first<T>(rule: &Rule, mut items: Vec<T>, sort: impl Fn(&T) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::sample::rule;
+    use crate::claim::sample::rule;
     use crate::host::raw::{DevNo, Dm, Md, Partition};
 
     fn dm(uuid: &str) -> Kind {

@@ -15,9 +15,9 @@ use crate::device::id::may_be_hardware;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
 use crate::operator::{Error, words};
-use crate::pool::apply::journal::AskOwn;
-use crate::pool::apply::pool::WantedUsage;
+use crate::pool::device_pool::WantedUsage;
 use crate::pool::journal::LostVolume;
+use crate::pool::journal_store::AskOwn;
 
 /// How many are read at once, and how long the API server may take for all of them.
 const PAGE: u32 = 250;

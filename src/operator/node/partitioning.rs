@@ -6,10 +6,10 @@
 
 use super::Seen;
 use crate::api::crd::{DiskPartitioning, PartitioningState};
-use crate::device::election::{Left, Outcome};
+use crate::claim::election::{Left, Outcome};
+use crate::claim::rule::Rule;
 use crate::device::label::Layout;
-use crate::device::rule::Rule;
-use crate::pool::apply::member::DiskView;
+use crate::pool::member::DiskView;
 
 /// More than a table of a node's disks ever has; what is above it is in `disks` all the same.
 const MOST: usize = 256;
@@ -52,9 +52,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::device::age::Ripeness;
-    use crate::device::sample::{rule, set};
-    use crate::pool::apply::member::Standing;
+    use crate::claim::age::Ripeness;
+    use crate::claim::sample::rule;
+    use crate::device::sample::set;
+    use crate::pool::member::Standing;
 
     const SLOTS: Layout = Layout::Slots { size: None, count: Some(3) };
 

@@ -16,14 +16,14 @@ use super::wanted::signed;
 use super::{NodeOperator, Seen};
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
 use crate::api::quantity;
-use crate::device::election::{Left, Outcome};
+use crate::claim::election::{Left, Outcome};
+use crate::claim::rule::Rule;
 use crate::device::label::{Layout, SetRef};
-use crate::device::rule::Rule;
 use crate::operator::Error;
 use crate::operator::condition::{Holds, condition};
 use crate::operator::words;
-use crate::pool::apply::member::{DiskView, Standing};
-use crate::pool::apply::pool::{Pool, Selector, WantedUsage};
+use crate::pool::device_pool::{Pool, Selector, WantedUsage};
+use crate::pool::member::{DiskView, Standing};
 
 /// Changes come in bursts; one write serves those of this time.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -304,7 +304,7 @@ fn count(number: usize) -> i64 {
 mod tests {
     use super::super::Sort;
     use super::*;
-    use crate::device::sample::rule;
+    use crate::claim::sample::rule;
     use crate::host::RawDisk;
     use crate::host::raw::{DevNo, Kind};
 

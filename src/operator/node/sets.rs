@@ -22,7 +22,7 @@ use super::watch::mirror;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::api::strict::Problem;
 use crate::api::{Node, parse_set, parse_volume};
-use crate::device::rule::{NodeMatch, Rule, Toleration, TolerationOperator};
+use crate::claim::rule::{NodeMatch, Rule, Toleration, TolerationOperator};
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,9 +8,9 @@ use crate::api::quantity;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
-use crate::pool::apply::member::VolumeView;
-use crate::pool::apply::pool::PoolError;
 use crate::pool::choose::NoPlace;
+use crate::pool::device_pool::PoolError;
+use crate::pool::member::VolumeView;
 use crate::volume::Condition;
 
 /// The condition that says how a volume is doing.
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
     use crate::device::label::SetRef;
-    use crate::pool::apply::member::Standing;
+    use crate::pool::member::Standing;
     use crate::volume::VolumeId;
 
     #[test]

@@ -1,0 +1,112 @@
+//! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
+
+use super::{AdminError, tense};
+use crate::agent::Agent;
+use crate::device::Device;
+use crate::device::label::VolumeUsage;
+use crate::host::Access;
+use crate::pool::device_pool::PoolError;
+use crate::pool::journal::{JOURNAL, LostClaim, LostVolume, RawClaim, RawVolume};
+use crate::pool::journal_store::StoreError;
+
+impl Agent {
+    pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let journal = std::sync::Arc::clone(self.pool().journal());
+        if journal.sound().is_ok() {
+            return Err(PoolError::from(StoreError::Sound).into());
+        }
+        let lost = journal.lost();
+        let first = match dry_run {
+            true => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
+            false => {
+                let kept = journal.set_aside().map_err(PoolError::from)?;
+                format!("kept {JOURNAL} as {kept} beside it, and began a new one")
+            }
+        };
+        let mut lines = vec![first];
+        match lost.is_empty() {
+            true => lines.push(
+                "forgotten: which bare devices the pool had, if it had any, as no id of one can be read; one that shows a \
+                 filesystem or data is left alone, and one that is blank may be claimed anew"
+                    .to_owned(),
+            ),
+            false => lines.push(
+                "forgotten: the claims of these bare devices, and their volumes; each is left alone, and not read, until \
+                 `localpool disk adopt ID` lets what is on it say whose it is:"
+                    .to_owned(),
+            ),
+        }
+        lines.extend(lost.keys().map(|id| format!("  {id}")));
+        lines.push(
+            "forgotten: disks that are away, and what is on them: they are not missed, and a volume of theirs may be made \
+             a second time, which is a conflict once they are back"
+                .to_owned(),
+        );
+        lines.push(
+            "forgotten: disks that were given back, where their ids cannot be read, and which disks are known copies of \
+             others; what labelled disks say is not forgotten"
+                .to_owned(),
+        );
+        Ok(lines)
+    }
+
+    /// A device of a claim that is not known any more.
+    pub(super) fn adopt_lost(
+        &mut self,
+        device: &Device,
+        id: &str,
+        lost: LostClaim,
+        dry_run: bool,
+    ) -> Result<Vec<String>, AdminError> {
+        let path = device.raw.path.display();
+        let journal = std::sync::Arc::clone(self.pool().journal());
+        let Some(LostVolume { id: volume, set, record }) = lost.volume else {
+            if !dry_run {
+                journal.give_up_lost(id).map_err(PoolError::from)?;
+            }
+            return Ok(vec![
+                format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
+                "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
+            ]);
+        };
+        let (host, raw) = (std::sync::Arc::clone(&self.host), device.raw.clone());
+        let looked = self.errand(id, move || {
+            let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
+            Ok((found, host.open(&raw, Access::Look)?.geometry().size))
+        });
+        let hangs = |hangs| PoolError::Hangs { disk: id.to_owned(), hangs };
+        let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
+        let formatted = found == Some(volume);
+        let is = match (record.usage, formatted) {
+            (VolumeUsage::Block, _) => "its data as it is",
+            (VolumeUsage::Mount(_), true) => "with its own filesystem",
+            (VolumeUsage::Mount(_), false) => "without a filesystem of its own: used only if it is blank",
+        };
+        if !dry_run {
+            let volume = RawVolume { id: volume, record, formatting: false, formatted };
+            let (volume, erasing) = (Some(volume), None);
+            let claim = RawClaim {
+                set,
+                generation: 1,
+                size,
+                clean: false,
+                cleaned: 0,
+                used: true,
+                volume,
+                erasing,
+                erasing_usage: None,
+            };
+            journal.take_up(id, claim).map_err(PoolError::from)?;
+        }
+        Ok(vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))])
+    }
+}
+
+pub(super) fn lost_note(device: &Device, lost: &LostClaim) -> String {
+    let of = match &lost.volume {
+        Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
+        None => "of the pool, as a journal said that was lost".to_owned(),
+    };
+    let path = device.raw.path.display();
+    format!("a bare device {of}; not read, not used, and claimed by nobody until `localpool disk adopt {path}`")
+}

@@ -1,0 +1,101 @@
+//! What failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has passed.
+
+use super::*;
+use crate::claim::sample;
+use crate::host::fake::{FakeHost, Fault, Platter};
+use crate::host::{Extent, Geometry};
+use crate::pool::device_pool::{CreateRequest, Selector, WantedUsage, Workers};
+
+const MIB: u64 = 1 << 20;
+/// Far more than anything here takes on a busy machine.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Agent {
+    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let pool = Arc::new(Pool::open(host.clone(), owner, workers).expect("a pool"));
+    let rule = Rule { layout: layout.clone(), ..sample::rule("set") };
+    Agent::new(host.clone(), pool, Duration::ZERO, vec![rule])
+}
+
+/// A machine of one disk, and the agent that has claimed it.
+fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, Agent) {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "SERIAL-1", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: false });
+    let mut agent = start(&host, layout, workers);
+    for _ in 0..3 {
+        agent.pass().expect("a look");
+    }
+    assert_eq!(ready(&agent), 1);
+    (host, disk, agent)
+}
+
+fn ready(agent: &Agent) -> usize {
+    agent.pool.disk_views().iter().filter(|disk| disk.standing == Standing::Ready).count()
+}
+
+fn everything(what: &'static str) -> Fault {
+    Fault { what, range: Extent { start: 0, end: 64 * MIB }, times: u32::MAX }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + AT_MOST;
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "that never was");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_less_often() {
+    let bare = Layout::RawDevice {};
+    for (layout, what) in [(Layout::Whole {}, "read"), (Layout::Whole {}, "write"), (bare, "read")] {
+        let (host, disk, mut agent) = claimed(&layout, Workers::Caller);
+        drop(agent);
+        // The backup must be mended: that needs a write.
+        disk.poke(64 * MIB - 512, &[0; 512]);
+        host.restart_process();
+        agent = start(&host, &layout, Workers::Caller);
+        disk.inject(everything(what));
+        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+            assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause), "{layout:?} {what}");
+        }
+        assert_eq!(ready(&agent), 0);
+        disk.clear_faults();
+        agent.pass().expect("a look");
+        assert_eq!(ready(&agent), 1, "{what}");
+        let last = (0..3).map(|_| agent.pass().expect("a look").ripe_in).last();
+        assert_eq!(last, Some(None), "{what}: nothing to wait for any more");
+    }
+}
+
+#[test]
+fn an_erasure_that_failed_is_tried_again_by_a_pass() {
+    let (_host, disk, mut agent) = claimed(&Layout::Whole {}, Workers::Threads);
+    let pool = Arc::clone(agent.pool());
+    let id = uuid::Uuid::from_u128(7);
+    let request = CreateRequest {
+        id,
+        name: "a".to_owned(),
+        required: 8 * MIB,
+        limit: None,
+        parameters: BTreeMap::new(),
+        usage: WantedUsage::Block,
+        selector: Selector::default(),
+    };
+    // Its space has to be cleaned before.
+    until(|| pool.create(&request).is_ok());
+    disk.inject(everything("zero"));
+    pool.delete(id).expect("deleted");
+    pool.kick();
+    until(|| pool.has_failed_work());
+    for pause in [AGAIN, AGAIN * 2] {
+        assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause));
+    }
+    disk.clear_faults();
+    // The worker of the last pass may still be about to fail.
+    until(|| {
+        pool.kick();
+        !pool.has_failed_work() && pool.disk_views().iter().all(|disk| disk.erasing == 0)
+    });
+    assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+}

@@ -1,0 +1,270 @@
+//! Whether a disk reads as zeros, where its set asks for that: bytes that nothing recognises are somebody's too.
+//!
+//! Takes in a disk that is about to be claimed, gives out nothing or the reason against it, and remembers the refused
+//! ones, so that a disk is read once and not at each pass. What is read is bounded: all of a small disk, of others the
+//! first and the last [`EDGE`] and [`SAMPLES`] places spread evenly between. One pass reads for [`AT_MOST`] or so, and
+//! leaves the other disks to the next one, as people wait for the thread that reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::KEEP;
+use crate::device::Device;
+use crate::host::patience::{self, Patience};
+use crate::host::raw::DevNo;
+use crate::host::raw::is_or_is_on;
+use crate::host::{Access, BlockDevice, Host, IoError, RawDisk, chain};
+
+/// Read whole up to this size.
+const SMALL: u64 = 64 << 20;
+const EDGE: u64 = 4 << 20;
+const SAMPLES: u64 = 256;
+const SAMPLE_BYTES: u64 = 4096;
+/// One read.
+const PIECE: u64 = 1 << 20;
+const AT_MOST: Duration = Duration::from_secs(5);
+
+/// What was found on the disks that were read.
+#[derive(Debug)]
+pub(super) struct Blanks {
+    refused: BTreeMap<String, Refused>,
+    patience: Patience<(DevNo, Option<u64>)>,
+    /// How long this pass has read.
+    spent: Duration,
+}
+
+#[derive(Debug)]
+struct Refused {
+    devno: DevNo,
+    diskseq: Option<u64>,
+    size: u64,
+    /// When it was read.
+    at: Duration,
+    why: String,
+}
+
+/// Why a disk is not claimed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotBlank {
+    /// It holds something; it is remembered.
+    Holds(String),
+    /// It is not known yet, or could not be read: asked again.
+    Unread(String),
+}
+
+impl Default for Blanks {
+    fn default() -> Self {
+        Self { refused: BTreeMap::new(), patience: Patience::new(patience::BOUND), spent: Duration::ZERO }
+    }
+}
+
+impl Blanks {
+    pub fn begin_pass(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+
+    /// An event of a device, by kernel name: it may hold something else now.
+    pub fn changed(&mut self, name: &str) {
+        self.refused.retain(|refused, _| !is_or_is_on(name, refused) && !is_or_is_on(refused, name));
+    }
+
+    pub fn all_changed(&mut self) {
+        self.refused.clear();
+    }
+
+    /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
+    pub fn known(&self, device: &Device, now: Duration) -> Result<(), String> {
+        let RawDisk { devno, diskseq, size, ref name, .. } = device.raw;
+        let same = |refused: &&Refused| (refused.devno, refused.diskseq, refused.size) == (devno, diskseq, size);
+        match self.refused.get(name).filter(same).filter(|refused| now.saturating_sub(refused.at) < KEEP) {
+            Some(refused) => Err(refused.why.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.
+    pub fn prove(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Result<(), NotBlank> {
+        if self.spent >= AT_MOST {
+            return Err(NotBlank::Unread("it waits for its turn to be read, as it must hold nothing but zeros".into()));
+        }
+        let at = host.monotonic();
+        let read = {
+            let (host, raw) = (Arc::clone(host), raw.clone());
+            move || {
+                let disk = host.open(&raw, Access::Look).map_err(|error| chain(&error))?;
+                first_byte(&*disk).map_err(|error| chain(&error))
+            }
+        };
+        let found = self.patience.ask(&(raw.devno, raw.diskseq), read);
+        self.spent = self.spent.saturating_add(host.monotonic().saturating_sub(at));
+        let found = found.map_err(|error| NotBlank::Unread(chain(&error)))?;
+        let Some(offset) = found.map_err(NotBlank::Unread)? else { return Ok(()) };
+        let why = format!("it holds bytes that nothing recognises, the first that was seen at byte {offset}");
+        let RawDisk { devno, diskseq, size, ref name, .. } = *raw;
+        self.refused.insert(name.clone(), Refused { devno, diskseq, size, at, why: why.clone() });
+        Err(NotBlank::Holds(why))
+    }
+}
+
+/// Where the first byte other than zero is, of those that are looked at.
+fn first_byte(disk: &dyn BlockDevice) -> Result<Option<u64>, IoError> {
+    for (start, len) in places(disk.geometry().size) {
+        let mut at = start;
+        while at < start + len {
+            let piece = PIECE.min(start + len - at);
+            let mut buf = vec![0; usize::try_from(piece).unwrap_or(0)];
+            disk.read_at(at, &mut buf)?;
+            if let Some(index) = buf.iter().position(|byte| *byte != 0) {
+                return Ok(Some(at + index as u64));
+            }
+            at += piece;
+        }
+    }
+    Ok(None)
+}
+
+/// What is read of a disk of this size: start and length of each place, inside of it, the ends first.
+fn places(size: u64) -> Vec<(u64, u64)> {
+    if size <= SMALL {
+        return vec![(0, size)];
+    }
+    let between = size - 2 * EDGE - SAMPLE_BYTES;
+    let sample = |index: u64| {
+        let skip = u128::from(between) * u128::from(index) / u128::from(SAMPLES - 1);
+        (EDGE + u64::try_from(skip).unwrap_or(between) / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES)
+    };
+    [(0, EDGE), (size - EDGE, EDGE)].into_iter().chain((0..SAMPLES).map(sample)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::Agent;
+    use super::*;
+    use crate::claim::election::Left;
+    use crate::claim::rule::{Blankness, Rule};
+    use crate::claim::sample::rule;
+    use crate::device::sample::unclaimed;
+    use crate::host::fake::{FakeHost, Fault};
+    use crate::host::{Extent, Geometry};
+    use crate::pool::device_pool::{Owner, Pool, Workers};
+
+    const MIB: u64 = 1 << 20;
+
+    fn geometry(size: u64) -> Geometry {
+        Geometry { size, sector: 512, offloads_zeroes: true }
+    }
+
+    fn asked(host: &Arc<FakeHost>) -> Arc<dyn Host> {
+        Arc::clone(host) as Arc<dyn Host>
+    }
+
+    fn device(host: &FakeHost, name: &str) -> Device {
+        let raw = host.scan().unwrap().into_iter().find(|raw| raw.name == name).unwrap();
+        Device { raw, ..unclaimed(name) }
+    }
+
+    #[test]
+    fn places_lie_on_the_disk_cover_its_ends_and_leave_no_large_gap() {
+        for size in [512, MIB, SMALL, SMALL + 512, 10 << 30, 8_001_563_222_016, u64::MAX / 2] {
+            let mut places = places(size);
+            places.sort_unstable();
+            assert_eq!(places[0].0, 0);
+            assert!(places.iter().all(|(start, len)| start + len <= size), "{size}");
+            assert!(places.iter().any(|(start, len)| start + len == size), "{size}");
+            assert!(places.iter().map(|(_, len)| len).sum::<u64>() <= SMALL);
+            let widest = places.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0 + pair[0].1)).max();
+            assert!(widest.unwrap_or(0) <= size / (SAMPLES - 1) + SAMPLE_BYTES, "{size}");
+        }
+    }
+
+    #[test]
+    fn one_byte_anywhere_on_a_small_disk_and_at_either_end_of_a_large_one_is_seen() {
+        let host = Arc::new(FakeHost::default());
+        for (index, (size, at)) in
+            [(64 * MIB, 40 * MIB + 3), (1 << 40, 4 * MIB - 1), (1 << 40, (1 << 40) - 4 * MIB), (1 << 40, (1 << 40) - 1)]
+                .into_iter()
+                .enumerate()
+        {
+            let name = format!("fake{index}");
+            let platter = host.add_disk(&name, &name, geometry(size));
+            let mut blanks = Blanks::default();
+            assert_eq!(blanks.prove(&asked(&host), &device(&host, &name).raw), Ok(()));
+            platter.poke(at, &[1]);
+            let said = blanks.prove(&asked(&host), &device(&host, &name).raw);
+            let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {at}");
+            assert_eq!(said, Err(NotBlank::Holds(words)));
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_believed_until_an_event_another_disk_or_an_hour() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "S", geometry(MIB)).poke(0, &[1]);
+        let found = device(&host, "fake0");
+        let mut blanks = Blanks::default();
+        let read = |blanks: &mut Blanks| drop(blanks.prove(&asked(&host), &found.raw));
+        let known = |blanks: &Blanks, device: &Device, seconds| blanks.known(device, Duration::from_secs(seconds));
+        assert_eq!(known(&blanks, &found, 0), Ok(()));
+        read(&mut blanks);
+        assert!(known(&blanks, &found, 3599).is_err());
+        assert_eq!(known(&blanks, &found, 3600), Ok(()));
+        let other = Device { raw: RawDisk { diskseq: Some(99), ..found.raw.clone() }, ..found.clone() };
+        assert_eq!(known(&blanks, &other, 0), Ok(()));
+        blanks.changed("fake1");
+        assert!(known(&blanks, &found, 0).is_err());
+        blanks.changed("fake0");
+        assert_eq!(known(&blanks, &found, 0), Ok(()));
+        read(&mut blanks);
+        blanks.all_changed();
+        assert_eq!(known(&blanks, &found, 0), Ok(()));
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_read_is_not_blank_and_is_asked_again() {
+        let host = Arc::new(FakeHost::default());
+        let platter = host.add_disk("fake0", "S", geometry(MIB));
+        platter.inject(Fault { what: "read", range: Extent { start: 0, end: 1 }, times: 1 });
+        let mut blanks = Blanks::default();
+        let raw = device(&host, "fake0").raw;
+        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
+        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
+    }
+
+    #[test]
+    fn a_pass_that_has_read_for_long_leaves_the_other_disks_to_the_next() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "S", geometry(MIB));
+        let raw = device(&host, "fake0").raw;
+        let mut blanks = Blanks { spent: AT_MOST, ..Blanks::default() };
+        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
+        blanks.begin_pass();
+        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
+    }
+
+    #[test]
+    fn a_set_that_asks_for_zeros_leaves_a_written_disk_for_a_blank_one_and_reads_it_once() {
+        let host = Arc::new(FakeHost::default());
+        let written = host.add_disk("fake0", "S0", geometry(64 * MIB));
+        written.poke(20 * MIB, &[1]);
+        host.add_disk("fake1", "S1", geometry(64 * MIB));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let rule = Rule { blankness: Blankness::Zeros, max_devices: Some(1), ..rule("set") };
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![rule]);
+        let mut pass = || agent.pass().expect("a look");
+        pass();
+        let refused = pass();
+        assert_eq!((refused.claimed, refused.ripe_in), (vec![], Some(Duration::ZERO)));
+        assert_eq!(pass().claimed, ["fake1"]);
+        // Read again, it would be a problem.
+        written.inject(Fault { what: "read", range: Extent { start: 19 * MIB, end: 21 * MIB }, times: u32::MAX });
+        let last = pass();
+        assert_eq!((last.claimed, last.problems), (vec![], BTreeMap::new()));
+        let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
+        assert_eq!(last.outcomes[0].leaves, [("fake0".to_owned(), Left::NotZeros(words))]);
+        assert_eq!(written.write_count(), 0);
+    }
+}

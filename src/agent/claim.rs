@@ -1,0 +1,345 @@
+//! Claiming: which set takes which blank disk, the last look, and the first writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Agent;
+use super::blank::NotBlank;
+use crate::claim::age::Ripeness;
+use crate::claim::election::{Ballot, Claim as Elected, Election, Outcome, elect};
+use crate::claim::elsewhere::{Promise, promised};
+use crate::claim::rule::{NodeMatch, Rule};
+use crate::device::discovery::DeviceSet;
+use crate::device::label::{Hardware, Layout, SetRef};
+use crate::device::record::judged_record;
+use crate::device::{Device, Verdict, id};
+use crate::host::raw::Contents;
+use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
+use crate::pool::device_pool::{Owner, Pool};
+use crate::pool::disk::{Opened, PoolDisk};
+use crate::pool::earlier::Seen;
+use crate::pool::journal::RawClaim;
+use crate::pool::layout::{data_area, places};
+use crate::pool::member::Member;
+use crate::pool::plan::Claim;
+use crate::pool::raw::{RawMember, reads_as_zeros};
+use crate::pool::seat::Seat;
+
+/// What came of an election.
+pub(super) struct Claimed {
+    /// Kernel names of the disks that were claimed.
+    pub claimed: Vec<String>,
+    /// How many sets had chosen one that turned out to hold bytes that nothing recognises.
+    pub refused: usize,
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Agent {
+    pub(super) fn claim(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
+        let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
+        let (devices, election) = match self.elect(set, &rules) {
+            (_, election)
+                if takes_some(&election)
+                    && (self.elsewhere.is_some() || self.own.is_some() || self.pool.journal().sound().is_err()) =>
+            {
+                if let Err(why) = self.leave_promised(set, problems) {
+                    tracing::warn!(why, "nothing is claimed");
+                    problems.extend(election.claims.into_iter().map(|claim| (claim.name, why.clone())));
+                    return Claimed { claimed: Vec::new(), refused: 0, outcomes: election.outcomes };
+                }
+                self.elect(set, &rules)
+            }
+            elected => elected,
+        };
+        let mut claimed = Vec::new();
+        let (refused, unread) = self.refuse(&devices, &election.claims, problems);
+        // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
+        let stands = |elected: &&Elected| !refused.contains(&elected.set) && !unread.contains(&elected.name);
+        let stand: Vec<&Elected> = election.claims.iter().filter(stands).collect();
+        // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
+        let counts = self.counts();
+        let is_enough = |elected: &&&Elected| {
+            let rule = rules.iter().find(|rule| rule.set == elected.set);
+            let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
+            let now = stand.iter().filter(|other| other.set == elected.set).count();
+            counts.contains_key(&elected.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
+        };
+        for elected in stand.iter().filter(is_enough) {
+            match self.claim_one(&devices, elected) {
+                Ok(()) => claimed.push(elected.name.clone()),
+                Err(problem) => {
+                    tracing::warn!(disk = elected.name, problem, "a disk was not claimed");
+                    problems.insert(elected.name.clone(), problem);
+                }
+            }
+        }
+        Claimed { claimed, refused: refused.len(), outcomes: election.outcomes }
+    }
+
+    /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
+    /// machine tells of promises.
+    pub(super) fn leave_promised(
+        &mut self,
+        set: &mut DeviceSet,
+        problems: &mut BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let promises = self.promises()?;
+        let all: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
+        let all: Vec<&RawDisk> = all.iter().collect();
+        for device in set.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
+            if let Some(reason) = promised(&promises, &device.raw, &all) {
+                problems.insert(device.raw.name.clone(), reason.to_string());
+                device.verdict = Verdict::Theirs(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// What others promise of this node's disks, asked for now. Nothing is taken where the journal cannot say what is ours.
+    pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
+        self.pool.journal().sound().map_err(|e| chain(&e))?;
+        let learnt = self.learn_own();
+        let learnt = learnt.map_err(|why| {
+            format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}")
+        })?;
+        if learnt {
+            // They are another thing than this pass has seen.
+            return Err(
+                "a volume is on a device that the journal does not know; all is looked at again first".to_owned()
+            );
+        }
+        let Some(ask) = &mut self.elsewhere else { return Ok(Vec::new()) };
+        ask().map_err(|why| {
+            format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")
+        })
+    }
+
+    /// What these sets take of the devices that are no bare ones of the pool; and those devices.
+    pub(super) fn elect(&self, set: &DeviceSet, rules: &[Rule]) -> (Vec<Device>, Election) {
+        self.elect_by(set, rules, &|device| self.watch.ripeness(device))
+    }
+
+    /// The same with another clock.
+    pub(super) fn elect_by(
+        &self,
+        set: &DeviceSet,
+        rules: &[Rule],
+        ripeness: &dyn Fn(&Device) -> Ripeness,
+    ) -> (Vec<Device>, Election) {
+        let counts = self.counts();
+        let doubts = self.doubts(set);
+        let astray = self.astray(set, rules);
+        let released = self.pool.journal().released();
+        let free = |device: &&Device| self.pool.bare_claim_of(set, device).is_none();
+        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
+        let mut election = elect(&Ballot {
+            rules,
+            devices: &devices,
+            claimed: &counts,
+            astray: &astray,
+            given_back: &released,
+            ripeness,
+            fits: &fits,
+            health: &|device| self.healths.of(&self.host, &device.raw, set.at),
+            zeros: &|device| self.blanks.known(device, set.at),
+            doubted: &|device| doubts.are_of(&device.raw),
+        });
+        // Bare devices of the pool are no candidates, and are not missing either.
+        for outcome in &mut election.outcomes {
+            let rule = rules.iter().find(|rule| rule.set == outcome.set && rule.node == NodeMatch::Selected);
+            if let Some(named) = rule.and_then(|rule| rule.named.as_ref()) {
+                outcome.missing = named.missing(set.devices.iter().map(|device| &device.raw));
+            }
+        }
+        (devices, election)
+    }
+
+    /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
+    /// are under way.
+    pub(super) fn claims_under_way(&mut self) -> BTreeSet<String> {
+        let (errands, discovery) = (&self.errands, &mut self.discovery);
+        self.claiming.retain(|id, (name, _)| {
+            let is_under_way = errands.is_waiting_for(id);
+            if !is_under_way {
+                discovery.changed(name);
+            }
+            is_under_way
+        });
+        self.claiming.values().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a claim is, or was before the last look, under way on the disk of that kernel name.
+    pub(super) fn is_being_claimed(&self, name: &str) -> bool {
+        self.claiming.values().any(|(claiming, _)| claiming == name)
+    }
+
+    /// How many disks each set has, those that are away too.
+    fn counts(&self) -> BTreeMap<SetRef, u32> {
+        let labelled = self.pool.members().into_iter().map(|member| member.shown().content.label.set.clone());
+        let bare = self.pool.journal().raw_claims().into_iter().map(|(_, claim)| claim.set);
+        let absent = self.pool.absent().into_iter().map(|(_, disk)| disk.set);
+        let mut counts = BTreeMap::new();
+        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(id));
+        let claiming = claiming.map(|(_, (_, set))| set.clone());
+        for set in labelled.chain(bare).chain(absent).chain(claiming) {
+            *counts.entry(set).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Reads the disks that must hold zeros. Gives the sets that chose one which does not, and the disks that could not
+    /// be read.
+    fn refuse(
+        &mut self,
+        devices: &[Device],
+        claims: &[Elected],
+        problems: &mut BTreeMap<String, String>,
+    ) -> (BTreeSet<SetRef>, BTreeSet<String>) {
+        self.blanks.begin_pass();
+        let (mut wrong, mut unread) = (BTreeSet::new(), BTreeSet::new());
+        for elected in claims {
+            let device = devices.iter().find(|device| device.raw.name == elected.name);
+            let Some(device) = device.filter(|_| elected.zeros) else { continue };
+            match self.blanks.prove(&self.host, &device.raw) {
+                Ok(()) => {}
+                Err(NotBlank::Holds(problem)) => {
+                    tracing::warn!(disk = elected.name, problem, "a disk is not blank");
+                    wrong.insert(elected.set.clone());
+                }
+                Err(NotBlank::Unread(problem)) => {
+                    problems.insert(elected.name.clone(), problem);
+                    unread.insert(elected.name.clone());
+                }
+            }
+        }
+        (wrong, unread)
+    }
+
+    /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
+    fn astray(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+        let is = |device: &&Device, id: &str| {
+            device.id.text == id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id)
+        };
+        let here = |id: &str| set.devices.iter().find(|device| is(device, id));
+        let mut of: Vec<(SetRef, String)> = Vec::new();
+        of.extend(self.pool.members().iter().map(|m| (m.shown().content.label.set.clone(), m.id.clone())));
+        of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
+        of.extend(self.pool.absent().into_iter().map(|(id, disk)| (disk.set, id)));
+        let mut astray = BTreeMap::new();
+        for rule in rules {
+            let Some(named) = &rule.named else { continue };
+            let own = of.iter().filter(|(set, _)| *set == rule.set);
+            let lost = own.filter(|(_, id)| !here(id).is_some_and(|device| named.names(&device.raw))).count();
+            astray.insert(rule.set.clone(), u32::try_from(lost).unwrap_or(u32::MAX));
+        }
+        astray
+    }
+
+    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
+    fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
+        let was = devices.iter().find(|device| device.raw.name == elected.name);
+        let was = was.ok_or_else(|| "it is gone".to_owned())?;
+        self.inform();
+        let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
+        let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
+        let (id, name) = (now.id.text.clone(), now.raw.name.clone());
+        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, rule };
+        let (set, layout) = (elected.set.clone(), elected.layout.clone());
+        self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
+        let claimed = self.errand(&id, move || taking.take(set, layout));
+        self.discovery.changed(&name);
+        claimed.map_err(|hangs| chain(&hangs))?
+    }
+}
+
+/// A disk that is being claimed, for a thread of its own.
+struct Taking {
+    pool: Arc<Pool>,
+    host: Arc<dyn Host>,
+    now: Device,
+    rule: Option<Arc<Rule>>,
+}
+
+impl Taking {
+    fn take(self, set: SetRef, layout: Layout) -> Result<(), String> {
+        let Self { pool, host, now, rule } = self;
+        let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
+        exclusive.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
+        // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
+        match host.probe(&now.raw) {
+            Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
+            Probe::Failed(why) => return Err(why),
+            Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
+        }
+        if layout == (Layout::RawDevice {}) {
+            return claim_raw(&pool, host, &now, exclusive, set, rule);
+        }
+        let Owner { cluster, node } = pool.owner().clone();
+        let hardware =
+            Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
+        let claim = Claim { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
+        PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
+        let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
+        drop(exclusive);
+        let Opened::Ours(disk) = PoolDisk::open(own, pool.owner(), &Seen::default()).map_err(|e| chain(&e))? else {
+            return Err("it is blank again after it was claimed".to_owned());
+        };
+        let id = id::labelled(disk.content().table.disk()).text;
+        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
+        pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
+        Ok(())
+    }
+}
+
+/// A bare device carries no label: what nobody has a record of must at least look unused.
+fn claim_raw(
+    pool: &Pool,
+    host: Arc<dyn Host>,
+    now: &Device,
+    exclusive: Arc<dyn Disk>,
+    set: SetRef,
+    rule: Option<Arc<Rule>>,
+) -> Result<(), String> {
+    if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
+        return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
+    }
+    let claim = RawClaim {
+        set,
+        generation: 1,
+        size: exclusive.geometry().size,
+        clean: false,
+        cleaned: 0,
+        used: false,
+        volume: None,
+        erasing: None,
+        erasing_usage: None,
+    };
+    drop(exclusive);
+    tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
+    pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
+    let member = RawMember::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
+    let member = Arc::new(member);
+    pool.join(Seat::Raw(Arc::clone(&member)));
+    member.arrive(&now.raw).map_err(|e| chain(&e))?;
+    member.lock().rule = rule;
+    Ok(())
+}
+
+/// Whether there is something that a set takes, or would take.
+fn takes_some(election: &Election) -> bool {
+    !election.claims.is_empty() || election.outcomes.iter().any(|outcome| !outcome.would_take.is_empty())
+}
+
+/// Whether a rule's layout fits on a device.
+fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
+    let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
+    match rule.layout {
+        Layout::Carved {} => data_area(&geometry).map(drop),
+        _ => places(&geometry, &rule.layout).map(drop),
+    }
+    .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

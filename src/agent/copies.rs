@@ -1,0 +1,166 @@
+//! Copies and older states of pool disks: what is remembered of them, and how a person makes one the disk.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::Agent;
+use super::admin::{AdminError, tense};
+use crate::device::discovery::DeviceSet;
+use crate::device::duplicate::{Identities, hardware, seen_together};
+use crate::device::label::Hardware;
+use crate::device::record::{self, Record};
+use crate::device::{Device, Standing, Verdict, id};
+use crate::host::{Access, HostError, chain};
+use crate::pool::device_pool::PoolError;
+use crate::pool::earlier::{Earlier, earlier};
+
+impl Agent {
+    /// Which hardware our disks are: what the journal says, and what is in use now. That has no other's path.
+    pub(super) fn identities(&self) -> Identities {
+        let mut identities = self.pool.journal().identities();
+        for member in self.pool.members() {
+            let shown = member.shown();
+            if shown.is_usable() {
+                identities.entry(member.id.clone()).or_default().original = Some(id::hardware(&shown.raw, None).text);
+            }
+        }
+        identities
+    }
+
+    /// What can be told again later.
+    fn in_use(&self) -> Vec<(String, String)> {
+        let used = |member: &crate::pool::member::Member| {
+            let shown = member.shown();
+            let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
+            Some((member.id.clone(), used))
+        };
+        self.pool.members().iter().filter_map(|member| used(member)).collect()
+    }
+
+    /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks which
+    /// see the same, the second with nothing remembered. Gives whether that one is due.
+    pub(super) fn remember_copies(&mut self, set: &DeviceSet) -> bool {
+        let mut seen = seen_together(&set.devices);
+        let known = self.pool.journal().identities();
+        let is_known = |id: &str, copy: &String| known.get(id).is_some_and(|known| known.copies.contains(copy));
+        seen.retain(|id, seen| seen.copies.iter().any(|copy| !is_known(id, copy)));
+        let before = std::mem::replace(&mut self.together, seen.clone());
+        let (sure, unsure): (Identities, Identities) =
+            seen.into_iter().partition(|(id, seen)| before.get(id) == Some(seen));
+        for device in set.devices.iter().filter(|device| unsure.contains_key(&device.id.text)) {
+            self.discovery.changed(&device.raw.name);
+        }
+        let used = self.in_use();
+        let written = self.pool.journal().identify(|identities| {
+            for (id, seen) in sure {
+                tracing::warn!(disk = id, copies = ?seen.copies, "there are copies of a disk of the pool; none takes its place by itself");
+                let identity = identities.entry(id).or_default();
+                identity.copies.extend(seen.copies);
+                identity.original = seen.original.or(identity.original.take());
+            }
+            // A disk with copies may come back on other hardware.
+            for (id, used) in used {
+                identities.entry(id).and_modify(|identity| identity.original = Some(used));
+            }
+        });
+        if let Err(error) = written {
+            tracing::warn!(error = %chain(&error), "which disks are copies would not be known after a restart");
+        }
+        !unsure.is_empty()
+    }
+
+    /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
+    pub fn adopt_older(&mut self, device: &Device, dry_run: bool) -> Result<Option<Vec<String>>, AdminError> {
+        let id = device.id.text.clone();
+        let journal = Arc::clone(self.pool.journal());
+        let is_used = self.pool.member(&id).is_some_and(|member| member.shown().is_usable());
+        let (Verdict::Ours, Some(label), false) = (&device.verdict, &device.label, is_used) else { return Ok(None) };
+        let (host, raw, seen) = (Arc::clone(&self.host), device.raw.clone(), journal.seen(&id));
+        let found = self.errand(&id, move || -> Result<Option<Earlier>, HostError> {
+            let disk = host.open(&raw, Access::Look)?;
+            Ok(match record::read_record(&*disk) {
+                Record::Ours(own) => earlier(&own, &seen),
+                _ => None,
+            })
+        });
+        let found = found.map_err(|hangs| PoolError::Hangs { disk: id.clone(), hangs })?.map_err(AdminError::Open)?;
+        let Some(found) = found else { return Ok(None) };
+        let mut lines =
+            vec![format!("{} {} as it is: {found}", tense(dry_run, "take", "took"), device.raw.path.display())];
+        let is_gone = |volume: &Uuid| match &found {
+            Earlier::Label { .. } => !label.volumes.contains_key(volume),
+            Earlier::Table { gone } => gone.contains(volume),
+        };
+        for (volume, record) in label.volumes.iter().filter(|(volume, _)| !is_gone(volume)) {
+            lines.push(format!("volume {volume} ({}) has the data that this one has", record.name));
+        }
+        lines.extend(self.given_up(&id, is_gone));
+        if !dry_run {
+            journal.take_as_it_is(&id).map_err(PoolError::from)?;
+        }
+        Ok(Some(lines))
+    }
+
+    /// Of what was last seen on a disk that is taken as it is, in words: what is not on it.
+    pub(in crate::agent) fn given_up(&self, disk: &str, is_gone: impl Fn(&Uuid) -> bool) -> Vec<String> {
+        let known = self.pool.journal().known(|id| id == disk).into_iter().filter_map(|(_, known)| known.volumes);
+        let gone = known.flatten().filter(is_gone);
+        gone.map(|volume| format!("volume {volume} is not on it, and is given up")).collect()
+    }
+
+    /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
+    pub fn adopt_copy(&mut self, set: &DeviceSet, device: &Device, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let path = device.raw.path.display().to_string();
+        let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
+        let Some(own) = hardware(&device.raw) else {
+            return Err(refused(
+                "nothing tells its hardware from that of the others: take those away instead".to_owned(),
+            ));
+        };
+        let is_other = |other: &&Device| other.id == device.id && other.raw.name != device.raw.name;
+        let others: Vec<&Device> = set.devices.iter().filter(is_other).collect();
+        for other in &others {
+            let there = other.raw.path.display();
+            if other.standing == Standing::Ready {
+                return Err(refused(format!(
+                    "the original is here, as {there}: take that away first, if this is to be used"
+                )));
+            }
+            if hardware(&other.raw).as_ref() == Some(&own) {
+                return Err(refused(format!(
+                    "{there} is the same hardware, as far as can be told: take that away first"
+                )));
+            }
+        }
+        let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
+        let was = self.identities().remove(&device.id.text).unwrap_or_default().original;
+        let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != own);
+        let mut copies: std::collections::BTreeSet<String> =
+            others.iter().filter_map(|other| hardware(&other.raw)).collect();
+        copies.extend(was.filter(|was| !id::is_path(was)));
+
+        let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", tense(dry_run, "make", "made"), device.id)];
+        lines.extend(copies.iter().map(|copy| format!("{copy} is a copy of it from then on, and is not used")));
+        for (id, record) in &label.volumes {
+            lines.push(format!("volume {id} ({}) has the data that this one has", record.name));
+        }
+        lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
+        if !dry_run {
+            // The label first: as long as the journal calls it a copy, all this can be done again.
+            let Device { raw, .. } = device;
+            let hardware = Hardware { id: own.clone(), model: raw.model.clone(), serial: raw.serial.clone() };
+            self.relabel(device, |label| label.hardware = hardware)?;
+            let written = self.pool.journal().identify(|identities| {
+                let identity = identities.entry(device.id.text.clone()).or_default();
+                identity.copies.extend(copies);
+                identity.copies.remove(&own);
+                identity.original = Some(own);
+            });
+            written.map_err(PoolError::from)?;
+            // Most copies are older than what was in use.
+            self.pool.journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
+        }
+        Ok(lines)
+    }
+}

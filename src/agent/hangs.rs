@@ -1,0 +1,151 @@
+//! Passes over a machine on which one disk hangs: the others are served, and it is when it answers.
+
+use std::sync::mpsc;
+use std::thread;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::claim::sample;
+use crate::host::fake::{FakeHost, Platter};
+use crate::host::{FsKind, Geometry};
+use crate::pool::device_pool::{CreateRequest, Selector, WantedUsage, Workers};
+
+/// Long enough for what does not hang.
+const BOUND: Duration = Duration::from_millis(500);
+/// Far more than anything here takes on a busy machine.
+const AT_MOST: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+fn start(host: &Arc<FakeHost>, rule: &Rule) -> Agent {
+    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+    let mut agent = Agent::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
+    agent.discovery = agent.discovery.waiting_at_most(BOUND);
+    agent.errands = Patience::new(BOUND);
+    agent
+}
+
+fn disks(host: &FakeHost) -> [Arc<Platter>; 2] {
+    let geometry = Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true };
+    ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry))
+}
+
+/// Passes until something is so; what is not in time never is.
+fn until<T>(agent: &mut Agent, what: impl Fn(&Agent, &Pass) -> Option<T>) -> T {
+    let until = std::time::Instant::now() + AT_MOST;
+    loop {
+        let pass = agent.pass().expect("a look");
+        if let Some(found) = what(agent, &pass) {
+            return found;
+        }
+        assert!(std::time::Instant::now() < until, "{:?}, {:?}", pass.problems, agent.pool.disk_views());
+    }
+}
+
+fn ready(agent: &Agent) -> usize {
+    agent.pool.disk_views().iter().filter(|disk| disk.standing == Standing::Ready).count()
+}
+
+/// A pass; one that does not end hangs.
+fn pass(mut agent: Agent) -> (Agent, Pass) {
+    let (reply, answer) = mpsc::channel();
+    thread::spawn(move || {
+        let pass = agent.pass().expect("a look");
+        reply.send((agent, pass)).is_ok()
+    });
+    answer.recv_timeout(AT_MOST).expect("a pass waits for a disk that hangs")
+}
+
+#[test]
+fn a_disk_of_the_pool_that_hangs_while_it_is_opened_keeps_no_start_waiting_and_joins_when_it_answers() {
+    let host = Arc::new(FakeHost::default());
+    let [sick, _well] = disks(&host);
+    let rule = sample::rule("set");
+    until(&mut start(&host, &rule), |agent, _| (ready(agent) == 2).then_some(()));
+    // A table that must be mended: the look only reads, and the opening writes.
+    sick.poke(64 * MIB - 512, &[0; 512]);
+    sick.set_hangs_at(Some("write"));
+
+    let mut agent = start(&host, &rule);
+    for _ in 0..2 {
+        let seen;
+        (agent, seen) = pass(agent);
+        assert_eq!(ready(&agent), 1, "the other one serves");
+        assert!(seen.problems["fake0"].contains("more than 500ms"), "{:?}", seen.problems);
+        assert!(seen.ripe_in.is_some(), "no event tells when it answers");
+    }
+    sick.set_hangs(false);
+    until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
+    assert_eq!(agent.pool.disk_views().len(), 2);
+}
+
+#[test]
+fn a_bare_device_of_the_pool_that_hangs_keeps_no_start_waiting_and_joins_when_it_answers() {
+    for what in ["all", "read"] {
+        let host = Arc::new(FakeHost::default());
+        let [sick, _well] = disks(&host);
+        let rule = Rule { layout: Layout::RawDevice {}, ..sample::rule("set") };
+        until(&mut start(&host, &rule), |agent, _| (ready(agent) == 2).then_some(()));
+        sick.set_hangs_at(Some(what));
+
+        let (mut agent, seen) = pass(start(&host, &rule));
+        assert_eq!(ready(&agent), 1, "{what}: the other one serves");
+        assert!(seen.problems.contains_key("fake0"), "{what}: {:?}", seen.problems);
+        assert!(seen.ripe_in.is_some(), "{what}: no event tells when it answers");
+        sick.set_hangs(false);
+        until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_while_it_is_claimed_keeps_its_place_in_the_set_and_no_other_from_being_claimed() {
+    for (most, others) in [(None, 1), (Some(1), 0)] {
+        let host = Arc::new(FakeHost::default());
+        let [sick, _well] = disks(&host);
+        let mut agent = start(&host, &Rule { max_devices: most, ..sample::rule("set") });
+        sick.set_hangs_at(Some("write"));
+        for _ in 0..4 {
+            agent = pass(agent).0;
+        }
+        assert_eq!(ready(&agent), others, "{most:?} at most");
+        sick.set_hangs(false);
+        until(&mut agent, |agent, _| (ready(agent) == others + 1).then_some(()));
+        assert_eq!(agent.pool.disk_views().len(), others + 1, "{most:?} at most");
+    }
+}
+
+#[test]
+fn an_operation_that_hangs_under_a_disks_lock_holds_up_no_pass_even_where_the_disk_has_left() {
+    let host = Arc::new(FakeHost::default());
+    let [sick, _well] = disks(&host);
+    let rule = sample::rule("set");
+    let mut agent = start(&host, &rule);
+    until(&mut agent, |agent, _| (ready(agent) == 2).then_some(()));
+    let pool = Arc::clone(&agent.pool);
+    let request = CreateRequest {
+        id: Uuid::from_u128(1),
+        name: "one".to_owned(),
+        required: 16 * MIB,
+        limit: None,
+        usage: WantedUsage::Mount(Some(FsKind::Ext4)),
+        parameters: BTreeMap::new(),
+        selector: Selector::default(),
+    };
+    let (view, _) = pool.create(&request).expect("room");
+    let name = view.node.to_string_lossy().contains("fake0");
+    let (name, disk) = if name { ("fake0", sick) } else { ("fake1", host.platter("fake1").expect("it is here")) };
+    disk.set_hangs_at(Some("write"));
+    let deleting = thread::spawn(move || pool.delete(request.id));
+    disk.until_somebody_waits();
+
+    agent.set_rules(vec![rule.clone()]);
+    let (again, seen) = pass(agent);
+    assert!(seen.problems[name].contains("another operation on it"), "{:?}", seen.problems);
+    host.unplug(name);
+    let (mut agent, seen) = pass(again);
+    assert!(seen.ripe_in.is_some(), "it is to leave when the operation has ended");
+    disk.set_hangs(false);
+    deleting.join().expect("no bug").expect("it answers again");
+    until(&mut agent, |agent, _| (ready(agent) == 1).then_some(()));
+}

@@ -1,0 +1,325 @@
+//! The thread that keeps the pool: uevents, the two-looks clock, a slow resync and requests become passes.
+//!
+//! Between two of them it sleeps; there is no polling. Requests wait for the pass that is under way.
+
+#![allow(clippy::disallowed_methods, reason = "the thread sleeps by its own clock; no rule is measured by it")]
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::admin::{self, AdminError};
+use super::{Agent, Pass};
+use crate::claim::rule::Rule;
+use crate::host::events::{DeviceEvents, Hint};
+use crate::host::{HostError, chain};
+use crate::pool::device_pool::Pool;
+use crate::show::devices::Shown;
+
+/// A pass at least this often, in case the kernel told us nothing.
+const RESYNC: Duration = Duration::from_secs(3600);
+/// When the machine is looked at again after it could not be: no event tells when it can.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// Events come in bursts; one pass serves those of this time.
+const SETTLE: Duration = Duration::from_millis(50);
+/// And not longer than this, however many come.
+const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
+/// Between two passes there is always time for a request.
+const BREATH: Duration = Duration::from_millis(1);
+/// The most passes without looking for requests in between: two looks, and one at what they changed.
+const AT_ONCE: usize = 3;
+/// How long the listener waits before it looks whether it is still wanted.
+const LISTEN: Duration = Duration::from_secs(1);
+
+/// What the thread is asked to do.
+enum Request {
+    Event(Hint),
+    /// Something changed that no event tells of.
+    Look,
+    Inventory(Sender<Vec<Shown>>),
+    Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
+    Rules(Vec<Rule>),
+    Stop,
+}
+
+/// What a person may ask of the agent, and whether only to say what it would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    ReleaseDisk {
+        disk: String,
+        dry_run: bool,
+    },
+    AdoptDisk {
+        disk: String,
+        dry_run: bool,
+    },
+    /// Of several disks that have a volume, the one whose volume it is.
+    SettleVolume {
+        volume: Uuid,
+        keep: String,
+        dry_run: bool,
+    },
+    /// Begins a new journal beside a damaged one.
+    SetAsideJournal {
+        dry_run: bool,
+    },
+    /// What these sets would take.
+    PlanSets {
+        sets: Vec<Rule>,
+    },
+}
+
+/// A handle to the thread; dropping the last one ends it.
+#[derive(Clone)]
+pub struct Keeper {
+    requests: Sender<Request>,
+}
+
+/// The thread itself, to be joined at the end.
+pub struct KeeperThread(JoinHandle<()>);
+
+/// The thread is gone: the process is stopping.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is stopping")]
+pub struct Stopped;
+
+impl Keeper {
+    /// Subscribes to events, then starts the thread. `seen` is called after each pass.
+    pub fn start(
+        agent: Agent,
+        pool: Arc<Pool>,
+        events: Option<DeviceEvents>,
+        seen: impl FnMut(&Pass) + Send + 'static,
+    ) -> (Self, KeeperThread) {
+        let (requests, inbox) = mpsc::channel();
+        if let Some(events) = events {
+            let outbox = requests.clone();
+            std::thread::spawn(move || listen(&events, &outbox));
+        }
+        let outbox = requests.clone();
+        pool.on_nudge(move || {
+            let _ = outbox.send(Request::Look);
+        });
+        let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, seen));
+        (Self { requests }, KeeperThread(thread))
+    }
+
+    /// Every device of the machine, as the last pass saw it. Blocks.
+    pub fn inventory(&self) -> Result<Vec<Shown>, Stopped> {
+        self.ask(Request::Inventory)
+    }
+
+    /// Does what a person asked, between two passes; gives the lines to print. Blocks.
+    pub fn verb(&self, verb: Verb) -> Result<Result<Vec<String>, AdminError>, Stopped> {
+        self.ask(|reply| Request::Verb(verb, reply))
+    }
+
+    /// The sets are others now: the next pass claims by them.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        let _ = self.requests.send(Request::Rules(rules));
+    }
+
+    pub fn stop(&self) {
+        let _ = self.requests.send(Request::Stop);
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T, Stopped> {
+        let (reply, answer) = mpsc::channel();
+        self.requests.send(request(reply)).map_err(|_| Stopped)?;
+        answer.recv().map_err(|_| Stopped)
+    }
+}
+
+impl KeeperThread {
+    pub fn join(self) {
+        if self.0.join().is_err() {
+            tracing::error!("the agent's thread ended in a bug");
+        }
+    }
+}
+
+/// Hands events on until nobody takes them.
+fn listen(events: &DeviceEvents, outbox: &Sender<Request>) {
+    loop {
+        match events.next(LISTEN) {
+            Ok(Some(hint)) => {
+                if outbox.send(Request::Event(hint)).is_err() {
+                    return;
+                }
+            }
+            // Time to see whether anybody still listens: an event that says nothing would be a lie, so none is sent.
+            Ok(None) => {}
+            Err(error) => {
+                report(&error);
+                if outbox.send(Request::Event(Hint::Overflow)).is_err() {
+                    return;
+                }
+                std::thread::sleep(LISTEN);
+            }
+        }
+    }
+}
+
+fn report(error: &HostError) {
+    tracing::warn!(error = %chain(error), "device events cannot be read; looking at everything instead");
+}
+
+/// The last pass, and when the next one is due. Requests that come meanwhile do not put that off.
+struct Looked {
+    pass: Option<Pass>,
+    due: Instant,
+}
+
+impl Looked {
+    fn now(agent: &mut Agent, seen: &mut dyn FnMut(&Pass)) -> Self {
+        let pass = pass(agent);
+        if let Some(pass) = &pass {
+            seen(pass);
+        }
+        let wait = match &pass {
+            Some(pass) => pass.ripe_in.unwrap_or(RESYNC),
+            None => AFTER_FAILURE,
+        };
+        Self { pass, due: Instant::now() + wait.clamp(BREATH, RESYNC) }
+    }
+}
+
+fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen: impl FnMut(&Pass)) {
+    let mut last = Looked::now(&mut agent, &mut seen);
+    loop {
+        // Even a queue that is never empty leaves a pass its turn.
+        let wait = last.due.saturating_duration_since(Instant::now());
+        let request = if wait.is_zero() { Err(RecvTimeoutError::Timeout) } else { inbox.recv_timeout(wait) };
+        let stop = match request {
+            Ok(request) => serve(&mut agent, pool, inbox, request, &mut last, &mut seen),
+            Err(RecvTimeoutError::Timeout) => {
+                last = Looked::now(&mut agent, &mut seen);
+                false
+            }
+            Err(RecvTimeoutError::Disconnected) => true,
+        };
+        if stop {
+            return pool.stop();
+        }
+    }
+}
+
+/// Serves one request and what arrives with it; true: stop.
+fn serve(
+    agent: &mut Agent,
+    pool: &Arc<Pool>,
+    inbox: &Receiver<Request>,
+    request: Request,
+    last: &mut Looked,
+    seen: &mut dyn FnMut(&Pass),
+) -> bool {
+    let until = Instant::now() + SETTLE_AT_MOST;
+    let mut next = Some(request);
+    let mut look = false;
+    while let Some(request) = next {
+        match request {
+            Request::Stop => return true,
+            Request::Look => look = true,
+            Request::Event(hint) => {
+                look |= match hint {
+                    Hint::Changed { name } => agent.event(&name),
+                    Hint::Described { name } => agent.described(&name),
+                    Hint::Overflow => agent.events_lost(),
+                };
+            }
+            Request::Inventory(reply) => {
+                if std::mem::take(&mut look) || last.pass.is_none() {
+                    *last = Looked::now(agent, seen);
+                }
+                let shown = last.pass.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
+                let _ = reply.send(shown);
+            }
+            Request::Rules(rules) => {
+                agent.set_rules(rules);
+                look = true;
+            }
+            Request::Verb(verb, reply) => {
+                let _ = reply.send(agent.verb(&verb));
+                look = true;
+            }
+        }
+        let settle = until.saturating_duration_since(Instant::now()).min(SETTLE);
+        next = match (look, settle.is_zero()) {
+            (_, true) => None,
+            (true, false) => inbox.recv_timeout(settle).ok(),
+            (false, false) => inbox.try_recv().ok(),
+        };
+    }
+    if look {
+        *last = Looked::now(agent, seen);
+    }
+    false
+}
+
+/// A pass, with those that it makes due at once: with no age to wait for, a second look makes ripe what the first
+/// one saw; and after a claim, another one sees the disk as it is now.
+fn pass(agent: &mut Agent) -> Option<Pass> {
+    let mut last = None;
+    for _ in 0..AT_ONCE {
+        match agent.pass() {
+            Ok(pass) => {
+                let again = pass.ripe_in == Some(Duration::ZERO);
+                last = Some(pass);
+                if !again {
+                    break;
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the machine's disks could not be looked at");
+                return None;
+            }
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::host::fake::FakeHost;
+    use crate::host::{Geometry, Host};
+    use crate::pool::device_pool::{Owner, Workers};
+
+    #[test]
+    fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("sda", "A", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let real = Arc::clone(&host) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
+        let agent = Agent::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
+        let passes = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&passes);
+        let began = Instant::now();
+        let (keeper, thread) = Keeper::start(agent, pool, None, move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        for event in 0..20_000 {
+            let hint = match event % 3 {
+                0 => Hint::Changed { name: format!("sd{event}") },
+                1 => Hint::Described { name: "sda".to_owned() },
+                _ => Hint::Overflow,
+            };
+            keeper.requests.send(Request::Event(hint)).expect("it runs");
+        }
+        host.add_disk("sdb", "B", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        let names: Vec<String> =
+            keeper.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
+        assert_eq!(names, ["sda", "sdb"]);
+        keeper.stop();
+        thread.join();
+        // One at first, and then at most one in each time of settling, with the looks that it makes due.
+        let most = (2 + began.elapsed().as_secs()).saturating_mul(u64::try_from(AT_ONCE).expect("a few"));
+        assert!(passes.load(Ordering::SeqCst) <= most, "{passes:?} passes");
+    }
+}

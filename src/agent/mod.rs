@@ -1,0 +1,527 @@
+//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
+//! only say when to look, and each pass would do the same without them.
+//!
+//! `Agent` is used by one thread; the pool that it keeps is shared.
+
+pub mod admin;
+mod arrive;
+mod blank;
+mod claim;
+mod copies;
+mod doubt;
+mod health;
+pub mod keeper;
+pub mod onlooker;
+mod own;
+mod preview;
+mod wipe;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::admin::AdminError;
+use self::arrive::Problem;
+use self::blank::Blanks;
+use self::claim::Claimed;
+use self::health::Healths;
+use crate::claim::age::{Ripeness, Watchlist};
+use crate::claim::election::Outcome;
+use crate::claim::elsewhere::AskPromises;
+use crate::claim::rule::{Reclaim, Rule};
+use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
+use crate::device::duplicate::Identities;
+use crate::device::label::{Label, Layout, SetRef};
+use crate::device::ownership::Home;
+use crate::device::record::judged_record;
+use crate::device::{Device, Verdict};
+use crate::host::patience::Patience;
+use crate::host::raw::Contents;
+use crate::host::raw::is_or_is_on;
+use crate::host::{Access, Host, Probe, chain};
+use crate::pool::device_pool::{Owner, Pool, PoolError};
+use crate::pool::disk::{Opened, PoolDisk};
+use crate::pool::earlier::Seen;
+use crate::pool::journal_store::AskOwn;
+use crate::pool::member::{Member, SHORT_PATIENCE, Standing};
+use crate::pool::plan::relabel;
+use crate::pool::seat::Seat;
+use crate::pool::whereabouts::{Knowledge, Unasked};
+
+/// How long a look believes what denied a disk, before it reads the content again.
+const KEEP: Duration = Duration::from_secs(3600);
+/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
+/// when that is over. Each look in vain doubles it.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+
+/// How long a pass waits for one disk to be opened or written before it goes on with the others.
+const ERRAND: Duration = Duration::from_secs(5);
+
+/// Keeps the pool in step with the machine.
+pub struct Agent {
+    pool: Arc<Pool>,
+    pub(super) host: Arc<dyn Host>,
+    discovery: Discovery,
+    watch: Watchlist,
+    /// Disks that are to be wiped, and since when they have been as they are.
+    wipes: Watchlist,
+    wiped: BTreeMap<String, wipe::Wiped>,
+    rules: Vec<Arc<Rule>>,
+    again: Duration,
+    blanks: Blanks,
+    healths: Healths,
+    elsewhere: Option<AskPromises>,
+    own: Option<AskOwn>,
+    /// Work on disks of the pool, by id, that may hang.
+    errands: Patience<String>,
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
+    claiming: BTreeMap<String, (String, SetRef)>,
+    /// What the log has been told of disks of the pool that cannot be used, by kernel name.
+    unusable: BTreeMap<String, String>,
+    /// What the last look saw together.
+    together: Identities,
+}
+
+/// What one pass saw and did.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    pub set: DeviceSet,
+    /// What stands against a disk, in words, by kernel name.
+    pub problems: BTreeMap<String, String>,
+    /// For each set, what it takes and what it leaves, and why.
+    pub outcomes: Vec<Outcome>,
+    /// Disks that were claimed, by kernel name.
+    pub claimed: Vec<String>,
+    /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
+    pub ripe_in: Option<Duration>,
+}
+
+impl Pass {
+    /// A look that did nothing.
+    pub fn of_look(set: DeviceSet) -> Self {
+        Self { set, problems: BTreeMap::new(), outcomes: Vec::new(), claimed: Vec::new(), ripe_in: None }
+    }
+}
+
+impl Agent {
+    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
+        let Owner { cluster, node } = pool.owner().clone();
+        Self {
+            pool,
+            host,
+            discovery: Discovery::new(Home { cluster, node }, KEEP),
+            watch: Watchlist::new(min_age),
+            wipes: Watchlist::new(min_age),
+            wiped: BTreeMap::new(),
+            rules: rules.into_iter().map(Arc::new).collect(),
+            again: AGAIN,
+            blanks: Blanks::default(),
+            healths: Healths::default(),
+            elsewhere: None,
+            own: None,
+            errands: Patience::new(ERRAND),
+            claiming: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            together: Identities::new(),
+        }
+    }
+
+    /// The same, and before a claim it asks what other provisioners promise.
+    pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
+        self.elsewhere = Some(ask);
+        self
+    }
+
+    /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
+    /// partitions of a pool disk come and go by our own hand.
+    pub fn event(&mut self, name: &str) -> bool {
+        if self.is_on_pool_disk(name) {
+            return false;
+        }
+        self.discovery.changed(name);
+        self.watch.event(name);
+        self.blanks.changed(name);
+        self.healths.changed(name);
+        self.wipes.event(name);
+        true
+    }
+
+    /// udev has written down what it knows of a device, by kernel name. What is on the device, and since when, stands;
+    /// its names and links may be others.
+    pub fn described(&self, name: &str) -> bool {
+        !self.is_on_pool_disk(name)
+    }
+
+    /// Whether it is a partition of a pool disk.
+    fn is_on_pool_disk(&self, name: &str) -> bool {
+        self.pool.members().iter().any(|member| {
+            let shown = member.shown();
+            shown.is_usable() && name != shown.raw.name && is_or_is_on(name, &shown.raw.name)
+        })
+    }
+
+    /// Events were lost: a pass is due.
+    pub fn events_lost(&mut self) -> bool {
+        self.discovery.all_changed();
+        self.watch.events_lost();
+        self.blanks.all_changed();
+        self.healths.all_changed();
+        self.wipes.events_lost();
+        true
+    }
+
+    /// Looks at everything and converges.
+    pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
+        self.know_own()?;
+        // Asked before the look: what ends meanwhile is seen whole by the next one.
+        let claiming = self.claims_under_way();
+        let mut set = self.look()?;
+        for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
+            // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
+            device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
+            device.label = None;
+            self.discovery.changed(&device.raw.name);
+        }
+        self.watch.look(set.at, &set.devices);
+        let mut problems = BTreeMap::new();
+        let mut passes = !self.claiming.is_empty();
+        passes |= !self.depart(&set);
+        let told = std::mem::take(&mut self.unusable);
+        let mut unread = Vec::new();
+        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
+            if let Err(problem) = self.arrive(device) {
+                let words = problem.words();
+                if told.get(&device.raw.name).is_none_or(|told| told != words) {
+                    tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+                }
+                self.unusable.insert(device.raw.name.clone(), words.to_owned());
+                unread.push(Unasked {
+                    disk: device.id.text.clone(),
+                    why: format!("cannot be opened: {words}"),
+                    listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
+                    knowledge: Knowledge::Part,
+                });
+                problems.insert(device.raw.name.clone(), words.to_owned());
+                passes |= matches!(problem, Problem::Passes(_));
+            }
+        }
+        passes |= self.arrive_raw(&set, &mut problems);
+        unread.extend(self.may_be_ours(&set, &claiming));
+        self.pool.looked_at(unread);
+        let unsure = self.remember_copies(&set);
+        passes |= self.attach_rules(&mut problems);
+        self.tell_wiped(&set, &mut problems);
+        // What these two ran into is over without an event, on a disk of which something was told before, too.
+        let mut met = BTreeMap::new();
+        let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut met);
+        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut met);
+        let again =
+            self.retry_held() || self.pool.has_failed_work() || passes || !met.is_empty() || self.must_look_again(&set);
+        let again = self.again(again);
+        problems.extend(met);
+        let gave_back = self.give_back();
+        self.pool.kick();
+        let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
+            Ripeness::Waiting(time) => Some(time),
+            Ripeness::Ripe | Ripeness::Unseen => None,
+        });
+        // What was just claimed, wiped or given back is another disk now than the one that this pass saw; and what turned
+        // out not to be blank gives way to others.
+        let stale =
+            (unsure || gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
+        let due = self.wipe_in(&set);
+        Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
+    }
+
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
+    /// that hangs, or what made a read fail.
+    pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
+        self.discovery.is_waiting() || self.discovery.has_failed() || set.devices.iter().any(is_only_busy)
+    }
+
+    /// Has the workers try again what somebody held; gives whether there is any.
+    fn retry_held(&self) -> bool {
+        // A worker tries a bare device at each pass.
+        self.pool.members().iter().filter(|member| member.retry_held()).count() > 0
+            || self.pool.raw_members().iter().any(|member| member.shown().held.is_some())
+    }
+
+    fn again(&mut self, wanted: bool) -> Option<Duration> {
+        let now = self.again;
+        self.again = if wanted { (now * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+        wanted.then_some(now)
+    }
+
+    /// The sets, from now on.
+    pub fn set_rules(&mut self, rules: Vec<Rule>) {
+        self.rules = rules.into_iter().map(Arc::new).collect();
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Looks, and does nothing.
+    pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
+        self.inform();
+        self.discovery.look(&self.host, judged_record)
+    }
+
+    /// Tells discovery what no device can say: before each look and each confirmation.
+    fn inform(&mut self) {
+        self.discovery.claimed_bare(self.pool.journal().raw_ids());
+        self.discovery.given_up(self.pool.journal().given_up());
+        self.discovery.identities_are(self.identities());
+    }
+
+    /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
+    pub(super) fn readmit(&mut self, device: &Device, id: &str) -> Result<(), PoolError> {
+        self.pool.journal().readmit(id)?;
+        self.discovery.changed(&device.raw.name);
+        Ok(())
+    }
+
+    /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
+    pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
+        let Owner { cluster, node } = self.pool.owner().clone();
+        self.relabel(device, move |label| {
+            label.volumes.values_mut().for_each(|record| record.found = true);
+            (label.cluster, label.node) = (cluster, node);
+        })
+    }
+
+    /// Changes the label of a disk that is no member now.
+    fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label) + Send + 'static) -> Result<(), AdminError> {
+        let was = device.label.as_ref().map(|label| Owner { cluster: label.cluster.clone(), node: label.node.clone() });
+        let was = was.unwrap_or_else(|| self.pool.owner().clone());
+        let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
+        self.done_in_time::<AdminError>(&device.id.text, move || {
+            let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
+            let Opened::Ours(mut disk) = PoolDisk::open(disk, &was, &Seen::default())? else { return Ok(()) };
+            disk.change(|content| {
+                let mut label = content.pruned_label();
+                change(&mut label);
+                Ok(relabel(label))
+            })?;
+            Ok(())
+        })?;
+        self.discovery.changed(&device.raw.name);
+        Ok(())
+    }
+
+    /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
+    /// disk, and nothing of the use of what is on it.
+    fn know(&self, member: &Member) {
+        let journal = self.pool.journal();
+        let before = journal.before_look();
+        let Some(disk) = member.known() else { return };
+        if let Err(error) = journal.know(&member.id, disk, &before) {
+            tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
+        }
+    }
+
+    /// What a person asked of one disk; where that hangs, so says the answer.
+    pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> Result<(), E> {
+        let hangs = |hangs| Err(PoolError::Hangs { disk: disk.to_owned(), hangs }.into());
+        self.errand(disk, work).unwrap_or_else(hangs)
+    }
+
+    /// Each member offers by the set that its label names: by UID, else by name and layout.
+    /// Gives whether one was busy, and is to be looked at again.
+    fn attach_rules(&mut self, problems: &mut BTreeMap<String, String>) -> bool {
+        let mut busy = false;
+        for member in self.pool.members() {
+            let shown = member.shown();
+            let rule = owner_of(&shown.content.label, &self.rules).cloned();
+            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != shown.content.label.set && shown.is_usable()) {
+                let (writer, set) = (Arc::clone(&member), rule.set.clone());
+                let relabelled = self.errand(&member.id, move || writer.relabel(set).map_err(|e| chain(&e)));
+                if let Err(why) = relabelled.unwrap_or_else(|hangs| Err(chain(&hangs))) {
+                    problems.insert(shown.raw.name.clone(), why);
+                }
+            }
+            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
+                match member.lock_within(SHORT_PATIENCE) {
+                    Ok(mut state) => state.rule = rule,
+                    Err(error) => {
+                        busy = true;
+                        problems.insert(shown.raw.name.clone(), chain(&error));
+                    }
+                }
+            }
+            self.know(&member);
+        }
+        for member in self.pool.raw_members() {
+            let journal = self.pool.journal();
+            let Some(set) = journal.raw_claim(&member.id).map(|claim| claim.set) else { continue };
+            // A set that takes whole disks takes partitions and mapped devices as they are.
+            let bare = [Layout::RawDevice {}, Layout::Whole {}];
+            let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
+            let shown = member.shown();
+            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
+                && let Err(error) = journal.change_raw(&member.id, |claim| claim.set = rule.set.clone())
+            {
+                problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
+            }
+            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
+                match member.lock_within(SHORT_PATIENCE) {
+                    Ok(mut state) => state.rule = rule,
+                    Err(error) => {
+                        busy = true;
+                        problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
+                    }
+                }
+            }
+        }
+        busy
+    }
+
+    /// Releases a disk; the next look reads it anew.
+    pub fn give_up(&mut self, seat: &Seat) -> Result<(), PoolError> {
+        let name = match seat {
+            Seat::Labelled(member) => Some(member.shown().raw.name.clone()),
+            Seat::Raw(member) => member.shown().raw.as_ref().map(|raw| raw.name.clone()),
+        };
+        let (pool, given) = (Arc::clone(&self.pool), seat.clone());
+        let released = self.done_in_time(seat.id(), move || pool.release(&given));
+        if let Some(name) = name {
+            self.discovery.changed(&name);
+        }
+        released
+    }
+
+    /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
+    fn give_back(&mut self) -> usize {
+        let done_with: Vec<Seat> = self.pool.seats().into_iter().filter(|seat| self.is_done_with(seat)).collect();
+        let mut count = 0;
+        for seat in done_with {
+            match self.give_up(&seat) {
+                Ok(()) => count += 1,
+                Err(error) => {
+                    tracing::error!(disk = %seat.id(), error = %chain(&error), "the disk could not be given back");
+                }
+            }
+        }
+        count
+    }
+
+    /// Whether a disk had volumes, has none any more, and is of a set that then gives it back.
+    fn is_done_with(&self, seat: &Seat) -> bool {
+        if seat.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
+            return false;
+        }
+        match seat {
+            Seat::Labelled(member) => {
+                let shown = member.shown();
+                let content = &shown.content;
+                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
+                content.label.used && empty && shown.is_usable()
+            }
+            Seat::Raw(member) => {
+                let claim = self.pool.journal().raw_claim(&member.id);
+                let is_empty =
+                    claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
+                is_empty && member.shown().standing == Standing::Ready
+            }
+        }
+    }
+}
+
+/// Nothing but another program's exclusive hold keeps it out of a claim.
+fn is_only_busy(device: &Device) -> bool {
+    let busy = Contents { busy: true, ..Contents::default() };
+    device.probe == Probe::Looked(busy)
+}
+
+/// Whether `device` is the disk `id` on the very device that `raw` was.
+fn is_same_device(device: &Device, id: &str, raw: &crate::host::RawDisk) -> bool {
+    device.id.text == id
+        && device.verdict == Verdict::Ours
+        && (device.raw.devno, device.raw.diskseq, &device.raw.name) == (raw.devno, raw.diskseq, &raw.name)
+}
+
+fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
+    owner_among(&label.set, &label.layout, rules)
+}
+
+/// The set that owns a disk: by UID, else one made anew with the same name and layout.
+fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
+    let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
+    let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
+    by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
+}
+
+#[cfg(test)]
+mod again;
+#[cfg(test)]
+mod hangs;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::sample;
+    use crate::host::Geometry;
+    use crate::host::fake::FakeHost;
+    use crate::pool::device_pool::Workers;
+
+    #[test]
+    fn a_device_that_hangs_is_unknown_and_the_others_are_claimed_and_it_is_claimed_when_it_answers() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        agent.discovery = agent.discovery.waiting_at_most(Duration::from_millis(500));
+        sick.set_hangs(true);
+
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            let pass = agent.pass().expect("a look");
+            let Verdict::Unknown(why) = &pass.set.devices[0].verdict else { panic!("{:?}", pass.set.devices[0]) };
+            assert_eq!(
+                why,
+                "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
+            );
+            assert!(pass.ripe_in.is_some(), "no event tells when it answers");
+            claimed.extend(pass.claimed);
+        }
+        assert_eq!((claimed, sick.write_count()), (vec!["fake1".to_owned()], 0));
+
+        sick.set_hangs(false);
+        let mut claimed = Vec::new();
+        while claimed.is_empty() {
+            claimed = agent.pass().expect("a look").claimed;
+        }
+        assert_eq!(claimed, ["fake0"]);
+        assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    }
+
+    #[test]
+    fn a_blank_disk_that_another_program_holds_for_a_moment_is_claimed_soon_after_without_an_event() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry);
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        let mut wait = || {
+            let pass = agent.pass().expect("a look");
+            (pass.ripe_in, pass.claimed)
+        };
+
+        disk.set_in_use(0, true);
+        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+            assert_eq!(wait(), (Some(pause), vec![]));
+        }
+        disk.set_in_use(0, false);
+        assert_eq!(wait(), (Some(Duration::ZERO), vec![]), "seen free once");
+        assert_eq!(wait().1, ["fake0"]);
+        assert_eq!(wait(), (None, vec![]), "nothing to look for any more");
+    }
+}

@@ -1,0 +1,241 @@
+//! Looks at the machine's disks again and again, and touches none: what discovery does where no agent runs.
+//!
+//! Takes in the kernel's events, gives out the inventory after each look. Events were subscribed to before the first
+//! look; lost ones, and a long silence, mean a look at everything.
+
+#![allow(clippy::disallowed_methods, reason = "it sleeps by its own clock; no rule is measured by it")]
+
+use std::time::{Duration, Instant};
+
+use super::admin::inventory;
+use super::{Agent, Pass};
+use crate::device::discovery::DiscoveryError;
+use crate::host::events::{DeviceEvents, Hint};
+use crate::host::{HostError, chain};
+use crate::show::devices::Shown;
+
+/// Events come in bursts; one look serves those of this time.
+const SETTLE: Duration = Duration::from_millis(50);
+/// And not longer than this, however many come.
+const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
+/// How long it waits before it asks whether it is still wanted.
+const ASK: Duration = Duration::from_secs(1);
+/// How many looks may fail one after another, and how long to wait in between.
+const FAILURES: u32 = 3;
+const AGAIN: Duration = Duration::from_secs(1);
+/// A blank disk that somebody has open, and one that hangs, are looked at again without an event, as none tells when
+/// that is over. Each look in vain doubles the time.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Still,
+    NoMore,
+}
+
+/// Where hints come from: the kernel, or a test.
+pub trait Hints {
+    fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError>;
+}
+
+impl Hints for DeviceEvents {
+    fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+        Self::next(self, timeout)
+    }
+}
+
+/// Looks until nobody wants it any more, or the machine cannot be looked at.
+pub fn look_on(
+    agent: &mut Agent,
+    events: &impl Hints,
+    resync: Duration,
+    mut found: impl FnMut(Vec<Shown>),
+    wanted: impl Fn() -> Wanted,
+) -> Result<(), DiscoveryError> {
+    let mut failures = 0;
+    let mut again = AGAIN;
+    while wanted() == Wanted::Still {
+        let began = Instant::now();
+        let due = match agent.look() {
+            Ok(set) => {
+                failures = 0;
+                let soon = agent.must_look_again(&set);
+                let due = if soon { again } else { resync };
+                again = if soon { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+                found(inventory(agent.pool(), &Pass::of_look(set)));
+                due.min(resync)
+            }
+            Err(error) => {
+                failures += 1;
+                if failures == FAILURES {
+                    return Err(error);
+                }
+                tracing::warn!(error = %chain(&error), "the machine's disks could not be looked at; trying again");
+                agent.events_lost();
+                AGAIN
+            }
+        };
+        // A flood of events leaves the machine at least as much time as the looks take.
+        let breath = began.elapsed();
+        if !wait(agent, events, due, &wanted) && due == resync {
+            agent.events_lost();
+        }
+        std::thread::sleep(breath.min(SETTLE_AT_MOST));
+    }
+    Ok(())
+}
+
+/// Waits for an event and the end of its burst; false where none came in time.
+fn wait(agent: &mut Agent, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Wanted) -> bool {
+    let due = Instant::now() + due;
+    let mut until: Option<Instant> = None;
+    loop {
+        let now = Instant::now();
+        let timeout = match until {
+            Some(until) => until.saturating_duration_since(now).min(SETTLE),
+            None => due.saturating_duration_since(now).min(ASK),
+        };
+        if until.is_some() && timeout.is_zero() {
+            return true;
+        }
+        let hint = events.next(timeout).unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "device events cannot be read; looking at everything instead");
+            std::thread::sleep(AGAIN);
+            Some(Hint::Overflow)
+        });
+        let look = match hint {
+            Some(Hint::Changed { name }) => agent.event(&name),
+            Some(Hint::Described { name }) => agent.described(&name),
+            Some(Hint::Overflow) => agent.events_lost(),
+            None if until.is_some() => return true,
+            None if now >= due || wanted() == Wanted::NoMore => return false,
+            None => false,
+        };
+        if look {
+            until.get_or_insert(Instant::now() + SETTLE_AT_MOST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::Verdict;
+    use crate::device::reason::Reason;
+    use crate::host::fake::FakeHost;
+    use crate::host::{Geometry, Host};
+    use crate::pool::device_pool::{Owner, Pool, Workers};
+
+    const GEOMETRY: Geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };
+
+    /// Hints that a test thought of; an empty list lets the time pass at once.
+    #[derive(Default)]
+    struct Script {
+        hints: RefCell<VecDeque<Result<Option<Hint>, ()>>>,
+    }
+
+    impl Hints for Script {
+        fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
+            match self.hints.borrow_mut().pop_front() {
+                Some(Ok(hint)) => Ok(hint),
+                Some(Err(())) => Err(HostError::Unsupported { what: "no events".to_owned() }),
+                None => {
+                    std::thread::sleep(timeout.min(Duration::from_millis(5)));
+                    Ok(None)
+                }
+            }
+        }
+    }
+
+    fn machine() -> (Arc<FakeHost>, Agent) {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("sda", "A", GEOMETRY);
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let real: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).unwrap());
+        (host, Agent::new(real, pool, Duration::MAX, Vec::new()))
+    }
+
+    /// The names that each look finds, with what happens after it, until there are so many.
+    fn looks(
+        hints: Vec<Result<Option<Hint>, ()>>,
+        resync: Duration,
+        most: usize,
+        after: impl Fn(&FakeHost, usize),
+    ) -> Vec<Vec<String>> {
+        let (host, mut agent) = machine();
+        let script = Script { hints: RefCell::new(hints.into()) };
+        let seen = RefCell::new(Vec::new());
+        let found = |shown: Vec<Shown>| {
+            seen.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
+            after(&host, seen.borrow().len());
+        };
+        let wanted = || if seen.borrow().len() < most { Wanted::Still } else { Wanted::NoMore };
+        look_on(&mut agent, &script, resync, found, wanted).unwrap();
+        seen.into_inner()
+    }
+
+    const FOREVER: Duration = Duration::from_secs(3600);
+
+    fn changed(name: &str) -> Result<Option<Hint>, ()> {
+        Ok(Some(Hint::Changed { name: name.to_owned() }))
+    }
+
+    #[test]
+    fn a_disk_that_comes_after_the_first_look_is_in_the_second() {
+        let plug = |host: &FakeHost, looks| {
+            if looks == 1 {
+                host.add_disk("sdb", "B", GEOMETRY);
+            }
+        };
+        assert_eq!(looks(vec![changed("sdb")], FOREVER, 2, plug), [vec!["sda"], vec!["sda", "sdb"]]);
+        assert_eq!(looks(vec![Ok(Some(Hint::Overflow))], FOREVER, 2, plug)[1], ["sda", "sdb"], "lost events");
+        assert_eq!(looks(vec![Err(())], FOREVER, 2, plug)[1], ["sda", "sdb"], "events that cannot be read");
+        assert_eq!(looks(vec![], Duration::from_millis(20), 2, plug)[1], ["sda", "sdb"], "no event, but time");
+    }
+
+    #[test]
+    fn a_disk_that_somebody_had_open_is_found_free_without_an_event() {
+        let (host, mut agent) = machine();
+        let platter = host.platter("sda").unwrap();
+        platter.set_in_use(0, true);
+        let verdicts = RefCell::new(Vec::new());
+        let found = |shown: Vec<Shown>| {
+            verdicts.borrow_mut().push(shown[0].device.verdict.clone());
+            platter.set_in_use(0, false);
+        };
+        let wanted = || if verdicts.borrow().len() < 2 { Wanted::Still } else { Wanted::NoMore };
+        look_on(&mut agent, &Script::default(), FOREVER, found, wanted).unwrap();
+        assert_eq!(verdicts.into_inner(), [Verdict::Theirs(Reason::Busy), Verdict::Unclaimed]);
+    }
+
+    #[test]
+    fn a_flood_of_events_is_served_by_few_looks() {
+        let hints = (0..20_000).map(|n| changed(&format!("sd{n}"))).collect();
+        let count = Cell::new(0);
+        let began = Instant::now();
+        let (_host, mut agent) = machine();
+        let script = Script { hints: RefCell::new(hints) };
+        let done = || if script.hints.borrow().is_empty() && count.get() > 1 { Wanted::NoMore } else { Wanted::Still };
+        look_on(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
+        // One at first, and then at most one in each time of settling.
+        let most = 3 + usize::try_from(began.elapsed().as_secs()).unwrap();
+        assert!(count.get() <= most, "{} looks", count.get());
+    }
+
+    #[test]
+    fn nothing_is_ever_written_to_a_disk() {
+        let (host, mut agent) = machine();
+        let platter = host.platter("sda").unwrap();
+        let count = Cell::new(0);
+        let script = Script { hints: RefCell::new((0..5).map(|_| changed("sda")).collect()) };
+        let wanted = || if count.get() < 2 { Wanted::Still } else { Wanted::NoMore };
+        look_on(&mut agent, &script, Duration::from_millis(1), |_| count.set(count.get() + 1), wanted).unwrap();
+        assert_eq!(platter.write_count(), 0);
+    }
+}

@@ -1,0 +1,67 @@
+//! Bare devices with volumes that others know of and the journal does not: it was lost with the state directory, or is
+//! older than the volume. They are nobody's to claim, to wipe, or to read.
+
+use std::collections::BTreeSet;
+
+use super::Agent;
+use crate::claim::rule::{NodeMatch, Rule};
+use crate::device::discovery::{DeviceSet, DiscoveryError};
+use crate::device::{Device, Verdict};
+use crate::host::{RawDisk, chain};
+use crate::pool::journal_store::AskOwn;
+use crate::pool::whereabouts::{Knowledge, Unasked};
+
+impl Agent {
+    /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and
+    /// before a claim.
+    pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
+        self.own = Some(ask);
+        self
+    }
+
+    /// Before the first look: what a tenant wrote into a bare device must not pass for a disk of ours.
+    pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
+        if self.pool.is_looked_at() || !self.pool.journal().is_in_doubt() {
+            return Ok(());
+        }
+        match self.learn_own() {
+            Ok(_) => Ok(()),
+            // Disks with labels do not wait for that; the text of the journal has told what it could.
+            Err(why) if self.pool.journal().sound().is_err() => {
+                tracing::warn!(why, "which bare devices have volumes is known from the damaged journal alone");
+                Ok(())
+            }
+            Err(why) => Err(DiscoveryError::NotTold(why)),
+        }
+    }
+
+    /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
+    /// for those that are being claimed.
+    pub(super) fn may_be_ours(&self, set: &DeviceSet, claiming: &BTreeSet<String>) -> Vec<Unasked> {
+        if !self.pool.journal().is_in_doubt() {
+            return Vec::new();
+        }
+        let selects = |rule: &Rule, raw: &RawDisk| {
+            rule.node == NodeMatch::Selected
+                && rule.named.as_ref().is_none_or(|named| named.names(raw))
+                && rule.filter.matches(raw, None).is_ok()
+        };
+        let unknown = |device: &Device| match &device.verdict {
+            Verdict::Unknown(why) if self.rules.iter().any(|rule| selects(rule, &device.raw)) => Some(Unasked {
+                disk: device.id.text.clone(),
+                why: why.clone(),
+                listed: BTreeSet::new(),
+                knowledge: Knowledge::None,
+            }),
+            _ => None,
+        };
+        set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()
+    }
+
+    /// Asks now. True: there is a device that was not known.
+    pub(super) fn learn_own(&mut self) -> Result<bool, String> {
+        let Some(ask) = &mut self.own else { return Ok(false) };
+        let told = ask()?;
+        self.pool.journal().learn_lost(told).map_err(|error| chain(&error))
+    }
+}

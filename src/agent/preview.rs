@@ -1,0 +1,90 @@
+//! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
+
+use std::collections::BTreeMap;
+
+use super::Agent;
+use super::admin::AdminError;
+use super::doubt::Doubts;
+use crate::claim::election::{Left, Outcome};
+use crate::claim::rule::{NodeMatch, Rule};
+use crate::device::Device;
+use crate::device::discovery::DeviceSet;
+use crate::device::size::Size;
+
+impl Agent {
+    /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
+    pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
+        let mut set = self.look()?;
+        let note = self.leave_promised(&mut set, &mut BTreeMap::new()).err();
+        let same = |a: &Rule, b: &Rule| (&a.set.namespace, &a.set.name) == (&b.set.namespace, &b.set.name);
+        let there = || self.rules.iter().map(|rule| (**rule).clone());
+        let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
+        // Whether another operator works here is known from the sets that are there.
+        let stands_back = self.rules.iter().any(|rule| rule.node == NodeMatch::StandsBack);
+        let node = if stands_back { NodeMatch::StandsBack } else { NodeMatch::Selected };
+        rules.extend(wanted.iter().map(|new| {
+            let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
+            Rule { set, dry_run: true, node, ..new.clone() }
+        }));
+        let (_, election) = self.elect(&set, &rules);
+        let of_wanted = |outcome: &&Outcome| {
+            let names = (&outcome.set.namespace, &outcome.set.name);
+            wanted.iter().any(|new| (&new.set.namespace, &new.set.name) == names)
+        };
+        let mut outcomes: Vec<Outcome> = election.outcomes.iter().filter(of_wanted).cloned().collect();
+        for outcome in &mut outcomes {
+            let orders = |rule: &&Rule| rule.set == outcome.set && rule.named.as_ref().is_some_and(|named| named.wipe);
+            if rules.iter().any(|rule| orders(&rule)) {
+                say_what_is_wiped(&set, &self.doubts(&set), outcome);
+            }
+        }
+        Ok(note.into_iter().chain(outcomes.iter().flat_map(|outcome| lines(&set, outcome))).collect())
+    }
+}
+
+/// A plan takes no disk for what it would be after it was wiped, but says so.
+fn say_what_is_wiped(set: &DeviceSet, doubts: &Doubts, outcome: &mut Outcome) {
+    for (name, left) in &mut outcome.leaves {
+        let device = set.devices.iter().find(|device| device.raw.name == *name);
+        if let (Left::Verdict(words), Some(device)) = (&*left, device) {
+            let then = match doubts.may_wipe(device, set) {
+                Ok(()) => "it would be wiped first, unless its table has partitions".to_owned(),
+                Err(spared) => format!("not wiped: {spared}"),
+            };
+            *left = Left::Verdict(format!("{words}; {then}"));
+        }
+    }
+}
+
+/// The set, then each device with what would become of it.
+fn lines(set: &DeviceSet, outcome: &Outcome) -> Vec<String> {
+    let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
+    let left = outcome.leaves.iter().map(|(name, left)| (name, "leave", left.to_string()));
+    let mut rows: Vec<[String; 5]> = Vec::new();
+    for (name, verb, why) in taken.chain(left) {
+        let Some(device) = set.devices.iter().find(|device| device.raw.name == *name) else { continue };
+        // A loop device without a file is no device that anybody asks about.
+        if device.raw.size > 0 {
+            rows.push(row(device, verb, why));
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    let line = |[verb, path, size, model, why]: &[String; 5]| {
+        let [a, b, c, d] = widths;
+        format!("  {verb:a$}  {path:b$}  {size:>c$}  {model:d$}  {why}").trim_end().to_owned()
+    };
+    let head = format!(
+        "set {}/{} would take {} of {} devices",
+        outcome.set.namespace,
+        outcome.set.name,
+        outcome.would_take.len(),
+        rows.len()
+    );
+    [head].into_iter().chain(rows.iter().map(line)).collect()
+}
+
+fn row(device: &Device, verb: &str, why: String) -> [String; 5] {
+    let model = device.raw.model.as_deref().unwrap_or("-").escape_debug().to_string();
+    [verb.to_owned(), device.raw.path.display().to_string(), Size(device.raw.size).to_string(), model, why]
+}

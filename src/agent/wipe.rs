@@ -1,0 +1,273 @@
+//! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the decision among all that
+//! claim, the last look, and the writes.
+//!
+//! A disk is wiped if it would be claimed at once were it blank, by that LocalVolume: one election settles both, so
+//! an older set, a disk that was given back, and the count of paths hold here too. The disk must have shown the
+//! same content for the minimum age since the order was seen. Afterwards it is a blank disk like any other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Agent;
+use crate::claim::age::Ripeness;
+use crate::claim::election::{Left, Outcome};
+use crate::claim::elsewhere::promised;
+use crate::claim::rule::{NodeMatch, Rule};
+use crate::device::discovery::DeviceSet;
+use crate::device::record::judged_record;
+use crate::device::{Device, Verdict};
+use crate::host::raw::{Contents, DevNo};
+use crate::host::table::{Mbr, TableError, read_copies};
+use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
+use crate::pool::disk::zero;
+
+/// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
+const ENDS: u64 = 1 << 20;
+/// Zeroed around each signature that was found anywhere else.
+const AROUND: u64 = 8192;
+
+/// A disk that was wiped, until it is claimed or something else: what people are told of it.
+#[derive(Clone, Debug)]
+pub(super) struct Wiped {
+    devno: DevNo,
+    diskseq: Option<u64>,
+    words: String,
+}
+
+impl Agent {
+    /// Wipes what is ordered and due, one election for all. `claimed`: this pass has changed disks already, so it only
+    /// looks. Gives how many disks were wiped.
+    pub(super) fn wipe(
+        &mut self,
+        set: &DeviceSet,
+        claimed: bool,
+        outcomes: &mut [Outcome],
+        problems: &mut BTreeMap<String, String>,
+    ) -> usize {
+        let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
+        let orders: Vec<&Rule> = rules.iter().filter(|rule| orders_wipe(rule)).collect();
+        // What a bare device of the pool holds is a tenant's.
+        let of_pool = |device: &Device| self.pool.bare_claim_of(set, device).is_some();
+        let named = |device: &Device| orders.iter().any(|rule| names(rule, device));
+        let doubts = self.doubts(set);
+        let due = |device: &&Device| named(device) && !of_pool(device) && doubts.may_wipe(device, set).is_ok();
+        let blank = |device: &Device| Device { verdict: Verdict::Unclaimed, ..device.clone() };
+        let candidates: Vec<Device> = set.devices.iter().filter(due).map(blank).collect();
+        self.wipes.look(set.at, &candidates);
+
+        let is_candidate = |name: &str| candidates.iter().any(|device| device.raw.name == name);
+        let as_if = |device: &Device| if is_candidate(&device.raw.name) { blank(device) } else { device.clone() };
+        let as_if = DeviceSet { at: set.at, devices: set.devices.iter().map(as_if).collect() };
+        let ripeness = |device: &Device| match is_candidate(&device.raw.name) {
+            true => self.wipes.ripeness(device),
+            false => self.watch.ripeness(device),
+        };
+        let (_, election) = self.elect_by(&as_if, &rules, &ripeness);
+        let left = |rule: &Rule, name: &str| {
+            let outcome = election.outcomes.iter().find(|outcome| outcome.set == rule.set)?;
+            Some(outcome.leaves.iter().find(|(left, _)| left == name)?.1.clone())
+        };
+        for outcome in outcomes {
+            let Some(rule) = orders.iter().find(|rule| rule.set == outcome.set) else { continue };
+            for (name, why) in &mut outcome.leaves {
+                let device = set.devices.iter().find(|device| device.raw.name == *name);
+                if let (Left::Verdict(words), Some(device)) = (&*why, device) {
+                    let then = match doubts.may_wipe(device, set) {
+                        Ok(()) => told(left(rule, name)),
+                        Err(spared) => format!("not wiped: {spared}"),
+                    };
+                    *why = Left::Verdict(format!("{words}; {then}"));
+                }
+            }
+        }
+        if claimed {
+            return 0;
+        }
+        let wanted = election.claims.iter().filter(|claim| is_candidate(&claim.name));
+        let wanted: Vec<_> = wanted.filter(|claim| orders.iter().any(|rule| rule.set == claim.set)).collect();
+        if wanted.is_empty() {
+            return 0;
+        }
+        // What is on a disk may be the data of a volume that another provisioner gave out.
+        let promises = self.promises();
+        let all: Vec<&RawDisk> = set.devices.iter().map(|device| &device.raw).collect();
+        let mut count = 0;
+        for claim in wanted {
+            let Some(was) = set.devices.iter().find(|device| device.raw.name == claim.name) else { continue };
+            let by = format!("{}/{}", claim.set.namespace, claim.set.name);
+            let kept = match &promises {
+                Ok(promises) => promised(promises, &was.raw, &all).map(|reason| reason.to_string()),
+                Err(why) => Some(why.clone()),
+            };
+            match kept.map_or_else(|| self.wipe_one(was), Err) {
+                Ok(held) => {
+                    let words = format!("it was wiped, as LocalVolume {by} orders; {held}");
+                    tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
+                    let (devno, diskseq) = (was.raw.devno, was.raw.diskseq);
+                    self.wiped.insert(claim.name.clone(), Wiped { devno, diskseq, words: words.clone() });
+                    problems.insert(claim.name.clone(), words);
+                    count += 1;
+                }
+                Err(problem) => {
+                    tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
+                    problems.insert(
+                        claim.name.clone(),
+                        format!("it is to be wiped, as LocalVolume {by} orders: {problem}"),
+                    );
+                }
+            }
+        }
+        count
+    }
+
+    /// When the next disk may be wiped.
+    pub(super) fn wipe_in(&self, set: &DeviceSet) -> Option<Duration> {
+        let waiting =
+            |device: &Device| match self.wipes.ripeness(&Device { verdict: Verdict::Unclaimed, ..device.clone() }) {
+                Ripeness::Waiting(time) => Some(time),
+                Ripeness::Ripe | Ripeness::Unseen => None,
+            };
+        set.devices.iter().filter_map(waiting).min()
+    }
+
+    /// What was destroyed on a disk is told until it is something else than blank.
+    pub(super) fn tell_wiped(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
+        let here = |name: &str, wiped: &Wiped| {
+            set.devices.iter().any(|device| {
+                device.raw.name == name
+                    && (device.raw.devno, device.raw.diskseq) == (wiped.devno, wiped.diskseq)
+                    && device.verdict == Verdict::Unclaimed
+            })
+        };
+        self.wiped.retain(|name, wiped| here(name, wiped));
+        problems.extend(self.wiped.iter().map(|(name, wiped)| (name.clone(), wiped.words.clone())));
+    }
+
+    /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
+    fn wipe_one(&mut self, was: &Device) -> Result<String, String> {
+        self.inform();
+        let now = self.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
+        let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
+        let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
+        let wiped = self.errand(&now.id.text, move || destroy(&*host, &raw, &found));
+        wiped.map_err(|hangs| chain(&hangs))??;
+        self.discovery.changed(&now.raw.name);
+        self.watch.event(&now.raw.name);
+        self.wipes.event(&now.raw.name);
+        let blank = self.discovery.confirm(&self.host, judged_record, &now);
+        blank.map_err(|error| format!("it was wiped, and yet {}", chain(&error)))?;
+        Ok(description(contents))
+    }
+}
+
+/// The exclusive open and the writes.
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), String> {
+    let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
+    disk.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
+    // Once more, now that nobody else can have it alone: the order is old where the open took long.
+    match host.probe(raw) {
+        Probe::Looked(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}
+        Probe::Failed(why) => return Err(why),
+        Probe::Looked(_) | Probe::NotLooked => return Err("what is on it is another than before".to_owned()),
+    }
+    let mapped = disk.mapped().map_err(|e| chain(&e))?;
+    if !mapped.is_empty() {
+        return Err("it has partitions: delete them first, if nothing on them is needed".to_owned());
+    }
+    let _quiet = disk.exclusive().map_err(|e| chain(&e))?;
+    prove_without_partitions(&*disk, contents)?;
+    for extent in extents(&*disk, contents) {
+        zero(&*disk, extent).map_err(|e| chain(&e))?;
+    }
+    Ok(())
+}
+
+fn orders_wipe(rule: &Rule) -> bool {
+    rule.node == NodeMatch::Selected && !rule.dry_run && rule.named.as_ref().is_some_and(|named| named.wipe)
+}
+
+fn names(rule: &Rule, device: &Device) -> bool {
+    rule.named.as_ref().is_some_and(|named| named.names(&device.raw))
+}
+
+/// What becomes of a disk that may be wiped.
+fn told(left: Option<Left>) -> String {
+    match left {
+        // The words of an election count seconds, which would be a write of a status each.
+        None | Some(Left::TooYoung(_)) => "it is wiped when it has stayed so for a while, as it is ordered".to_owned(),
+        Some(left) => format!("not wiped: {left}"),
+    }
+}
+
+fn description(contents: &Contents) -> String {
+    let signature = |found: &crate::host::raw::Signature| {
+        let label = found.label.as_ref().map_or_else(String::new, |label| format!(" with the label {label:?}"));
+        let uuid = found.uuid.as_ref().map_or_else(String::new, |uuid| format!(", UUID {uuid}"));
+        format!("{}{label}{uuid}", found.kind)
+    };
+    let mut all: Vec<String> = contents.signatures.iter().map(signature).collect();
+    all.extend(contents.table.iter().map(|kind| format!("an empty partition table ({kind})")));
+    if all.is_empty() {
+        all.push("a partition table".to_owned());
+    }
+    format!("it held {}", all.join(" and "))
+}
+
+/// A table may be there, but no partition in it, whether the kernel has mapped it or not. What cannot be read for
+/// certain has partitions.
+fn prove_without_partitions(disk: &dyn BlockDevice, contents: &Contents) -> Result<(), String> {
+    let delete = "delete them first, if nothing on them is needed";
+    let copies = read_copies(disk);
+    let mut empty = false;
+    for copy in [&copies.primary, &copies.backup] {
+        match copy {
+            Ok(table) if table.entries().is_empty() => empty = true,
+            Ok(_) => return Err(format!("its partition table has partitions: {delete}")),
+            Err(TableError::NoSignature { .. }) => {}
+            Err(damage) => return Err(format!("whether it has partitions cannot be known: {damage}")),
+        }
+    }
+    match copies.other_sector {
+        Ok(None) => {}
+        Ok(Some(sector)) => {
+            return Err(format!("it has a partition table for sectors of {sector} bytes: `wipefs --all` blanks it"));
+        }
+        Err(error) => return Err(chain(&error)),
+    }
+    match copies.mbr {
+        Ok(Mbr::None) => Ok(()),
+        Ok(Mbr::Protective) if empty => Ok(()),
+        Ok(Mbr::Protective) => {
+            Err("it has a protective MBR, and its table is lost: `wipefs --all` blanks it".to_owned())
+        }
+        // The boot sector of a filesystem that libblkid knows, with code where a table would be.
+        Ok(Mbr::Dos) if contents.table.is_none() && !contents.signatures.is_empty() => Ok(()),
+        Ok(Mbr::Dos | Mbr::Hybrid) => match has_dos_entries(disk)? {
+            true => Err(format!("its partition table has partitions: {delete}")),
+            false => Ok(()),
+        },
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, String> {
+    let mut sector = vec![0; disk.geometry().sector as usize];
+    disk.read_at(0, &mut sector).map_err(|e| chain(&e))?;
+    Ok(sector[446..510].iter().any(|byte| *byte != 0))
+}
+
+/// Both ends, and what was found between them; in whole sectors.
+fn extents(disk: &dyn BlockDevice, contents: &Contents) -> Vec<Extent> {
+    let geometry = disk.geometry();
+    let end = geometry.size - geometry.size % u64::from(geometry.sector);
+    let ends = [Extent { start: 0, end: end.min(ENDS) }, Extent { start: end.saturating_sub(ENDS), end }];
+    let around = contents.signatures.iter().map(|found| {
+        let start = found.offset.min(end) / 4096 * 4096;
+        Extent { start, end: end.min(start.saturating_add(AROUND)) }
+    });
+    ends.into_iter().chain(around).filter(|extent| !extent.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! The two-looks rule: nothing is claimed that appeared a moment ago.
+//!
+//! Takes in looks at all devices, events and monotonic time; gives out how ripe a device is. Ripe is one
+//! that was seen unclaimed and unchanged at two looks at least the minimum age apart, with no event of
+//! it in between. It stands in for what cannot be asked: whether somebody is about to format the disk.
+
+use crate::host::raw::is_or_is_on;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::device::{Device, DiskId, Verdict};
+use crate::host::Probe;
+use crate::host::raw::DevNo;
+
+/// What a device must stay to become ripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fingerprint {
+    id: DiskId,
+    devno: DevNo,
+    diskseq: Option<u64>,
+    size: u64,
+    probe: Probe,
+}
+
+#[derive(Debug)]
+struct Watched {
+    fingerprint: Fingerprint,
+    first: Duration,
+    last: Duration,
+    looks: u32,
+}
+
+/// How far an unclaimed device is on its way to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ripeness {
+    Ripe,
+    /// A look after this much more time can make it ripe.
+    Waiting(Duration),
+    /// Not seen unclaimed, or changed since: its clock has not begun.
+    Unseen,
+}
+
+/// The unclaimed devices and since when they have been so, by kernel name.
+#[derive(Debug)]
+pub struct Watchlist {
+    min_age: Duration,
+    watched: HashMap<String, Watched>,
+}
+
+impl Watchlist {
+    pub fn new(min_age: Duration) -> Self {
+        Self { min_age, watched: HashMap::new() }
+    }
+
+    /// A look at all devices, at the monotonic time when it began.
+    pub fn look(&mut self, now: Duration, devices: &[Device]) {
+        let mut before = std::mem::take(&mut self.watched);
+        for device in devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
+            let fingerprint = Fingerprint::of(device);
+            let same = before.remove(&device.raw.name).filter(|watched| watched.fingerprint == fingerprint);
+            let watched = match same {
+                Some(watched) => Watched { last: now, looks: watched.looks.saturating_add(1), ..watched },
+                None => Watched { fingerprint, first: now, last: now, looks: 1 },
+            };
+            self.watched.insert(device.raw.name.clone(), watched);
+        }
+    }
+
+    /// An event of a device or of one of its partitions, by kernel name.
+    pub fn event(&mut self, name: &str) {
+        self.watched.retain(|watched, _| !is_or_is_on(name, watched));
+    }
+
+    /// Events were lost: each device may have had one.
+    pub fn events_lost(&mut self) {
+        self.watched.clear();
+    }
+
+    pub fn ripeness(&self, device: &Device) -> Ripeness {
+        let unclaimed = device.verdict == Verdict::Unclaimed;
+        let watched = self.watched.get(&device.raw.name).filter(|_| unclaimed);
+        let Some(watched) = watched.filter(|watched| watched.fingerprint == Fingerprint::of(device)) else {
+            return Ripeness::Unseen;
+        };
+        let age = watched.last.saturating_sub(watched.first);
+        if watched.looks >= 2 && age >= self.min_age {
+            Ripeness::Ripe
+        } else {
+            Ripeness::Waiting(self.min_age.saturating_sub(age))
+        }
+    }
+}
+
+impl Fingerprint {
+    fn of(device: &Device) -> Self {
+        Self {
+            id: device.id.clone(),
+            devno: device.raw.devno,
+            diskseq: device.raw.diskseq,
+            size: device.raw.size,
+            probe: device.probe.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::device::discovery::Discovery;
+    use crate::device::ownership::Home;
+    use crate::device::reason::Reason;
+    use crate::device::record::judged_record;
+    use crate::device::sample::unclaimed;
+    use crate::host::fake::FakeHost;
+    use crate::host::{FsKind, Geometry, Host};
+
+    const DEFAULT: Duration = Duration::from_secs(60);
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_disk_that_is_formatted_30_s_after_it_appears_is_never_ripe() {
+        let mut list = Watchlist::new(DEFAULT);
+        let blank = unclaimed("sda");
+        let signature = Reason::HasSignature { kind: "ext4".into(), label: None };
+        let formatted = Device { verdict: Verdict::Theirs(signature), ..unclaimed("sda") };
+        for second in 0..300 {
+            let device = if second < 30 { &blank } else { &formatted };
+            list.look(s(second), std::slice::from_ref(device));
+            assert_ne!(list.ripeness(device), Ripeness::Ripe, "after {second} s");
+            // Nor for one who still believes in the blank disk of before.
+            assert_ne!(list.ripeness(&blank), Ripeness::Ripe, "after {second} s");
+        }
+    }
+
+    #[test]
+    fn a_disk_seen_once_and_61_s_later_is_ripe() {
+        let mut list = Watchlist::new(DEFAULT);
+        let disk = unclaimed("sda");
+        assert_eq!(list.ripeness(&disk), Ripeness::Unseen);
+        list.look(s(100), std::slice::from_ref(&disk));
+        assert_eq!(list.ripeness(&disk), Ripeness::Waiting(DEFAULT));
+        list.look(s(159), std::slice::from_ref(&disk));
+        assert_eq!(list.ripeness(&disk), Ripeness::Waiting(s(1)));
+        list.look(s(161), std::slice::from_ref(&disk));
+        assert_eq!(list.ripeness(&disk), Ripeness::Ripe);
+    }
+
+    #[test]
+    fn one_look_is_never_enough_even_without_a_minimum_age() {
+        let mut list = Watchlist::new(Duration::ZERO);
+        let disk = unclaimed("sda");
+        list.look(s(5), std::slice::from_ref(&disk));
+        assert_eq!(list.ripeness(&disk), Ripeness::Waiting(Duration::ZERO));
+        list.look(s(5), std::slice::from_ref(&disk));
+        assert_eq!(list.ripeness(&disk), Ripeness::Ripe);
+    }
+
+    #[test]
+    fn time_alone_ripens_nothing() {
+        let mut list = Watchlist::new(DEFAULT);
+        let disk = unclaimed("sda");
+        list.look(s(0), std::slice::from_ref(&disk));
+        list.look(s(30), std::slice::from_ref(&disk));
+        // Nobody looked for an hour; the age is that of the looks.
+        assert_eq!(list.ripeness(&disk), Ripeness::Waiting(s(30)));
+    }
+
+    #[test]
+    fn each_change_restarts_the_clock() {
+        let changes: [fn(&mut Device); 5] = [
+            |device| device.id.text.push('x'),
+            |device| device.raw.devno.minor += 1,
+            |device| device.raw.diskseq = Some(99),
+            |device| device.raw.size += 512,
+            |device| device.probe = Probe::NotLooked,
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut list = Watchlist::new(DEFAULT);
+            let mut disk = unclaimed("sda");
+            list.look(s(0), std::slice::from_ref(&disk));
+            change(&mut disk);
+            assert_eq!(list.ripeness(&disk), Ripeness::Unseen, "change {index}");
+            list.look(s(61), std::slice::from_ref(&disk));
+            assert_eq!(list.ripeness(&disk), Ripeness::Waiting(DEFAULT), "change {index}");
+            list.look(s(122), std::slice::from_ref(&disk));
+            assert_eq!(list.ripeness(&disk), Ripeness::Ripe, "change {index}");
+        }
+    }
+
+    #[test]
+    fn events_of_the_disk_and_absence_restart_its_clock_and_nobody_elses() {
+        let mut list = Watchlist::new(DEFAULT);
+        let disks = ["sda", "sdb", "nvme0n1", "nvme0n10"].map(unclaimed);
+        let ripe = |list: &Watchlist| -> Vec<&str> {
+            disks.iter().filter(|d| list.ripeness(d) == Ripeness::Ripe).map(|d| &*d.raw.name).collect()
+        };
+        list.look(s(0), &disks);
+        list.event("sda1");
+        list.event("nvme0n1");
+        list.look(s(60), &disks);
+        assert_eq!(ripe(&list), ["sdb", "nvme0n10"]);
+        list.look(s(61), &disks[..1]);
+        list.look(s(121), &disks);
+        assert_eq!(ripe(&list), ["sda"]);
+        list.events_lost();
+        list.look(s(122), &disks);
+        assert_eq!(ripe(&list), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_partition_is_told_from_another_disk_by_its_name() {
+        for (name, disk, on) in [
+            ("sda", "sda", true),
+            ("sda1", "sda", true),
+            ("sdaa", "sda", false),
+            ("sdaa1", "sda", false),
+            ("nvme0n1p2", "nvme0n1", true),
+            ("nvme0n12", "nvme0n1", false),
+            ("nvme0n1p", "nvme0n1", false),
+            ("sdb1", "sda", false),
+        ] {
+            assert_eq!(is_or_is_on(name, disk), on, "{name} on {disk}");
+        }
+    }
+
+    #[test]
+    fn a_disk_formatted_30_s_after_it_appears_is_never_ripe_and_one_left_alone_is_after_61_s() {
+        let fake = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        for (name, serial) in [("sda", "SN-sda"), ("sdb", "SN-sdb")] {
+            fake.add_disk(name, serial, geometry);
+        }
+        let host = Arc::clone(&fake) as Arc<dyn Host>;
+        let mut discovery = Discovery::new(Home { cluster: "c".into(), node: "n".into() }, DEFAULT);
+        let (mut list, mut seen) = (Watchlist::new(DEFAULT), Vec::new());
+        for second in 0..=61 {
+            if second == 30 {
+                let made = host.filesystems().make(FsKind::Ext4, Path::new("/dev/sda"), Uuid::nil());
+                made.expect("nobody has it");
+            }
+            let set = discovery.look(&host, judged_record).expect("looks");
+            list.look(set.at, &set.devices);
+            let ripe = set.devices.iter().filter(|device| list.ripeness(device) == Ripeness::Ripe);
+            seen.extend(ripe.map(|device| (second, device.raw.name.clone())));
+            fake.advance(s(1));
+        }
+        assert_eq!(seen, [(60, "sdb".to_owned()), (61, "sdb".to_owned())]);
+    }
+}

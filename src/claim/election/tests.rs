@@ -1,0 +1,479 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::claim::named::Named;
+use crate::claim::rule::{Filter, MinHealth};
+use crate::claim::sample::rule;
+use crate::device::facts::DeviceType;
+use crate::device::reason::Reason;
+use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
+
+fn ripe(_: &Device) -> Ripeness {
+    Ripeness::Ripe
+}
+
+fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
+    Ok(())
+}
+
+fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
+    let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
+    let ballot = Ballot {
+        rules,
+        devices,
+        claimed: &claimed,
+        astray: &BTreeMap::new(),
+        given_back: &BTreeSet::new(),
+        ripeness,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        doubted: &|_| false,
+        health: &says,
+    };
+    elect(&ballot)
+}
+
+/// A disk says how it is by its name.
+fn says(device: &Device) -> Health {
+    match &*device.raw.name {
+        "well" => Health::Passed,
+        "failing" => Health::Failing("critical warning: spare space is low".to_owned()),
+        _ => Health::Unknown("it is fake".to_owned()),
+    }
+}
+
+fn disks(names: &[&str]) -> Vec<Device> {
+    names.iter().map(|name| unclaimed(name)).collect()
+}
+
+fn took<'e>(election: &'e Election, name: &str) -> Vec<&'e str> {
+    election.claims.iter().filter(|claim| claim.set.name == name).map(|claim| claim.name.as_str()).collect()
+}
+
+fn left(election: &Election, name: &str, device: &str) -> Left {
+    let outcome = election.outcomes.iter().find(|outcome| outcome.set.name == name).unwrap();
+    outcome.leaves.iter().find(|(left, _)| left == device).unwrap().1.clone()
+}
+
+fn bounded(name: &str, least: u32, most: Option<u32>) -> Rule {
+    Rule { min_devices: least, max_devices: most, ..rule(name) }
+}
+
+#[test]
+fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
+    let devices = disks(&["sda"]);
+    let aged = |name, created, position| Rule { created, position, ..rule(name) };
+    for (rules, winner) in [
+        ([aged("a", 20, 0), aged("b", 10, 5)], "b"),
+        ([aged("a", 10, 2), aged("b", 10, 1)], "b"),
+        ([aged("b", 10, 0), aged("a", 10, 0)], "a"),
+        ([aged("a", i64::MAX, 0), aged("b", 1, 1)], "b"),
+    ] {
+        let election = run(&rules, &devices, &[], &ripe);
+        assert_eq!(took(&election, winner), ["sda"]);
+        let loser = if winner == "a" { "b" } else { "a" };
+        assert_eq!(left(&election, loser, "sda"), Left::OlderSet(set(winner)));
+    }
+}
+
+#[test]
+fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_is_left() {
+    let expression = |text| Some(crate::claim::expression::Expression::parse(text).unwrap());
+    let asks = |name, text| Rule { filter: Filter { expression: expression(text), ..rule("x").filter }, ..rule(name) };
+    let (devices, named) = (disks(&["sda", "sdb"]), "device.name == 'sdb'");
+    let election = run(&[asks("a", named), asks("b", "device.size")], &devices, &[], &ripe);
+    assert_eq!((took(&election, "a"), took(&election, "b")), (vec!["sdb"], vec![]));
+    assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
+    assert!(left(&election, "b", "sda").to_string().contains("it gives a number, not true or false"));
+    let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
+    assert!(matches!(left(&run(&[small], &devices, &[], &ripe), "c", "sda"), Left::Filter(Mismatch::TooLarge { .. })));
+}
+
+#[test]
+fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well_or_does_not_ask() {
+    let asks = |min_health| Rule { filter: Filter { min_health, ..rule("x").filter }, ..rule("a") };
+    let devices = disks(&["failing", "silent", "well"]);
+    let took_by = |min_health| {
+        let election = run(&[asks(min_health)], &devices, &[], &ripe);
+        let why = election.outcomes[0].leaves.iter().map(|(_, left)| left.to_string()).collect::<Vec<_>>();
+        (took(&election, "a").into_iter().map(str::to_owned).collect::<Vec<_>>(), why)
+    };
+    let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
+    let silent = "it does not say how it is (it is fake), and minHealth is Passed";
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    assert_eq!(took_by(None), (words(&["failing", "silent", "well"]), vec![]));
+    assert_eq!(took_by(Some(MinHealth::NotFailing)), (words(&["silent", "well"]), words(&[failing])));
+    assert_eq!(took_by(Some(MinHealth::Passed)), (words(&["well"]), words(&[failing, silent])));
+    let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
+    let never = |_: &Device| -> Health { panic!("it was asked, and could not be taken anyway") };
+    let election = elect(&Ballot {
+        rules: &[asks(Some(MinHealth::Passed))],
+        devices: &[unasked],
+        claimed: &BTreeMap::new(),
+        astray: &BTreeMap::new(),
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        doubted: &|_| false,
+        health: &never,
+    });
+    assert_eq!(left(&election, "a", "never"), Left::Verdict("busy".to_owned()));
+}
+
+#[test]
+fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take() {
+    let mut devices = disks(&["sda", "sdb", "sdc"]);
+    devices[1].verdict = Verdict::Theirs(Reason::CdRom);
+    let dry = Rule { dry_run: true, max_devices: Some(1), ..rule("dry") };
+    let young = |_: &Device| Ripeness::Waiting(Duration::from_secs(60));
+    for ripeness in [&ripe as &dyn Fn(&Device) -> Ripeness, &young] {
+        let election = run(std::slice::from_ref(&dry), &devices, &[], ripeness);
+        assert_eq!(took(&election, "dry"), Vec::<&str>::new());
+        assert_eq!(election.outcomes[0].would_take, ["sda"]);
+        assert_eq!(left(&election, "dry", "sdb"), Left::Verdict(Reason::CdRom.to_string()));
+        assert_eq!(left(&election, "dry", "sdc"), Left::Full { most: 1 });
+    }
+    // The younger set is not held up by it; it is held up by an older one.
+    let younger = Rule { created: 1, ..rule("real") };
+    let election = run(&[dry.clone(), younger], &devices, &[], &ripe);
+    assert_eq!(took(&election, "real"), ["sda", "sdc"]);
+    let election = run(&[Rule { created: 2, ..dry }, rule("real")], &devices, &[], &ripe);
+    assert_eq!(election.outcomes[1].would_take, Vec::<String>::new());
+    assert_eq!(left(&election, "dry", "sda"), Left::OlderSet(set("real")));
+}
+
+#[test]
+fn network_disks_are_left_where_a_set_excludes_them() {
+    let mut devices = disks(&["sda", "nvme0n1"]);
+    devices[1].raw.model = Some("Amazon Elastic Block Store".into());
+    let local = Rule { filter: Filter { exclude_network: true, ..rule("x").filter }, ..rule("local") };
+    let said = "its bytes come over a network (Amazon EBS), and excludeNetworkDisks is set";
+    let election = run(std::slice::from_ref(&local), &devices, &[], &ripe);
+    assert_eq!(took(&election, "local"), ["sda"]);
+    assert_eq!(left(&election, "local", "nvme0n1").to_string(), said);
+    // Asked before an expression, which would say no too.
+    let expression = Some(crate::claim::expression::Expression::parse("device.name == 'sda'").unwrap());
+    let both = Rule { filter: Filter { expression, ..local.filter.clone() }, ..local };
+    assert_eq!(left(&run(&[both], &devices, &[], &ripe), "local", "nvme0n1").to_string(), said);
+    assert_eq!(took(&run(&[rule("any")], &devices, &[], &ripe), "any").len(), 2);
+}
+
+#[test]
+fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
+    let devices = disks(&["sda", "sdb"]);
+    let given_back = BTreeSet::from([devices[0].id.text.clone()]);
+    let (rules, claimed) = ([rule("any")], BTreeMap::new());
+    let ballot = Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &claimed,
+        astray: &BTreeMap::new(),
+        given_back: &given_back,
+        ripeness: &ripe,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        doubted: &|_| false,
+        health: &says,
+    };
+    let election = elect(&ballot);
+    assert_eq!(took(&election, "any"), ["sdb"]);
+    assert_eq!(left(&election, "any", "sda"), Left::GivenBack);
+}
+
+#[test]
+fn the_maximum_counts_what_the_set_has_already() {
+    let devices = disks(&["sda", "sdb", "sdc"]);
+    for (has, takes) in [(0, 2), (1, 1), (2, 0), (7, 0)] {
+        let election = run(&[bounded("a", 0, Some(2))], &devices, &[("a", has)], &ripe);
+        assert_eq!(took(&election, "a").len(), takes, "has {has}");
+    }
+    let election = run(&[bounded("a", 0, Some(2))], &devices, &[], &ripe);
+    assert_eq!(left(&election, "a", "sdc"), Left::Full { most: 2 });
+}
+
+#[test]
+fn the_minimum_holds_back_only_the_first_claim() {
+    let devices = disks(&["sda", "sdb"]);
+    let election = run(&[bounded("a", 3, None)], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    assert_eq!(left(&election, "a", "sda"), Left::BelowMinimum { matching: 2, least: 3 });
+    assert_eq!(took(&run(&[bounded("a", 3, None)], &devices, &[("a", 1)], &ripe), "a"), ["sda", "sdb"]);
+    assert_eq!(took(&run(&[bounded("a", 2, None)], &devices, &[], &ripe), "a"), ["sda", "sdb"]);
+}
+
+#[test]
+fn what_a_set_below_its_minimum_cannot_use_goes_to_the_next() {
+    let rules = [bounded("a", 3, None), Rule { created: 1, ..rule("b") }];
+    assert_eq!(took(&run(&rules, &disks(&["sda", "sdb"]), &[], &ripe), "b"), ["sda", "sdb"]);
+}
+
+#[test]
+fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
+    let rules = [bounded("a", 3, None), Rule { created: 1, ..rule("b") }];
+    let young = |device: &Device| match device.raw.name.as_str() {
+        "sdc" => Ripeness::Waiting(Duration::from_secs(9)),
+        _ => Ripeness::Ripe,
+    };
+    let election = run(&rules, &disks(&["sda", "sdb", "sdc"]), &[], &young);
+    assert_eq!(election.claims, []);
+    assert_eq!(left(&election, "a", "sda"), Left::WaitsForMinimum { ripe: 2, least: 3 });
+    assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay as it is for 9 s more");
+    assert_eq!(left(&election, "b", "sda"), Left::OlderSet(set("a")));
+}
+
+#[test]
+fn a_device_that_is_not_ripe_does_not_hold_the_place_of_one_that_is() {
+    let unseen = |device: &Device| if device.raw.name == "sda" { Ripeness::Unseen } else { Ripeness::Ripe };
+    let election = run(&[bounded("a", 0, Some(1))], &disks(&["sda", "sdb"]), &[], &unseen);
+    assert_eq!(took(&election, "a"), ["sdb"]);
+}
+
+#[test]
+fn only_unclaimed_and_unmistakable_devices_are_taken() {
+    let mut devices = disks(&["sda", "sdb", "sdc", "sdd", "sde"]);
+    devices[0].verdict = Verdict::Theirs(Reason::Busy);
+    devices[1].verdict = Verdict::Unknown("x".into());
+    devices[2].verdict = Verdict::Foreign { cluster: "c".into(), node: "n".into() };
+    devices[3].standing = Standing::NotReady("copy".into());
+    devices[4].verdict = Verdict::Ours;
+    let election = run(&[rule("a")], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    assert_eq!(election.outcomes[0].leaves.len(), 4, "a pool disk needs no explanation");
+    assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
+    assert_eq!(left(&election, "a", "sdd"), Left::Verdict("copy".into()));
+}
+
+#[test]
+fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_pool_disk() {
+    let mut devices = disks(&["sda", "sdb"]);
+    for device in &mut devices {
+        device.verdict = Verdict::Ours;
+        device.label = Some(crate::device::sample::label("c", "n").into());
+    }
+    let owner = devices[0].label.as_ref().unwrap().set.clone();
+    devices[1].raw.size = 1 << 20;
+    let large = Filter { min_size: 1 << 30, ..crate::claim::sample::filter() };
+    let own = Rule { set: SetRef { uid: "made again".into(), ..owner.clone() }, ..rule("own") };
+    let election = run(&[own, Rule { filter: large, ..rule("late") }], &devices, &[], &ripe);
+    assert_eq!(election.claims, []);
+    let own = election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap();
+    assert_eq!((&*own.leaves, &*own.deselected), (&[][..], &[][..]));
+    let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
+    assert_eq!(late.leaves, [("sda".to_owned(), Left::InSet(owner.clone()))]);
+    assert_eq!(late.deselected, [] as [String; 0]);
+    assert_eq!(late.leaves[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
+}
+
+#[test]
+fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
+    let mut devices = disks(&["sda", "sdb"]);
+    for device in &mut devices {
+        device.verdict = Verdict::Ours;
+        device.label = Some(crate::device::sample::label("c", "n").into());
+    }
+    let set = devices[0].label.as_ref().unwrap().set.clone();
+    devices[1].raw.size = 1 << 20;
+    let deselected = |rule: Rule| run(&[rule], &devices, &[], &ripe).outcomes.remove(0).deselected;
+    let now = |rule: Rule| Rule { set: set.clone(), ..rule };
+    let large = Filter { min_size: 1 << 30, ..crate::claim::sample::filter() };
+    assert_eq!(deselected(now(Rule { filter: large.clone(), ..rule("x") })), ["sdb"]);
+    assert_eq!(deselected(now(rule("x"))), [] as [String; 0]);
+    assert_eq!(deselected(now(Rule { node: NodeMatch::NotSelected, ..rule("x") })), ["sda", "sdb"]);
+    assert_eq!(deselected(now(Rule { node: NodeMatch::StandsBack, ..rule("x") })), [] as [String; 0]);
+    assert_eq!(deselected(Rule { filter: large, ..rule("another") }), [] as [String; 0]);
+}
+
+#[test]
+fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
+    let nameless = [device(disk("sda"), Verdict::Unclaimed)];
+    assert_eq!(took(&run(&[rule("a")], &nameless, &[], &ripe), "a"), ["sda"]);
+    let raw = Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    assert_eq!(left(&run(&[raw], &nameless, &[], &ripe), "a", "sda"), Left::UnstableIdentity);
+}
+
+#[test]
+fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_raw() {
+    let raw = || Rule { layout: Layout::RawDevice {}, ..rule("a") };
+    let bridged = |name| RawDisk { transport: Some("usb".to_owned()), wwid: Some("naa.5000".to_owned()), ..disk(name) };
+    let docked = [device(bridged("sda"), Verdict::Unclaimed)];
+    assert_eq!(took(&run(&[rule("a")], &docked, &[], &ripe), "a"), ["sda"]);
+    assert_eq!(left(&run(&[raw()], &docked, &[], &ripe), "a", "sda"), Left::NamedByBridge);
+    let sata = RawDisk { transport: Some("sata".to_owned()), ..bridged("sda") };
+    assert_eq!(took(&run(&[raw()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
+    // A GUID goes with the disk; the place of a partition does not.
+    for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
+        let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
+        let part = partition("sda", 1, guid);
+        let part = Device { id: super::id::hardware(&part, Some(&whole.raw)), ..device(part, Verdict::Unclaimed) };
+        let parts =
+            Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..raw() };
+        let elected = run(&[parts], &[whole, part], &[], &ripe);
+        assert_eq!(took(&elected, "a") == ["sda1"], is_taken, "{elected:?}");
+    }
+}
+
+#[test]
+fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let part = device(partition("sda", 1, Some(guid)), Verdict::Unclaimed);
+    let mpath = device(dm("dm-0", "mpath-3600", &[]), Verdict::Unclaimed);
+    let devices = [mpath, part, unclaimed("sdb")];
+    let types = vec![DeviceType::Disk, DeviceType::Part, DeviceType::Mpath];
+    let all = Rule { filter: Filter { types, ..crate::claim::sample::filter() }, ..rule("a") };
+    let election = run(std::slice::from_ref(&all), &devices, &[], &ripe);
+    let layouts: Vec<_> = election.claims.iter().map(|claim| (claim.name.as_str(), claim.layout.clone())).collect();
+    let raw = Layout::RawDevice {};
+    assert_eq!(layouts, [("dm-0", raw.clone()), ("sda1", raw), ("sdb", Layout::Whole {})]);
+    for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
+        let election = run(&[Rule { layout, ..all.clone() }], &devices, &[], &ripe);
+        assert_eq!(took(&election, "a"), ["sdb"]);
+        assert_eq!(left(&election, "a", "dm-0"), Left::HoldsNoTable);
+    }
+}
+
+/// One class of a LocalVolume.
+fn naming(name: &str, paths: &[&str]) -> Rule {
+    let named = Named { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
+    let max_devices = u32::try_from(paths.len()).ok();
+    Rule { filter: Named::filter(), named: Some(named), max_devices, ..rule(name) }
+}
+
+#[test]
+fn a_local_volume_takes_what_it_names_and_nothing_else_and_no_more_disks_than_it_has_paths() {
+    let devices = disks(&["sda", "sdb", "sdc"]);
+    let two = [naming("lv/fast", &["/dev/sdb", "/dev/sdx"])];
+    let election = run(&two, &devices, &[], &ripe);
+    assert_eq!(took(&election, "lv/fast"), ["sdb"]);
+    assert_eq!(left(&election, "lv/fast", "sda"), Left::NotNamed);
+    let election = run(&two, &devices, &[("lv/fast", 2)], &ripe);
+    assert_eq!(left(&election, "lv/fast", "sdb"), Left::AllNamed { most: 2 });
+    assert!(run(&[naming("lv/fast", &[])], &devices, &[], &ripe).claims.is_empty());
+}
+
+#[test]
+fn a_partition_that_is_named_is_used_bare() {
+    let guid = "6c6f6361-0000-4000-8000-000000000001";
+    let devices = [device(partition("sda", 1, Some(guid)), Verdict::Unclaimed), unclaimed("sda")];
+    let election = run(&[naming("lv/fast", &["/dev/sda1"])], &devices, &[], &ripe);
+    assert_eq!(took(&election, "lv/fast"), ["sda1"]);
+    assert_eq!(election.claims[0].layout, Layout::RawDevice {});
+}
+
+/// Two disks are named, one of them by its number; that one got another number at the last reboot.
+#[test]
+fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
+    let mut devices = disks(&["sdb", "sdd"]);
+    devices[1].raw.links = vec!["/dev/disk/by-id/stable".into()];
+    let rules = [naming("lv/fast", &["/dev/sdb", "/dev/disk/by-id/stable", "/dev/disk/by-id/on-another-node"])];
+    let (claimed, astray) = (BTreeMap::from([(set("lv/fast"), 1)]), BTreeMap::from([(set("lv/fast"), 1)]));
+    let election = elect(&Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &claimed,
+        astray: &astray,
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &anything_fits,
+        zeros: &|_| Ok(()),
+        doubted: &|_| false,
+        health: &says,
+    });
+    assert_eq!(left(&election, "lv/fast", "sdb"), Left::Renumbered { astray: 1 });
+    assert_eq!(took(&election, "lv/fast"), ["sdd"], "its link says which disk it is");
+}
+
+#[test]
+fn between_a_local_volume_and_a_set_the_older_takes_the_disk() {
+    let devices = disks(&["sdb"]);
+    for (volume, set, taker) in [(1, 2, "lv/fast"), (2, 1, "all")] {
+        let rules =
+            [Rule { created: volume, ..naming("lv/fast", &["/dev/sdb"]) }, Rule { created: set, ..rule("all") }];
+        let election = run(&rules, &devices, &[], &ripe);
+        assert_eq!(took(&election, taker), ["sdb"]);
+        let other = if taker == "all" { "lv/fast" } else { "all" };
+        assert_eq!(left(&election, other, "sdb").to_string(), format!("the older set default/{taker} takes it"));
+    }
+}
+
+#[test]
+fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
+    let devices = disks(&["sda"]);
+    let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
+    let election = run(&[elsewhere], &devices, &[], &ripe);
+    assert_eq!(left(&election, "a", "sda"), Left::NodeNotSelected);
+    let fits = |_: &Rule, _: &Device| Err("lacks 3 bytes".to_owned());
+    let rules = [rule("a")];
+    let none = BTreeMap::new();
+    let election = elect(&Ballot {
+        rules: &rules,
+        devices: &devices,
+        claimed: &none,
+        astray: &none,
+        given_back: &BTreeSet::new(),
+        ripeness: &ripe,
+        fits: &fits,
+        zeros: &|_| Ok(()),
+        doubted: &|_| false,
+        health: &says,
+    });
+    assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
+}
+
+proptest! {
+    #[test]
+    fn the_election_does_not_depend_on_the_order_of_its_input(
+        ages in prop::collection::vec((0i64..3, 0u32..4, prop::option::of(0u32..4), 0u64..3), 1..5),
+        fates in prop::collection::vec((0u8..3, 1u64..4), 1..9),
+        order in any::<prop::sample::Index>(),
+        has in prop::collection::vec(0u32..3, 5),
+    ) {
+        let mut rules: Vec<Rule> = ages.iter().enumerate().map(|(n, (created, least, most, size))| Rule {
+            created: *created,
+            filter: Filter { min_size: size << 30, ..crate::claim::sample::filter() },
+            ..bounded(&format!("set{n}"), *least, *most)
+        }).collect();
+        let mut devices: Vec<Device> = fates.iter().enumerate().map(|(n, (fate, size))| {
+            let mut device = unclaimed(&format!("sd{n}"));
+            device.raw.size = size << 30;
+            if *fate == 0 { device.verdict = Verdict::Theirs(Reason::Busy); }
+            device
+        }).collect();
+        let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
+        let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
+        let vote = |rules: &[Rule], devices: &[Device]| {
+            let (none, given_back) = (BTreeMap::new(), BTreeSet::new());
+            let fits = &anything_fits;
+            elect(&Ballot { rules, devices, claimed: &claimed, astray: &none, given_back: &given_back, ripeness: &young, fits, zeros: &|_| Ok(()), doubted: &|_| false, health: &says })
+        };
+        let first = vote(&rules, &devices);
+        let (r, d) = (order.index(rules.len()), order.index(devices.len()));
+        rules.rotate_left(r);
+        devices.rotate_left(d);
+        devices.reverse();
+        prop_assert_eq!(&vote(&rules, &devices), &first);
+
+        let mut names: Vec<_> = first.claims.iter().map(|claim| &claim.name).collect();
+        names.sort();
+        names.dedup();
+        prop_assert_eq!(names.len(), first.claims.len(), "no device goes to two sets");
+        for rule in &rules {
+            let takes = u32::try_from(took(&first, &rule.set.name).len()).unwrap();
+            let has = claimed[&rule.set];
+            prop_assert!(rule.max_devices.is_none_or(|most| takes == 0 || has + takes <= most));
+            prop_assert!(takes == 0 || has > 0 || takes >= rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
+        }
+    }
+}
+
+#[test]
+fn a_set_that_stands_back_on_a_node_takes_nothing_and_says_that_somebody_else_may() {
+    let back = Rule { node: NodeMatch::StandsBack, ..rule("a") };
+    let election = run(&[back], &disks(&["sda"]), &[], &ripe);
+    assert!(election.claims.is_empty());
+    let said = left(&election, "a", "sda").to_string();
+    assert!(said.starts_with("nothing new is claimed on this node: the Local Storage Operator's diskmaker"), "{said}");
+}

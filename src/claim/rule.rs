@@ -1,0 +1,185 @@
+//! What a LocalVolumeSet or one class of a LocalVolume asks of this node, after validation: the gate behind which
+//! nobody reads a raw spec.
+
+use super::expression::Expression;
+use super::glob::Glob;
+use super::named::Named;
+use crate::device::facts::DeviceType;
+use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
+use crate::host::{FsKind, Health};
+
+/// A valid set, or one class of a LocalVolume, for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub set: SetRef,
+    /// Between unclaimed contenders the older set wins: seconds since the epoch, `i64::MAX` where the
+    /// set does not say, then `position`, then `set`.
+    pub created: i64,
+    /// Place among the sets of one file; 0 where sets do not come from a file.
+    pub position: u32,
+    /// Whether the set's nodeSelector takes this node. Another node's set claims nothing here.
+    pub node: NodeMatch,
+    /// Held against the node's taints where there are any.
+    pub tolerations: Vec<Toleration>,
+    /// The StorageClass that offers the disks.
+    pub class: String,
+    pub layout: Layout,
+    pub filter: Filter,
+    pub blankness: Blankness,
+    /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
+    pub named: Option<Named>,
+    /// Below this many matching devices a first claim on this node does not happen.
+    pub min_devices: u32,
+    pub max_devices: Option<u32>,
+    /// What volumes may be used as; `None`: the claim chooses.
+    pub volume_mode: Option<VolumeMode>,
+    /// The filesystem where neither the claim nor its class names one.
+    pub fs: FsKind,
+    pub erase: ErasePolicy,
+    pub reclaim: Reclaim,
+    /// It takes nothing, and says what it would take.
+    pub dry_run: bool,
+}
+
+impl Rule {
+    /// Whether volumes of the set may be used so.
+    pub fn allows(&self, usage: VolumeUsage) -> bool {
+        match (self.volume_mode, usage) {
+            (None, _) | (Some(VolumeMode::Block), VolumeUsage::Block) => true,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Mount(_)) => true,
+            (Some(VolumeMode::Block), VolumeUsage::Mount(_)) => false,
+            (Some(VolumeMode::Filesystem), VolumeUsage::Block) => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeMatch {
+    #[default]
+    Selected,
+    NotSelected,
+    /// Selected, but another operator works on this node: nothing new is claimed.
+    StandsBack,
+}
+
+/// A taint that a set puts up with; the words are Kubernetes' own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toleration {
+    /// `None` with `Exists`: every taint.
+    pub key: Option<String>,
+    pub operator: TolerationOperator,
+    pub value: Option<String>,
+    /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`; `None`: each of them.
+    pub effect: Option<String>,
+    pub seconds: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TolerationOperator {
+    #[default]
+    Equal,
+    Exists,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeMode {
+    Block,
+    Filesystem,
+}
+
+/// What a disk must be to be blank, beside being nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blankness {
+    /// No signature, table or label that anything recognises.
+    #[default]
+    Signatures,
+    /// And zeros, as far as it is read.
+    Zeros,
+}
+
+/// What happens to a disk after its last volume is erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    #[default]
+    Keep,
+    Release,
+}
+
+/// Which devices a set may claim. Filters decide claiming only, never what becomes of a claimed disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    pub types: Vec<DeviceType>,
+    /// Empty: both.
+    pub rotational: Vec<bool>,
+    /// Bytes; 0 is none.
+    pub min_size: u64,
+    pub max_size: Option<u64>,
+    /// Case-insensitive substrings; empty: all.
+    pub models: Vec<String>,
+    pub vendors: Vec<String>,
+    /// Ours: globs over the device node, its links and a loop device's backing file; empty: all.
+    pub paths: Vec<Glob>,
+    /// Ours, like all that follow: globs in any case of letters; empty: all.
+    pub serials: Vec<Glob>,
+    pub wwns: Vec<Glob>,
+    /// As lsblk's TRAN; empty: all.
+    pub transports: Vec<String>,
+    /// Logical sectors, in bytes; empty: all.
+    pub sector_sizes: Vec<u32>,
+    /// Empty: all, and devices that are on none.
+    pub numa_nodes: Vec<i32>,
+    /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
+    pub exclude_names: Vec<Glob>,
+    /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
+    pub exclude_network: bool,
+    /// Ours: what else is asked of a device, in CEL; asked last.
+    pub expression: Option<Expression>,
+    /// Ours: what a device must say of its own health; absent: it is not asked.
+    pub min_health: Option<MinHealth>,
+}
+
+impl Filter {
+    /// Every device of these types.
+    pub fn any_of(types: Vec<DeviceType>) -> Self {
+        Self {
+            types,
+            rotational: Vec::new(),
+            min_size: 0,
+            max_size: None,
+            models: Vec::new(),
+            vendors: Vec::new(),
+            paths: Vec::new(),
+            serials: Vec::new(),
+            wwns: Vec::new(),
+            transports: Vec::new(),
+            sector_sizes: Vec::new(),
+            numa_nodes: Vec::new(),
+            exclude_names: Vec::new(),
+            exclude_network: false,
+            expression: None,
+            min_health: None,
+        }
+    }
+}
+
+/// How well a device must be by its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinHealth {
+    /// It does not say that it is failing; it may say nothing.
+    NotFailing,
+    /// It says that it is well.
+    Passed,
+}
+
+impl MinHealth {
+    /// Whether what a device says is enough; the words say why not.
+    pub fn check(self, health: &Health) -> Result<(), String> {
+        match (self, health) {
+            (_, Health::Passed) | (Self::NotFailing, Health::Unknown(_)) => Ok(()),
+            (_, Health::Failing(words)) => Err(format!("its SMART status says that it is failing ({words})")),
+            (Self::Passed, Health::Unknown(why)) => {
+                Err(format!("it does not say how it is ({why}), and minHealth is Passed"))
+            }
+        }
+    }
+}

@@ -1,0 +1,716 @@
+//! All disks of this node's pool, and the verbs that `volume` calls. Every call blocks.
+//!
+//! A verb looks before it acts and may be repeated: what is there already is success.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
+use super::disk::ApplyError;
+use super::erase::Progress;
+use super::journal::{KnownDisk, RawClaim};
+use super::journal_store::{JournalStore, StoreError};
+use super::member::{DiskView, Member, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
+use super::plan::NewVolume;
+use super::raw::{RawError, RawMember};
+use super::request::difference;
+pub use super::request::{CreateRequest, Outcome, Selector, WantedUsage};
+use super::seat::{Seat, Taken};
+use super::whereabouts::Unasked;
+use crate::claim::rule::Rule;
+use crate::device::discovery::DeviceSet;
+use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::device::reason::Reason;
+use crate::device::size::Size;
+use crate::device::{Device, Verdict, id};
+use crate::host::patience::PatienceError;
+use crate::host::told::Told;
+use crate::host::{FsKind, Host, chain};
+
+/// How long an expansion waits for the erasure of the space that it needs.
+const ERASE_WAIT: Duration = Duration::from_secs(2);
+/// How long a stop waits for background work to come to the end of a chunk.
+const LAST_CHUNK: Duration = Duration::from_secs(3);
+/// How long the older label copy may stay behind: one write then serves all changes of a burst.
+const MIRROR_AFTER: Duration = Duration::from_millis(50);
+
+/// Why a verb did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    #[error("there is no volume {id} on this node")]
+    NoSuchVolume { id: Uuid },
+    #[error("{0}")]
+    NoPlace(#[from] NoPlace),
+    #[error("no disk of this node's pool is offered to {0}")]
+    NoSet(Selector),
+    #[error("the parameter `class` is missing, and there is more than one to choose from: {0}")]
+    WhichClass(String),
+    #[error("volume {name} exists with other properties: {why}")]
+    Differs { name: String, why: String },
+    #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
+    CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
+    #[error("volume {id} is in use: {why}")]
+    InUse { id: Uuid, why: String },
+    #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
+    Found { id: Uuid },
+    #[error("the disk {disk} of volume {id} {why}")]
+    DiskAway { id: Uuid, disk: String, why: String },
+    #[error("the disks of this node were not looked at yet, and volume {id} may be on one of them")]
+    NotLookedAt { id: Uuid },
+    #[error("volume {id} cannot be used: {why}")]
+    Conflict { id: Uuid, why: String },
+    #[error("the conflict of volume {id} cannot be settled: {why}")]
+    NotSettled { id: Uuid, why: String },
+    #[error(
+        "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
+    )]
+    NotDescribed { id: Uuid, disk: String },
+    /// Nobody sees anything of it before that is done.
+    #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
+    BeingZeroed { id: Uuid, disk: String, left: u64 },
+    /// It is still being worked on.
+    #[error("disk {disk} has not answered yet")]
+    Hangs {
+        disk: String,
+        #[source]
+        hangs: PatienceError,
+    },
+    #[error(transparent)]
+    Journal(#[from] StoreError),
+    #[error(transparent)]
+    Raw(#[from] RawError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl PoolError {
+    /// No disk can take a volume now.
+    pub fn is_no_place(&self) -> bool {
+        matches!(self, Self::NoPlace(_) | Self::NoSet(_))
+    }
+
+    /// Others had the disk: nothing has changed, and the caller may come back.
+    pub fn is_locked(&self) -> bool {
+        match self {
+            Self::Apply(error) => error.is_locked(),
+            Self::Raw(error) => matches!(error, RawError::Stuck { .. }),
+            Self::Hangs { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// The pool of one node.
+pub struct Pool {
+    owner: Owner,
+    seats: RwLock<BTreeMap<String, Seat>>,
+    journal: Arc<JournalStore>,
+    workers: Workers,
+    /// Disks whose background work failed when it was last tried.
+    failed_work: Arc<Mutex<BTreeSet<String>>>,
+    /// Told of each piece of background work that is done.
+    worked: Arc<Told>,
+    stopping: Arc<AtomicBool>,
+    /// A pass has looked at the machine, and what it could not open.
+    looked_at: AtomicBool,
+    unread: RwLock<Vec<Unasked>>,
+    /// Tells whoever keeps the pool that a pass is due.
+    nudge: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>,
+}
+
+/// Who erases and cleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// A thread per disk that has something to do.
+    Threads,
+    /// The caller, by [`Pool::work_until_idle`]: in a test every effect has its place.
+    Caller,
+}
+
+/// Where a volume is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is on a disk already.
+    There,
+    /// On the disk of that id.
+    On(String),
+}
+
+/// What came of making a volume on one disk.
+#[derive(Debug)]
+pub enum Made {
+    Volume(Box<VolumeView>, Outcome),
+    /// The disk has no room for it, or not any more.
+    Full,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
+}
+
+/// Whose disks they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// UID of the cluster, or `standalone`.
+    pub cluster: String,
+    pub node: String,
+}
+
+impl Pool {
+    /// Reads the journal. Of a damaged one all is refused that only it could tell.
+    pub fn open(host: Arc<dyn Host>, owner: Owner, workers: Workers) -> Result<Self, PoolError> {
+        let journal = Arc::new(JournalStore::open(host)?);
+        Ok(Self {
+            owner,
+            seats: RwLock::default(),
+            journal,
+            workers,
+            failed_work: Arc::default(),
+            worked: Arc::default(),
+            stopping: Arc::default(),
+            looked_at: AtomicBool::default(),
+            unread: RwLock::default(),
+            nudge: Arc::default(),
+        })
+    }
+
+    pub fn journal(&self) -> &Arc<JournalStore> {
+        &self.journal
+    }
+
+    /// Who keeps the pool wants to know when background work has ended or a disk has failed.
+    pub fn on_nudge(&self, nudge: impl Fn() + Send + Sync + 'static) {
+        let _ = self.nudge.set(Box::new(nudge));
+    }
+
+    /// A pass is due: something changed that no device event tells of.
+    pub fn nudge(&self) {
+        if let Some(nudge) = self.nudge.get() {
+            nudge();
+        }
+    }
+
+    /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
+    pub fn release(&self, seat: &Seat) -> Result<(), PoolError> {
+        match seat {
+            Seat::Labelled(member) => {
+                let mut state = member.lock_in_time()?;
+                // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
+                let hardware = id::hardware(&state.raw, None).text;
+                let disk = state.disk()?;
+                disk.can_release()?;
+                self.journal.release_labelled(&hardware, &member.id)?;
+                disk.release()?;
+                // A look may have come in between.
+                if let Err(error) = self.journal.forget(&member.id) {
+                    tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was given back, and is missed after a restart");
+                }
+            }
+            Seat::Raw(member) => member.release()?,
+        }
+        self.part(seat.id());
+        Ok(())
+    }
+
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// All members, in the order of their ids.
+    pub fn seats(&self) -> Vec<Seat> {
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub fn seat(&self, id: &str) -> Option<Seat> {
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// The labelled members.
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        let labelled = |seat| match seat {
+            Seat::Labelled(member) => Some(member),
+            Seat::Raw(_) => None,
+        };
+        self.seats().into_iter().filter_map(labelled).collect()
+    }
+
+    /// The bare devices.
+    pub fn raw_members(&self) -> Vec<Arc<RawMember>> {
+        let raw = |seat| match seat {
+            Seat::Labelled(_) => None,
+            Seat::Raw(member) => Some(member),
+        };
+        self.seats().into_iter().filter_map(raw).collect()
+    }
+
+    pub fn member(&self, id: &str) -> Option<Arc<Member>> {
+        match self.seat(id) {
+            Some(Seat::Labelled(member)) => Some(member),
+            Some(Seat::Raw(_)) | None => None,
+        }
+    }
+
+    /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
+    /// on our disks has no claim, though he may have given it the id of one.
+    pub fn bare_claim_of(&self, set: &DeviceSet, device: &Device) -> Option<(String, RawClaim)> {
+        if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
+            return None;
+        }
+        let id = set.hardware_id(device);
+        self.journal.raw_claim(&id).map(|claim| (id, claim))
+    }
+
+    /// The same, as the member that it is.
+    pub fn bare_member_of(&self, set: &DeviceSet, device: &Device) -> Option<Arc<RawMember>> {
+        match self.seat(&self.bare_claim_of(set, device)?.0) {
+            Some(Seat::Raw(member)) => Some(member),
+            Some(Seat::Labelled(_)) | None => None,
+        }
+    }
+
+    /// Disks with our label that were not here since this process began, by id.
+    pub fn absent(&self) -> Vec<(String, KnownDisk)> {
+        self.journal.known(|id| self.seat(id).is_none())
+    }
+
+    /// A disk that is away is not missed any more; false: there is none of that id that is away. A bare device is not
+    /// ours any more, should it come back; one with a label is.
+    pub fn forget(&self, id: &str) -> Result<bool, PoolError> {
+        match self.seat(id) {
+            Some(Seat::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
+            Some(Seat::Raw(member)) => {
+                if member.shown().standing != Standing::Missing {
+                    return Ok(false);
+                }
+                member.forget()?;
+                self.part(id);
+                return Ok(true);
+            }
+            Some(Seat::Labelled(_)) => self.part(id),
+            None => {}
+        }
+        Ok(self.journal.let_go(id)?)
+    }
+
+    /// All disks of the pool, those that are away too.
+    pub fn disk_views(&self) -> Vec<DiskView> {
+        let absent = self.absent();
+        let here = self.seats().into_iter().filter_map(|seat| seat.disk_view());
+        here.chain(absent.into_iter().map(|(id, disk)| DiskView::absent(id, disk))).collect()
+    }
+
+    /// A pass has looked at all disks, and could not open these, which carry our label.
+    pub fn looked_at(&self, unread: Vec<Unasked>) {
+        *self.unread.write().unwrap_or_else(PoisonError::into_inner) = unread;
+        self.looked_at.store(true, Ordering::Release);
+    }
+
+    pub fn is_looked_at(&self) -> bool {
+        self.looked_at.load(Ordering::Acquire)
+    }
+
+    pub(super) fn unread(&self) -> Vec<Unasked> {
+        self.unread.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn join(&self, seat: Seat) {
+        let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
+        seats.insert(seat.id().to_owned(), seat);
+    }
+
+    pub(super) fn part(&self, id: &str) {
+        self.seats.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// All volumes, by id.
+    pub fn volumes(&self) -> Vec<VolumeView> {
+        let mut views: Vec<VolumeView> = self.seats().iter().flat_map(Seat::views).collect();
+        self.mark_conflicts(&mut views);
+        views.sort_by(|a, b| (a.id, &a.disk).cmp(&(b.id, &b.disk)));
+        views
+    }
+
+    pub fn volume(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.find(id).map(|(_, view)| view)
+    }
+
+    /// A volume that may be used: described, not waiting for adoption, on a disk that is here.
+    pub fn usable(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.find_usable(id).map(|(_, view)| view)
+    }
+
+    /// One that is in conflict says so in its view.
+    fn find(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        self.all_of(id).into_iter().next().ok_or(PoolError::NoSuchVolume { id })
+    }
+
+    /// The one volume of that id.
+    fn find_sound(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        let (seat, view) = self.find(id)?;
+        match view.conflict.clone() {
+            Some(why) => Err(PoolError::Conflict { id, why }),
+            None => Ok((seat, view)),
+        }
+    }
+
+    fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+        let found = self.find_sound(id);
+        if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
+            self.is_nowhere_else(id)?;
+        }
+        let (seat, view) = found?;
+        let disk = view.disk.clone();
+        match (&view.record, &view.standing) {
+            (None, _) => Err(PoolError::NotDescribed { id, disk }),
+            (Some(record), _) if record.found => Err(PoolError::Found { id }),
+            (_, Standing::Missing) => Err(PoolError::DiskAway { id, disk, why: "is missing".to_owned() }),
+            (_, Standing::NotReady(why)) => Err(PoolError::DiskAway { id, disk, why: format!("is not ready: {why}") }),
+            (Some(_), Standing::Ready) => Ok((seat, view)),
+        }
+    }
+
+    /// The rules of the sets that `selector` means, oldest first.
+    fn rules(&self, selector: &Selector) -> Vec<Arc<Rule>> {
+        let mut rules: Vec<Arc<Rule>> = self.seats().iter().filter_map(Seat::rule).collect();
+        rules.retain(|rule| selector.selects(rule));
+        rules.sort_by(|a, b| (a.created, &a.set).cmp(&(b.created, &b.set)));
+        rules.dedup_by(|a, b| a.set == b.set);
+        rules
+    }
+
+    fn usage(&self, wanted: WantedUsage, selector: &Selector) -> VolumeUsage {
+        match wanted {
+            WantedUsage::Block => VolumeUsage::Block,
+            WantedUsage::Mount(Some(kind)) => VolumeUsage::Mount(kind),
+            WantedUsage::Mount(None) => {
+                VolumeUsage::Mount(self.rules(selector).first().map_or(FsKind::Ext4, |rule| rule.fs))
+            }
+        }
+    }
+
+    /// Makes a volume, or finds it made.
+    pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Outcome), PoolError> {
+        let mut failed = BTreeMap::new();
+        loop {
+            let disk = match self.place(request, &failed.keys().cloned().collect()) {
+                Ok(Place::There) => None,
+                Ok(Place::On(disk)) => Some(disk),
+                // What stands in the way is the disk that failed, where one did.
+                Err(error) if error.is_no_place() => return Err(failed.into_values().next().unwrap_or(error)),
+                Err(error) => return Err(error),
+            };
+            match self.create_on(request, disk.as_deref())? {
+                Made::Volume(view, outcome) => return Ok((*view, outcome)),
+                // Another caller was faster: each round somebody wins.
+                Made::Full => {}
+                Made::Failed(error) => failed.extend(disk.map(|disk| (disk, error))),
+            }
+        }
+    }
+
+    /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
+    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Place, PoolError> {
+        // Doubted first: a disk that comes back in between is found then, or still missed.
+        let may_be_made = self.may_be_made(request.id);
+        if self.find(request.id).is_ok() {
+            return Ok(Place::There);
+        }
+        may_be_made?;
+        self.check_selector(&request.selector)?;
+        let usage = self.usage(request.usage, &request.selector);
+        let mut seats = self.seats();
+        seats.retain(|seat| !failed.contains(seat.id()));
+        let offers = offers(&seats, &request.selector, usage);
+        if offers.is_empty() {
+            return Err(PoolError::NoSet(request.selector.clone()));
+        }
+        let (index, _) = choose(&offers, &wish(request, usage))?;
+        Ok(Place::On(seats[index].id().to_owned()))
+    }
+
+    /// Makes a volume on that disk and no other one, or finds it made anywhere.
+    pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
+        let may_be_made = self.may_be_made(request.id);
+        if let Ok((seat, _)) = self.find(request.id) {
+            return self.existing(&seat, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
+        }
+        may_be_made?;
+        let usage = self.usage(request.usage, &request.selector);
+        let volume = NewVolume {
+            id: request.id,
+            record: VolumeRecord {
+                name: request.name.clone(),
+                required: request.required,
+                limit: request.limit,
+                parameters: request.parameters.clone(),
+                usage,
+                fs_size: 0,
+                found: false,
+            },
+        };
+        // Where another disk may serve, one that is slow is not worth waiting for.
+        let is_alone = offers(&self.seats(), &request.selector, usage).len() < 2;
+        let patience = if is_alone { PATIENCE } else { SHORT_PATIENCE };
+        let seats: Vec<Seat> = disk.and_then(|disk| self.seat(disk)).into_iter().collect();
+        // Another caller may take the place between the look and the lock.
+        while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
+            let taken = seats[index].create(site, &volume, &self.journal, patience);
+            match self.goes_on(&seats[index], taken)? {
+                Taken::ByUs => {
+                    self.give_work(&seats[index]);
+                    return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
+                }
+                Taken::ByOther => {}
+                Taken::Failed(error) => {
+                    tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
+                    // Of a lock that others keep a look would find nothing.
+                    if !error.is_locked() {
+                        self.nudge();
+                    }
+                    return Ok(Made::Failed(error));
+                }
+            }
+        }
+        Ok(Made::Full)
+    }
+
+    /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.
+    fn check_selector(&self, selector: &Selector) -> Result<(), PoolError> {
+        if selector.class.is_some() || selector.set.is_some() {
+            return Ok(());
+        }
+        let mut classes: Vec<String> = self.rules(selector).iter().map(|rule| rule.class.clone()).collect();
+        classes.sort();
+        classes.dedup();
+        match classes.len() {
+            0 | 1 => Ok(()),
+            _ => Err(PoolError::WhichClass(classes.join(", "))),
+        }
+    }
+
+    /// A volume of that name is there: it must be what is asked for, and mapped.
+    fn existing(&self, seat: &Seat, request: &CreateRequest) -> Result<VolumeView, PoolError> {
+        let (_, view) = self.find_usable(request.id)?;
+        let record = view.record.as_ref();
+        if let Some(why) = record.and_then(|record| difference(record, view.size, request)) {
+            return Err(PoolError::Differs { name: request.name.clone(), why });
+        }
+        seat.remap()?;
+        Ok(view)
+    }
+
+    /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
+    pub fn delete(&self, id: Uuid) -> Result<Outcome, PoolError> {
+        let may_be_called_deleted = self.may_be_called_deleted(id);
+        if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
+            return may_be_called_deleted.map(|()| Outcome::AlreadySo);
+        }
+        let (seat, _) = self.find_usable(id)?;
+        seat.delete(id)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Grows a volume to at least `required` bytes.
+    pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
+        let (seat, view) = self.find_usable(id)?;
+        if let Some(limit) = limit.filter(|limit| *limit < view.size) {
+            let why = "the volume has already".to_owned();
+            return Err(NoPlace::Limit { limit, least: view.size, why }.into());
+        }
+        // What is behind the volume may be on its way to free space: worth a moment.
+        let grown = self.worked.attempt(ERASE_WAIT, || {
+            // Asked first: an erasure that ends in between has freed what was refused.
+            let erasing = seat.is_erasing();
+            match seat.expand(&view, required) {
+                Err(PoolError::CannotGrow { .. }) if erasing => {
+                    self.give_work(&seat);
+                    None
+                }
+                done => Some(done),
+            }
+        });
+        let done = grown.unwrap_or_else(|| seat.expand(&view, required));
+        self.goes_on(&seat, done)?;
+        self.grown(&seat, id)
+    }
+
+    /// What a caller does not wait for goes on behind him.
+    fn goes_on<T>(&self, seat: &Seat, done: Result<T, PoolError>) -> Result<T, PoolError> {
+        if matches!(done, Err(PoolError::BeingZeroed { .. })) {
+            self.give_work(seat);
+        }
+        done
+    }
+
+    fn grown(&self, seat: &Seat, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.give_work(seat);
+        self.volume(id)
+    }
+
+    /// Before mkfs: whether it may be done, whatever is there.
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+        self.find_usable(id)?.0.begin_format(id)
+    }
+
+    /// Writes down that mkfs has ended and was synced.
+    pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
+        let (seat, view) = self.find_usable(id)?;
+        seat.mark_formatted(&view)?;
+        self.give_work(&seat);
+        Ok(())
+    }
+
+    /// Writes down that the filesystem fills its volume of `size` bytes.
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        let (seat, _) = self.find_usable(id)?;
+        seat.mark_grown(id, size)?;
+        self.give_work(&seat);
+        Ok(())
+    }
+
+    /// Makes a found volume usable.
+    pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
+        let (seat, view) = self.find_sound(id)?;
+        match &view.record {
+            None => Err(PoolError::NotDescribed { id, disk: view.disk }),
+            Some(record) if !record.found => Ok(Outcome::AlreadySo),
+            Some(_) => {
+                seat.adopt_volume(id)?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        let (seat, view) = self.find_sound(id)?;
+        match &view.record {
+            None => Err(PoolError::NotDescribed { id, disk: view.disk }),
+            Some(record) if record.found => Ok(()),
+            Some(_) => seat.disown_volume(id),
+        }
+    }
+
+    /// What there is to give now.
+    pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
+        let usage = self.usage(wanted, selector);
+        capacity(&offers(&self.seats(), selector, usage), usage)
+    }
+
+    /// Starts a worker on each disk that has background work and none at it.
+    pub fn kick(&self) {
+        self.seats().iter().for_each(|seat| self.give_work(seat));
+    }
+
+    /// Whether background work failed on a disk that is here: a pass tries it again, as no event tells when it may succeed.
+    pub fn has_failed_work(&self) -> bool {
+        let mut failed = self.failed_work.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|disk| self.seat(disk).is_some_and(|seat| seat.is_usable()));
+        !failed.is_empty()
+    }
+
+    fn give_work(&self, seat: &Seat) {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || seat.set_worker(true) {
+            return;
+        }
+        let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
+        let (failed, told) = (Arc::clone(&self.failed_work), Arc::clone(&self.worked));
+        std::thread::spawn(move || {
+            let worked = run_worker(&seat, &stopping, &told);
+            let is_news = {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                match worked {
+                    // The pass that this makes due says when it is tried again.
+                    Ended::Failed => failed.insert(seat.id().to_owned()),
+                    Ended::Idle(progress) => failed.remove(seat.id()) || progress == Progress::Worked,
+                    Ended::Stopped => false,
+                }
+            };
+            // Only now: what the next worker comes to must not be overtaken by what this one came to.
+            if !matches!(worked, Ended::Idle(_)) {
+                seat.set_worker(false);
+            }
+            told.tell();
+            if let (true, Some(nudge)) = (is_news, nudge.get()) {
+                nudge();
+            }
+        });
+    }
+
+    /// Background workers end after their chunk. Those that are about to are waited for, so that a stop leaves both copies of a
+    /// table alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        let busy =
+            || self.seats().into_iter().filter(Seat::has_worker).map(|seat| seat.id().to_owned()).collect::<Vec<_>>();
+        if self.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
+            tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
+        }
+    }
+
+    /// Does all background work here and now.
+    pub fn work_until_idle(&self) -> Result<(), PoolError> {
+        for seat in self.seats() {
+            loop {
+                match seat.work()? {
+                    Progress::Worked => {}
+                    Progress::Unmirrored => seat.mirror()?,
+                    Progress::Idle => break,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a worker ended. One that found nothing more to do has taken itself off the disk.
+enum Ended {
+    Idle(Progress),
+    Stopped,
+    /// In an error, which is in the log.
+    Failed,
+}
+
+/// Works until there is nothing to do; gives whether anything was done.
+fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Ended {
+    let mut progress = Progress::Idle;
+    while !stopping.load(Ordering::SeqCst) {
+        let worked = seat.work().and_then(|done| match done {
+            Progress::Unmirrored => {
+                std::thread::sleep(MIRROR_AFTER);
+                seat.mirror().map(|()| done)
+            }
+            Progress::Worked | Progress::Idle => Ok(done),
+        });
+        match worked {
+            Ok(Progress::Worked) => {
+                told.tell();
+                progress = Progress::Worked;
+            }
+            // Nothing that anybody looks for.
+            Ok(Progress::Unmirrored) => {}
+            Ok(Progress::Idle) => return Ended::Idle(progress),
+            Err(error) if error.is_locked() => {
+                tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
+            }
+            Err(error) => {
+                tracing::error!(disk = seat.id(), error = %chain(&error), "background work failed; it is tried again");
+                return Ended::Failed;
+            }
+        }
+    }
+    Ended::Stopped
+}
+
+fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {
+    Wish { usage, required: request.required, limit: request.limit }
+}
+
+/// What each member that the selector means has to give.
+fn offers(seats: &[Seat], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
+    let selected = |seat: &Seat| seat.rule().is_some_and(|rule| selector.selects(&rule));
+    let offer = |(index, seat): (usize, &Seat)| selected(seat).then(|| seat.offer(index, usage)).flatten();
+    seats.iter().enumerate().filter_map(offer).collect()
+}

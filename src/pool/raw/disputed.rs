@@ -1,0 +1,163 @@
+//! What a bare device shows against what the journal says of it: before it is cleaned, given out, or erased with the
+//! volume that it had. Where the two differ somebody else has put something there, and a person decides.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{RawError, RawMember, RawState, whole};
+use crate::device::label::VolumeUsage;
+use crate::host::raw::Signature;
+use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
+use crate::pool::erase::{reads_all_zeros, samples_are_zero};
+use crate::pool::journal::RawClaim;
+use crate::pool::member::Standing;
+
+/// How it begins what is said of a claim that the device contradicts.
+pub(super) const DISPUTED: &str = "claim disputed";
+/// Where filesystems, volume groups and tables begin.
+const HEAD: u64 = 1 << 20;
+
+impl RawMember {
+    /// What is on a device that was zeros when it was claimed or erased: it has another user, or the journal is wrong.
+    pub(super) fn found_on(
+        &self,
+        raw: &RawDisk,
+        disk: &dyn Disk,
+        claim: &RawClaim,
+    ) -> Result<Option<String>, RawError> {
+        let away = |why: String| RawError::Away { disk: self.id.clone(), why };
+        let contents = match self.host.probe(raw) {
+            Probe::Looked(contents) => contents,
+            Probe::Failed(why) => return Err(away(format!("could not be looked at: {why}"))),
+            Probe::NotLooked => return Err(away("was not looked at".to_owned())),
+        };
+        let signature = contents.signatures.into_iter().next().map(|signature| signature.kind);
+        if let Some(found) = signature.or(contents.table) {
+            return Ok(Some(found));
+        }
+        // What somebody wrote most likely begins or ends there. Behind the claim's end the device may have gained anything.
+        let end = claim.size.min(disk.geometry().size);
+        let ends = [Extent { start: 0, end: end.min(HEAD) }, Extent { start: end.saturating_sub(HEAD), end }];
+        let mut is_blank = samples_are_zero(disk, whole(disk.geometry().size))?;
+        for extent in ends {
+            is_blank = is_blank && reads_all_zeros(disk, extent)?;
+        }
+        Ok((!is_blank).then(|| "data".to_owned()))
+    }
+
+    /// Nobody has the device, and nobody has put anything on it: asked while nobody else can. Else it is disputed from
+    /// here on.
+    pub(super) fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
+        let raw = self.here(state)?;
+        let held = self.host.open(raw, Access::Alone).map_err(RawError::Busy)?;
+        let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
+        let why = disputed(claim, &found);
+        tracing::warn!(disk = %self.id, why, "a bare device is left alone");
+        state.standing = Standing::NotReady(why.clone());
+        state.disk = None;
+        Err(RawError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
+    }
+
+    /// What somebody has put on a device since its volume was deleted, as far as that can be told from what the volume had
+    /// itself: it is not erased with it then.
+    pub(super) fn put_there(
+        &self,
+        raw: &RawDisk,
+        disk: &dyn Disk,
+        claim: &RawClaim,
+    ) -> Result<Option<String>, RawError> {
+        let Some(erasing) = &claim.erasing else { return Ok(None) };
+        let found = match (erasing.cursor, claim.erasing_usage) {
+            // A raw volume had whatever it had.
+            (0, None | Some(VolumeUsage::Block)) => None,
+            (0, Some(VolumeUsage::Mount(_))) => self.not_of(erasing.was, raw),
+            (cursor, _) => {
+                let head = Extent { start: 0, end: cursor.min(HEAD) };
+                let is_zero = reads_all_zeros(disk, head)? && samples_are_zero(disk, whole(cursor))?;
+                (!is_zero).then(|| format!("data in its first {} bytes, which were erased already", cursor))
+            }
+        };
+        Ok(found.map(|found| {
+            format!(
+                "{DISPUTED}: volume {} was deleted and is to be erased here, and the device holds {found}; `localpool disk adopt` \
+                 erases it all the same, and `localpool disk release` leaves it as it is",
+                erasing.was
+            )
+        }))
+    }
+
+    /// What is on the device and not the filesystem of that volume.
+    fn not_of(&self, volume: Uuid, raw: &RawDisk) -> Option<String> {
+        let contents = match self.host.probe(raw) {
+            Probe::Looked(contents) => contents,
+            Probe::Failed(why) => return Some(format!("what could not be looked at: {why}")),
+            Probe::NotLooked => return Some("what was not looked at".to_owned()),
+        };
+        let own = volume.to_string();
+        let is_own =
+            |signature: &Signature| signature.uuid.as_ref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&own));
+        // What else looks like something beside it, files may look like.
+        if contents.signatures.iter().any(is_own) {
+            return None;
+        }
+        contents.signatures.into_iter().next().map(|signature| signature.kind).or(contents.table)
+    }
+
+    /// Before a chunk is erased: nobody has the device, and nobody has put anything there. Nobody gets it before the
+    /// handle goes. `None`: it stays as it is, and why is said.
+    pub(super) fn may_erase(&self, state: &mut RawState, claim: &RawClaim) -> Result<Option<Arc<dyn Disk>>, RawError> {
+        let alone = self.host.open(self.here(state)?, Access::Alone);
+        // Not before each chunk: that asks all processes. After the last one it is given on.
+        let is_at_either_end = |disk: &dyn Disk| {
+            let whole = disk.geometry().size.max(claim.size);
+            claim.erasing.as_ref().is_none_or(|erasing| erasing.cursor == 0 || erasing.cursor >= whole)
+        };
+        let unopened = |disk: Arc<dyn Disk>| match is_at_either_end(&*disk) {
+            true => disk.prove_unopened(Openers::All).map(|()| disk),
+            false => Ok(disk),
+        };
+        let alone = alone.and_then(unopened);
+        let disk = match alone {
+            Ok(disk) => disk,
+            Err(busy @ HostError::Busy { .. }) => {
+                let why = format!("{busy}: not erased before that ends; tried again");
+                if state.held.as_ref() != Some(&why) {
+                    tracing::warn!(disk = %self.id, why, "the bare device of a deleted volume is left alone");
+                    state.held = Some(why);
+                }
+                return Ok(None);
+            }
+            Err(error) => return Err(RawError::Open(error)),
+        };
+        if state.held.is_some() {
+            state.held = None;
+        }
+        let found = self.put_there(self.here(state)?, &*disk, claim)?;
+        if let Some(why) = found {
+            tracing::warn!(disk = %self.id, why, "a bare device is left alone");
+            state.standing = Standing::NotReady(why);
+            state.disk = None;
+            return Ok(None);
+        }
+        Ok(Some(disk))
+    }
+
+    pub fn is_disputed(&self) -> bool {
+        matches!(&self.shown().standing, Standing::NotReady(why) if why.starts_with(DISPUTED))
+    }
+}
+
+pub(super) fn disputed(claim: &RawClaim, found: &str) -> String {
+    match &claim.volume {
+        None => format!(
+            "{DISPUTED}: the device should be free, and holds {found}; `localpool disk adopt` erases it and offers it again"
+        ),
+        Some(volume) => format!(
+            "{DISPUTED}: volume {} has no filesystem yet, as the journal says, and the device holds {found}; was the \
+             journal restored from a backup? `localpool disk adopt` keeps a filesystem of this volume, and gives up anything \
+             else",
+            volume.id
+        ),
+    }
+}

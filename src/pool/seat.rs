@@ -1,0 +1,351 @@
+//! A place in the pool, labelled or bare: the verbs that both kinds know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::choose::Offer;
+use super::device_pool::PoolError;
+use super::disk::ApplyError;
+use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
+use super::extents::ExtentSet;
+use super::journal_store::JournalStore;
+use super::member::{DiskView, Member, PATIENCE, Standing, State, VolumeView};
+use super::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown};
+use super::raw::{RawError, RawMember};
+use crate::claim::rule::Rule;
+use crate::device::label::{ErasePolicy, VolumeUsage};
+use crate::host::pace::Call;
+use crate::host::turn::Held;
+
+/// A member of the pool.
+#[derive(Clone)]
+pub enum Seat {
+    Labelled(Arc<Member>),
+    Raw(Arc<RawMember>),
+}
+
+impl Seat {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Labelled(member) => &member.id,
+            Self::Raw(member) => &member.id,
+        }
+    }
+
+    pub fn rule(&self) -> Option<Arc<Rule>> {
+        match self {
+            Self::Labelled(member) => member.shown().rule.clone(),
+            Self::Raw(member) => member.shown().rule.clone(),
+        }
+    }
+
+    pub fn views(&self) -> Vec<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.views(),
+            Self::Raw(member) => member.view().into_iter().collect(),
+        }
+    }
+
+    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.view(id),
+            Self::Raw(member) => member.view().filter(|view| view.id == id),
+        }
+    }
+
+    pub fn disk_view(&self) -> Option<DiskView> {
+        match self {
+            Self::Labelled(member) => Some(member.disk_view()),
+            Self::Raw(member) => member.disk_view(),
+        }
+    }
+
+    pub fn offer(&self, seat: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+        match self {
+            Self::Labelled(member) => member.shown().offer(seat, usage),
+            Self::Raw(member) => member.offer(seat, usage),
+        }
+    }
+
+    /// Whether its disk is here and in order.
+    pub fn is_usable(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.shown().is_usable(),
+            Self::Raw(member) => member.shown().standing == Standing::Ready,
+        }
+    }
+
+    /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on a
+    /// bare device.
+    pub fn why_unusable(&self) -> Option<String> {
+        let Self::Labelled(member) = self else { return None };
+        match &member.shown().standing {
+            Standing::Ready => None,
+            Standing::NotReady(why) => Some(format!("is not ready: {why}")),
+            Standing::Missing => Some("is missing".to_owned()),
+        }
+    }
+
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
+    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
+    /// until it is done there is nothing of the volume.
+    pub fn create(
+        &self,
+        site: Site,
+        volume: &NewVolume,
+        journal: &JournalStore,
+        patience: Duration,
+    ) -> Result<Taken, PoolError> {
+        let made = match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_create(site, volume);
+                // It is in the making until others can see what came of it.
+                let (begun, made) = {
+                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
+                        Ok(state) => state,
+                        Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
+                        Err(error) if is_taken(&error) => return Ok(Taken::ByOther),
+                        Err(error) => return Ok(Taken::Failed(error)),
+                    };
+                    // It has just left or failed: nothing is written down of it.
+                    if !state.is_usable() {
+                        return Ok(Taken::ByOther);
+                    }
+                    let begun = journal.begin(volume.id, &member.id, state.known())?;
+                    (begun, state.create(site, volume).map_err(PoolError::from))
+                };
+                if made.as_ref().is_err_and(left_nothing) {
+                    begun.withdraw()?;
+                }
+                made
+            }
+            Self::Raw(member) => match member.create(volume, patience) {
+                Err(RawError::BeingZeroed { left }) => {
+                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
+                }
+                made => made.map_err(PoolError::from),
+            },
+        };
+        match made {
+            Ok(()) => Ok(Taken::ByUs),
+            Err(error) if is_taken(&error) => Ok(Taken::ByOther),
+            Err(error) if left_nothing(&error) => Ok(Taken::Failed(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel has the volume mapped as the disk says.
+    pub fn remap(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.recover_mappings()?),
+            Self::Raw(_) => Ok(()),
+        }
+    }
+
+    pub fn delete(&self, id: Uuid) -> Result<(), PoolError> {
+        let policy = self.rule().map_or(ErasePolicy::default(), |rule| rule.erase);
+        match self {
+            Self::Labelled(member) => {
+                let mut state = member.lock_in_time()?;
+                match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
+                    Err(error) => match error.busy() {
+                        Some(why) => Err(PoolError::InUse { id, why }),
+                        None => Err(error.into()),
+                    },
+                    Ok(()) => Ok(()),
+                }
+            }
+            Self::Raw(member) => match member.delete(id, policy) {
+                Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
+                done => Ok(done?),
+            },
+        }
+    }
+
+    pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
+        let id = view.id;
+        match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_expand(id, required);
+                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                match grown {
+                    Err(PoolError::Apply(ApplyError::Plan {
+                        source: PlanError::CannotGrow { id, wanted, growable_to },
+                        ..
+                    })) => Err(PoolError::CannotGrow { id, wanted, growable_to }),
+                    done => done,
+                }
+            }
+            Self::Raw(_) if required <= view.size => Ok(()),
+            Self::Raw(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
+        }
+    }
+
+    /// Whether some of its space is being erased.
+    pub fn is_erasing(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.shown().content.erasing().next().is_some(),
+            Self::Raw(_) => false,
+        }
+    }
+
+    /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(_) => Ok(()),
+            Self::Raw(member) => Ok(member.begin_format(id)?),
+        }
+    }
+
+    pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
+            }
+            Self::Raw(member) => Ok(member.change_volume(view.id, |volume| {
+                (volume.formatting, volume.formatted) = (false, true);
+                volume.record.fs_size = view.size;
+            })?),
+        }
+    }
+
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
+        }
+    }
+
+    pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
+        }
+    }
+
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
+            }
+            Self::Raw(member) => Ok(member.change_volume(id, |volume| volume.record.found = true)?),
+        }
+    }
+
+    /// Makes one of several volumes of an id another one. The journal has the fresh id before the disk has.
+    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str, journal: &JournalStore) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                let (begun, done) = {
+                    let mut state = member.lock_in_time()?;
+                    let mut known = state.known();
+                    // It goes without having been deleted.
+                    known.unseen.insert(id);
+                    let disk = state.disk()?;
+                    let begun = journal.begin(fresh, &member.id, known)?;
+                    (begun, disk.change(|content| give_other_id(content, id, fresh, name)))
+                };
+                let Err(error) = done else { return Ok(()) };
+                if error.left_nothing() {
+                    begun.withdraw()?;
+                }
+                Err(match error.busy() {
+                    Some(why) => PoolError::InUse { id, why },
+                    None => error.into(),
+                })
+            }
+            Self::Raw(member) => match member.give_other_id(id, fresh, name) {
+                Err(RawError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
+                done => Ok(done?),
+            },
+        }
+    }
+
+    pub fn work(&self) -> Result<Progress, PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(work(member)?),
+            Self::Raw(member) => Ok(member.work()?),
+        }
+    }
+
+    /// Both copies of the label say the same afterwards.
+    pub fn mirror(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.mirror()?),
+            Self::Raw(_) => Ok(()),
+        }
+    }
+
+    pub fn has_worker(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.has_worker(),
+            Self::Raw(member) => member.has_worker(),
+        }
+    }
+
+    /// Marks whether a worker is on it; gives whether one was.
+    pub fn set_worker(&self, is_there: bool) -> bool {
+        match self {
+            Self::Labelled(member) => member.set_worker(is_there),
+            Self::Raw(member) => member.set_worker(is_there),
+        }
+    }
+}
+
+/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
+/// more than one call waits for. The worker then goes on.
+fn zeroed<'m>(
+    member: &'m Member,
+    id: Uuid,
+    patience: Duration,
+    to_zero: impl Fn(&mut State) -> Result<ExtentSet, ApplyError>,
+) -> Result<Held<'m, State>, PoolError> {
+    let mut call = Call::begin();
+    loop {
+        let mut state = member.lock_within(patience)?;
+        if !state.is_usable() {
+            return Ok(state);
+        }
+        let left = to_zero(&mut state)?;
+        if left.is_empty() {
+            return Ok(state);
+        }
+        let bytes = left.total();
+        if !zeroed_in_call(&mut state, left, &mut call)? {
+            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
+        }
+        drop(state);
+        std::thread::sleep(GIVE_WAY);
+    }
+}
+
+fn is_taken(error: &PoolError) -> bool {
+    match error {
+        PoolError::Apply(ApplyError::Plan { source, .. }) => {
+            matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
+        }
+        PoolError::Raw(error) => matches!(error, RawError::Taken(_)),
+        _ => false,
+    }
+}
+
+/// Nothing of what was asked for can be on the disk.
+fn left_nothing(error: &PoolError) -> bool {
+    is_taken(error)
+        || match error {
+            PoolError::Apply(error) => error.left_nothing(),
+            PoolError::Raw(error) => error.left_nothing(),
+            _ => false,
+        }
+}
+
+/// Who got a place.
+#[derive(Debug)]
+pub enum Taken {
+    ByUs,
+    ByOther,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
+}

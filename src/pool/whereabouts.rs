@@ -1,0 +1,203 @@
+//! Where a volume is, and where it may be: not knowing is not absence, and an id on two disks is no volume at all.
+//!
+//! Each volume is in the journal as being on its disk before the disk has it, and leaves the journal only when the disk
+//! was read without it. So the journal knows of each disk that is away at least what is on it. Only a disk that it says
+//! nothing of (an earlier version wrote it, or the journal was lost and the disk cannot be opened) may hold anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use super::device_pool::{Pool, PoolError};
+use super::member::{Standing, VolumeView};
+use super::seat::Seat;
+
+/// A disk of ours whose content cannot be asked for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unasked {
+    pub disk: String,
+    /// Goes on after its name: `is missing`.
+    pub why: String,
+    /// Volumes that are or may be on it.
+    pub listed: BTreeSet<Uuid>,
+    pub knowledge: Knowledge,
+}
+
+/// What the list of a disk that cannot be asked is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing else is on it.
+    Whole,
+    /// Anything may be on it.
+    Part,
+    /// Nor is it known whether it is ours.
+    None,
+}
+
+/// Whether a volume that no disk here has may be on one that cannot be asked, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// A disk had it, or was to have it.
+    Of(String),
+    /// There is a disk of which nothing is known.
+    General(String),
+}
+
+impl Doubt {
+    pub fn words(self) -> Option<String> {
+        match self {
+            Self::Of(words) | Self::General(words) => Some(words),
+            Self::None => None,
+        }
+    }
+}
+
+impl Unasked {
+    fn error(self, id: Uuid) -> PoolError {
+        let Self { disk, why, listed: _, knowledge } = self;
+        let way_out = match knowledge {
+            Knowledge::Whole | Knowledge::Part => format!("bring the disk back, or {}", give_up(&disk)),
+            Knowledge::None => {
+                "the state directory, which would tell, was empty when this process began; mend the disk, or unplug it"
+                    .to_owned()
+            }
+        };
+        let why = format!("{why}, and the volume may be on it: {way_out}");
+        PoolError::DiskAway { id, disk, why }
+    }
+}
+
+fn give_up(disk: &str) -> String {
+    format!("unplug it and give it up with `localpool disk release {disk}`")
+}
+
+impl Pool {
+    /// The disks of ours that cannot be asked now.
+    pub fn unasked(&self) -> Vec<Unasked> {
+        let why = |disk: &str| match self.seat(disk) {
+            Some(seat) => seat.why_unusable(),
+            None => Some("is missing".to_owned()),
+        };
+        let mut unasked = Vec::new();
+        for (disk, known) in self.journal().known(|disk| why(disk).is_some()) {
+            let knowledge = if known.volumes.is_some() { Knowledge::Whole } else { Knowledge::Part };
+            let (why, listed) = (why(&disk), known.volumes.unwrap_or_default());
+            unasked.extend(why.map(|why| Unasked { disk, why, listed, knowledge }));
+        }
+        for (disk, claim) in self.journal().raw_claims().into_iter().filter(|(disk, _)| self.seat(disk).is_none()) {
+            let listed = claim.volume.iter().map(|volume| volume.id).collect();
+            let why = "was not looked at yet".to_owned();
+            unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
+        }
+        let is_told = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
+        let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_told(one)).collect();
+        unasked.extend(unread.into_iter().filter(|one| self.seat(&one.disk).is_none()));
+        unasked
+    }
+
+    /// Why a volume that no disk here has may not be made: it may be on a disk that cannot be asked. A disk of which
+    /// nothing is known keeps no new volume waiting; should both have it, they are in conflict.
+    pub(super) fn may_be_made(&self, id: Uuid) -> Result<(), PoolError> {
+        self.is_nowhere_else(id)?;
+        let unasked = self.unasked().into_iter().find(|one| one.listed.contains(&id));
+        unasked.map_or(Ok(()), |one| Err(one.error(id)))
+    }
+
+    /// A volume that no disk here has is on none that the journal should know, and does not.
+    pub(super) fn is_nowhere_else(&self, id: Uuid) -> Result<(), PoolError> {
+        self.journal().sound()?;
+        let lost = self.journal().lost().into_iter();
+        let mut on = lost.filter(|(_, claim)| claim.volume.as_ref().is_some_and(|volume| volume.id == id));
+        let Some((disk, _)) = on.next() else { return Ok(()) };
+        let why = format!(
+            "is not known to the journal of this node, which was lost or is older than the volume; it is not touched, and \
+             not read, until `localpool disk adopt {disk}` takes it back with the volume"
+        );
+        Err(PoolError::DiskAway { id, disk, why })
+    }
+
+    /// Why a volume that no disk here has may not be called deleted.
+    pub fn may_be_called_deleted(&self, id: Uuid) -> Result<(), PoolError> {
+        if !self.is_looked_at() {
+            return Err(PoolError::NotLookedAt { id });
+        }
+        self.is_nowhere_else(id)?;
+        let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge != Knowledge::Whole;
+        let unasked = self.unasked().into_iter().find(may_hold);
+        unasked.map_or(Ok(()), |one| Err(one.error(id)))
+    }
+
+    /// What is not known of a volume that no disk here has, and that was `told` to be on that disk.
+    pub fn doubt(&self, id: Uuid, told: Option<&str>) -> Doubt {
+        if let Err(error) = self.may_be_made(id) {
+            return Doubt::Of(error.to_string());
+        }
+        if let Some(disk) = told {
+            match self.seat(disk).map(|seat| seat.why_unusable()) {
+                // What a person gave up holds up nothing new; what it has is not deleted by that.
+                None if self.journal().has_let_go(disk) => {
+                    return Doubt::General(format!("disk {disk} was given up, and the volume may be on it"));
+                }
+                None => return Doubt::Of(format!("disk {disk} is not there; is it unplugged or dead?")),
+                Some(Some(why)) => return Doubt::Of(format!("disk {disk} {why}")),
+                Some(None) => {}
+            }
+        }
+        match self.may_be_called_deleted(id) {
+            Ok(()) => Doubt::None,
+            Err(error) => Doubt::General(error.to_string()),
+        }
+    }
+
+    /// Says of each volume that is on several disks, or may be, that nobody knows which of them is right.
+    pub(super) fn mark_conflicts(&self, views: &mut [VolumeView]) {
+        let mut disks = BTreeMap::<Uuid, Vec<(String, Option<String>)>>::new();
+        for view in views.iter() {
+            let away = match &view.standing {
+                Standing::Ready => None,
+                Standing::NotReady(why) => Some(format!("is not ready: {why}")),
+                Standing::Missing => Some("is missing".to_owned()),
+            };
+            disks.entry(view.id).or_default().push((view.disk.clone(), away));
+        }
+        for one in self.unasked() {
+            for id in &one.listed {
+                if let Some(disks) = disks.get_mut(id)
+                    && disks.iter().all(|(disk, _)| *disk != one.disk)
+                {
+                    disks.push((one.disk.clone(), Some(one.why.clone())));
+                }
+            }
+        }
+        for view in views {
+            view.conflict = disks.get(&view.id).filter(|disks| disks.len() > 1).map(|disks| words(view.id, disks));
+        }
+    }
+
+    /// The views of one volume, each with its seat: of a sound one there is one.
+    pub(super) fn all_of(&self, id: Uuid) -> Vec<(Seat, VolumeView)> {
+        let found = self.seats().into_iter().filter_map(|seat| seat.view(id).map(|view| (seat, view)));
+        let (seats, mut views): (Vec<Seat>, Vec<VolumeView>) = found.unzip();
+        if !views.is_empty() {
+            self.mark_conflicts(&mut views);
+        }
+        seats.into_iter().zip(views).collect()
+    }
+}
+
+fn words(id: Uuid, disks: &[(String, Option<String>)]) -> String {
+    let on = |(disk, away): &(String, Option<String>)| match away {
+        Some(why) => format!("{disk}, which {why}"),
+        None => disk.clone(),
+    };
+    let named: Vec<String> = disks.iter().map(on).collect();
+    let way_out = match disks.iter().find(|(_, away)| away.is_some()) {
+        Some((disk, _)) => format!("bring that disk back, or {}", give_up(disk)),
+        None => format!("`localpool volume settle {id} --keep DISK` says which"),
+    };
+    format!(
+        "it is, or may be, on several disks: {}; none of them is used before it is known which is right: {way_out}",
+        named.join("; and on ")
+    )
+}

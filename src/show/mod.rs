@@ -1,0 +1,7 @@
+//! What people read: tables, wide and JSON, of devices and of volumes.
+//!
+//! Takes in devices and views of volumes, gives out text. Pure.
+
+pub mod devices;
+pub mod row;
+pub mod volumes;

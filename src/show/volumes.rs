@@ -1,0 +1,167 @@
+//! `localpool volumes`: what is on the disks of this node's pool, also what no object tells of any more.
+//!
+//! Takes in the pool's views, gives out text. Pure: prints nothing.
+
+use serde::Serialize;
+
+use super::devices::{Format, ShowError};
+use crate::device::label::VolumeUsage;
+use crate::device::size::Size;
+use crate::pool::member::VolumeView;
+use crate::volume::{Condition, VolumeId};
+
+/// One volume as programs read it. Names stay; new ones may come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    id: String,
+    name: String,
+    /// `Ready`, `Found`, or the reason of its condition.
+    state: String,
+    /// Bytes.
+    size: u64,
+    growable_to: u64,
+    /// `block`, a filesystem, or `unknown` where nothing describes the volume.
+    usage: String,
+    disk: String,
+    set: String,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct List {
+    volumes: Vec<Row>,
+}
+
+impl Row {
+    fn of(view: &VolumeView) -> Self {
+        let found = view.record.as_ref().is_some_and(|record| record.found);
+        let condition = Condition::of(view);
+        let (state, message) = match (condition.abnormal, found) {
+            (true, _) => (condition.reason.to_string(), condition.message),
+            (false, true) => ("Found".to_owned(), "waits for `localpool volume adopt`".to_owned()),
+            (false, false) => ("Ready".to_owned(), String::new()),
+        };
+        let usage = match view.record.as_ref().map(|record| record.usage) {
+            Some(VolumeUsage::Block) => "block",
+            Some(VolumeUsage::Mount(kind)) => kind.name(),
+            None => "unknown",
+        };
+        Self {
+            id: VolumeId::from(view.id).to_string(),
+            name: view.record.as_ref().map(|record| record.name.clone()).unwrap_or_default(),
+            state,
+            size: view.size,
+            growable_to: view.growable_to,
+            usage: usage.to_owned(),
+            disk: view.disk.clone(),
+            set: format!("{}/{}", view.set.namespace, view.set.name),
+            message,
+        }
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let name = if self.name.is_empty() { "-" } else { &self.name };
+        // A name is any text; a terminal is not asked to obey it.
+        let name = name.escape_debug().to_string();
+        let size = Size(self.size).to_string();
+        [self.id.clone(), name, self.state.clone(), size, self.usage.clone(), self.set.clone(), self.disk.clone()]
+    }
+}
+
+/// All volumes in the order of their names, ending in a line end.
+pub fn render(views: &[VolumeView], format: Format) -> Result<String, ShowError> {
+    let mut rows: Vec<Row> = views.iter().map(Row::of).collect();
+    rows.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+    Ok(match format {
+        Format::Json => serde_json::to_string_pretty(&List { volumes: rows }).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&List { volumes: rows }).map_err(ShowError::Yaml)?,
+        Format::Table | Format::Wide => table(&rows, format == Format::Wide),
+    })
+}
+
+fn table(rows: &[Row], wide: bool) -> String {
+    if rows.is_empty() {
+        return "no volumes on the disks of this node's pool\n".to_owned();
+    }
+    let mut lines = vec![["ID", "NAME", "STATE", "SIZE", "USE", "SET", "DISK"].map(str::to_owned)];
+    lines.extend(rows.iter().map(Row::cells));
+    let columns = if wide { 7 } else { 6 };
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let mut written = String::new();
+        for (cell, width) in line.iter().zip(&widths) {
+            written.push_str(&format!("{cell:<width$}  "));
+        }
+        text.push_str(written.trim_end());
+        text.push('\n');
+        if let Some(row) = index.checked_sub(1).and_then(|index| rows.get(index)).filter(|row| !row.message.is_empty())
+        {
+            text.push_str(&format!("    {}\n", row.message));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::device::label::{SetRef, VolumeRecord};
+    use crate::host::FsKind;
+    use crate::pool::member::Standing;
+
+    fn view(name: &str, standing: Standing, found: bool) -> VolumeView {
+        let record = VolumeRecord {
+            name: name.to_owned(),
+            required: 1 << 30,
+            limit: None,
+            parameters: BTreeMap::new(),
+            usage: VolumeUsage::Mount(FsKind::Xfs),
+            fs_size: 0,
+            found,
+        };
+        VolumeView {
+            id: VolumeId::of_name(name).uuid(),
+            record: Some(record),
+            size: 1 << 30,
+            formatted: true,
+            growable_to: 1 << 30,
+            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            disk: "gpt-1".to_owned(),
+            standing,
+            conflict: None,
+            node: Default::default(),
+        }
+    }
+
+    #[test]
+    fn each_volume_has_a_line_and_what_is_wrong_with_it_another() {
+        let views = [
+            view("pvc-b", Standing::Missing, false),
+            view("pvc-a", Standing::Ready, false),
+            view("pvc-c", Standing::Ready, true),
+            VolumeView { record: None, ..view("pvc-d", Standing::Ready, false) },
+        ];
+        let text = render(&views, Format::Table).expect("it can be written");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("ID ") && lines[0].ends_with("SET"), "{text}");
+        assert!(lines[1].contains("NotDescribed") && lines[1].contains("unknown"), "{text}");
+        assert!(lines[3].contains("pvc-a") && lines[3].contains("Ready") && lines[3].contains("1.0 GiB"), "{text}");
+        assert!(lines[4].contains("DiskMissing") && lines[5].contains("unplugged"), "{text}");
+        assert!(lines[6].contains("Found") && lines[7].contains("volume adopt"), "{text}");
+        let json = render(&views, Format::Json).expect("it can be written");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(value["volumes"].as_array().map(Vec::len), Some(4));
+        assert_eq!(value["volumes"][1]["state"], "Ready");
+    }
+
+    #[test]
+    fn a_name_cannot_command_a_terminal() {
+        let text = render(&[view("\u{1b}[31m", Standing::Ready, false)], Format::Table).expect("it can be written");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+}
