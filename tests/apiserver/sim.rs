@@ -84,3 +84,13 @@ impl SimNode {
         &self.running.as_ref().expect("it runs").pool
     }
 }
+
+/// Also where a check fails: nobody writes objects for it then.
+impl Drop for SimNode {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.operator.abort();
+            running.keeper.stop();
+        }
+    }
+}

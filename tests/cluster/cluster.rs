@@ -96,16 +96,20 @@ impl Cluster {
     }
 
     pub async fn get(&self, kind: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.api(kind, namespace).get_opt(name).await.unwrap_or_else(|e| panic!("reading {kind} {name}: {e}")).map(json)
+        let api = self.api(kind, namespace);
+        let found = answered(async || api.get_opt(name).await).await;
+        found.unwrap_or_else(|e| panic!("reading {kind} {name}: {e}")).map(json)
     }
 
     pub async fn list(&self, kind: &str, namespace: Option<&str>) -> Vec<Value> {
-        let all = self.api(kind, namespace).list(&ListParams::default()).await;
+        let api = self.api(kind, namespace);
+        let all = answered(async || api.list(&ListParams::default()).await).await;
         all.unwrap_or_else(|error| panic!("listing {kind}: {error}")).items.into_iter().map(json).collect()
     }
 
     pub async fn delete(&self, kind: &str, namespace: Option<&str>, name: &str) {
-        match self.api(kind, namespace).delete(name, &DeleteParams::default()).await {
+        let api = self.api(kind, namespace);
+        match answered(async || api.delete(name, &DeleteParams::default()).await).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => panic!("deleting {kind} {name}: {error}"),
@@ -190,6 +194,19 @@ pub async fn eventually<T, E: Debug>(what: &str, within: Duration, mut look: imp
                 panic!("not within {} s: {what}; at last: {seen:?}", within.as_secs())
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
+/// What the API server says in the end. One that has fifty pods started may not answer at once, or ask for patience; no check
+/// is about that. Only for calls that may be made twice.
+async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T, kube::Error>) -> Result<T, kube::Error> {
+    let until = Instant::now() + SOON;
+    loop {
+        match call().await {
+            Err(kube::Error::Api(status)) if status.code < 429 => return Err(kube::Error::Api(status)),
+            Err(_) if Instant::now() < until => tokio::time::sleep(Duration::from_millis(500)).await,
+            ended => return ended,
         }
     }
 }

@@ -2,7 +2,9 @@
 //! and with disks of the kind that they tell of. These machines are simulated; the cluster and its controllers are not.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 
+use futures::FutureExt as _;
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use serde_json::{Value, json};
@@ -33,7 +35,9 @@ fn file(sample: &str) -> String {
 }
 
 async fn apply(space: &Space, sample: &str) {
-    space.kubectl(&["apply", "-f", &file(sample)]).await;
+    let file = file(sample);
+    let words = ["-n", &space.namespace, "apply", "-f", &file];
+    eventually("the example is applied", SOON, async || crate::cluster::attempt("kubectl", &words).await).await;
 }
 
 /// What the API server or kubectl says against it.
@@ -204,11 +208,17 @@ async fn operators_volume(space: &Space) {
 fn the_examples_of_the_seeds_and_of_the_operator_do_what_they_say() {
     check(Needs::Machine, async |space| {
         clear(space, Vec::new()).await;
-        seed_partitioned(space).await;
-        seed_block(space).await;
-        seed_filesystem(space).await;
-        operators_set(space).await;
-        operators_volume(space).await;
+        let ended = AssertUnwindSafe(async {
+            seed_partitioned(space).await;
+            seed_block(space).await;
+            seed_filesystem(space).await;
+            operators_set(space).await;
+            operators_volume(space).await;
+        });
+        let ended = ended.catch_unwind().await;
+        // Its classes and nodes have no namespace, and would be there for all checks after one that failed.
+        clear(space, Vec::new()).await;
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
 
