@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::keeper::Verb;
 use super::{Agent, Pass};
-use crate::claim::election::Left;
+use crate::claim::rejection::Rejection;
 use crate::device::discovery::{DeviceSet, DiscoveryError};
 use crate::device::size::Size;
 use crate::device::{self, Device, Verdict};
@@ -325,14 +325,14 @@ fn unowned(content: &Content) -> String {
 }
 
 fn unclaimed_note(pass: &Pass, device: &Device) -> String {
-    let reason = |left: &Left| left.to_string();
+    let reason = |left: &Rejection| left.to_string();
     let left: Vec<String> = pass
         .outcomes
         .iter()
         .filter_map(|outcome| {
             // A LocalVolume has nothing to say of a device that it does not name.
-            let mut leaves = outcome.leaves.iter().filter(|(_, left)| *left != Left::NotNamed);
-            let (_, left) = leaves.find(|(name, _)| *name == device.raw.name)?;
+            let mut rejected = outcome.rejected.iter().filter(|(_, left)| *left != Rejection::NotNamed);
+            let (_, left) = rejected.find(|(name, _)| *name == device.raw.name)?;
             Some(format!("set {}/{}: {}", outcome.set.namespace, outcome.set.name, reason(left)))
         })
         .collect();

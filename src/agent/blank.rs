@@ -143,7 +143,7 @@ mod tests {
 
     use super::super::Agent;
     use super::*;
-    use crate::claim::election::Left;
+    use crate::claim::rejection::Rejection;
     use crate::claim::rule::{Blankness, Rule};
     use crate::claim::sample::rule;
     use crate::device::sample::unclaimed;
@@ -264,7 +264,7 @@ mod tests {
         let last = pass();
         assert_eq!((last.claimed, last.problems), (vec![], BTreeMap::new()));
         let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
-        assert_eq!(last.outcomes[0].leaves, [("fake0".to_owned(), Left::NotZeros(words))]);
+        assert_eq!(last.outcomes[0].rejected, [("fake0".to_owned(), Rejection::NotZeros(words))]);
         assert_eq!(written.write_count(), 0);
     }
 }

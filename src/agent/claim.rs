@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::Agent;
 use super::blank::NotBlank;
-use crate::claim::age::Ripeness;
-use crate::claim::election::{Ballot, Claim as Elected, Election, Outcome, elect};
+use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
+use crate::claim::ballot::{Ballot, Facts};
+use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
 use crate::claim::elsewhere::{Promise, promised};
-use crate::claim::rule::{NodeMatch, Rule};
+use crate::claim::rule::Rule;
 use crate::device::discovery::DeviceSet;
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
@@ -25,37 +26,60 @@ use crate::pool::plan::Claim;
 use crate::pool::raw::{RawMember, reads_as_zeros};
 use crate::pool::seat::Seat;
 
-/// What came of an election.
-pub(super) struct Claimed {
+/// What a pass took, and what it destroyed to take it next.
+pub(super) struct Taken {
     /// Kernel names of the disks that were claimed.
     pub claimed: Vec<String>,
     /// How many sets had chosen one that turned out to hold bytes that nothing recognises.
     pub refused: usize,
+    pub wiped: usize,
     pub outcomes: Vec<Outcome>,
 }
 
 impl Agent {
-    pub(super) fn claim(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Claimed {
+    /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go.
+    pub(super) fn take(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Taken {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        let (devices, election) = match self.elect(set, &rules) {
-            (_, election)
-                if takes_some(&election)
-                    && (self.elsewhere.is_some() || self.own.is_some() || self.pool.journal().sound().is_err()) =>
-            {
-                if let Err(why) = self.leave_promised(set, problems) {
-                    tracing::warn!(why, "nothing is claimed");
-                    problems.extend(election.claims.into_iter().map(|claim| (claim.name, why.clone())));
-                    return Claimed { claimed: Vec::new(), refused: 0, outcomes: election.outcomes };
-                }
-                self.elect(set, &rules)
+        self.watch_content(set, &rules);
+        let mut election = self.elect(set, &rules);
+        if !takes_some(&election) {
+            return Taken { claimed: Vec::new(), refused: 0, wiped: 0, outcomes: election.outcomes };
+        }
+        let promises = self.leave_promised(set, problems);
+        let promises = match promises {
+            Ok(Promised { all, on: 0 }) => all,
+            Ok(Promised { all, on: _ }) => {
+                election = self.elect(set, &rules);
+                all
             }
-            elected => elected,
+            Err(why) => {
+                let Election { claims, wipes, outcomes } = election;
+                tracing::warn!(why, "nothing is claimed");
+                problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
+                problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
+                return Taken { claimed: Vec::new(), refused: 0, wiped: 0, outcomes };
+            }
         };
+        let Election { claims, wipes, outcomes } = election;
+        let (claimed, refused) = self.claim(set, &rules, &claims, problems);
+        // What was just claimed is another disk than the one that was elected on.
+        let wiped = if claimed.is_empty() { self.wipe(set, &wipes, &promises, problems) } else { 0 };
+        Taken { claimed, refused, wiped, outcomes }
+    }
+
+    /// Gives the kernel names of the disks that were claimed, and how many sets chose anew.
+    fn claim(
+        &mut self,
+        set: &DeviceSet,
+        rules: &[Rule],
+        claims: &[Elected],
+        problems: &mut BTreeMap<String, String>,
+    ) -> (Vec<String>, usize) {
         let mut claimed = Vec::new();
-        let (refused, unread) = self.refuse(&devices, &election.claims, problems);
+        let (refused, unread) = self.refuse(&set.devices, claims, problems);
         // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
         let stands = |elected: &&Elected| !refused.contains(&elected.set) && !unread.contains(&elected.name);
-        let stand: Vec<&Elected> = election.claims.iter().filter(stands).collect();
+        let stand: Vec<&Elected> = claims.iter().filter(stands).collect();
         // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
         let counts = self.counts();
         let is_enough = |elected: &&&Elected| {
@@ -65,7 +89,7 @@ impl Agent {
             counts.contains_key(&elected.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
         };
         for elected in stand.iter().filter(is_enough) {
-            match self.claim_one(&devices, elected) {
+            match self.claim_one(&set.devices, elected) {
                 Ok(()) => claimed.push(elected.name.clone()),
                 Err(problem) => {
                     tracing::warn!(disk = elected.name, problem, "a disk was not claimed");
@@ -73,7 +97,7 @@ impl Agent {
                 }
             }
         }
-        Claimed { claimed, refused: refused.len(), outcomes: election.outcomes }
+        (claimed, refused.len())
     }
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
@@ -82,17 +106,19 @@ impl Agent {
         &mut self,
         set: &mut DeviceSet,
         problems: &mut BTreeMap<String, String>,
-    ) -> Result<(), String> {
-        let promises = self.promises()?;
-        let all: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
-        let all: Vec<&RawDisk> = all.iter().collect();
+    ) -> Result<Promised, String> {
+        let all = self.promises()?;
+        let raws: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
+        let raws: Vec<&RawDisk> = raws.iter().collect();
+        let mut on = 0;
         for device in set.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
-            if let Some(reason) = promised(&promises, &device.raw, &all) {
+            if let Some(reason) = promised(&all, &device.raw, &raws) {
                 problems.insert(device.raw.name.clone(), reason.to_string());
                 device.verdict = Verdict::Theirs(reason);
+                on += 1;
             }
         }
-        Ok(())
+        Ok(Promised { all, on })
     }
 
     /// What others promise of this node's disks, asked for now. Nothing is taken where the journal cannot say what is ours.
@@ -114,44 +140,46 @@ impl Agent {
         })
     }
 
-    /// What these sets take of the devices that are no bare ones of the pool; and those devices.
-    pub(super) fn elect(&self, set: &DeviceSet, rules: &[Rule]) -> (Vec<Device>, Election) {
-        self.elect_by(set, rules, &|device| self.watch.ripeness(device))
-    }
-
-    /// The same with another clock.
-    pub(super) fn elect_by(
-        &self,
-        set: &DeviceSet,
-        rules: &[Rule],
-        ripeness: &dyn Fn(&Device) -> Ripeness,
-    ) -> (Vec<Device>, Election) {
-        let counts = self.counts();
-        let doubts = self.doubts(set);
-        let astray = self.astray(set, rules);
-        let released = self.pool.journal().released();
-        let free = |device: &&Device| self.pool.bare_claim_of(set, device).is_none();
-        let devices: Vec<Device> = set.devices.iter().filter(free).cloned().collect();
-        let mut election = elect(&Ballot {
+    /// What these sets take, and have wiped.
+    pub(super) fn elect(&mut self, set: &DeviceSet, rules: &[Rule]) -> Election {
+        let (counts, astray, given_back) = (self.counts(), self.astray(set, rules), self.pool.journal().released());
+        let facts = self.facts(set, rules);
+        let ballot = Ballot {
             rules,
-            devices: &devices,
+            devices: &set.devices,
+            facts: &facts,
             claimed: &counts,
             astray: &astray,
-            given_back: &released,
-            ripeness,
-            fits: &fits,
-            health: &|device| self.healths.of(&self.host, &device.raw, set.at),
-            zeros: &|device| self.blanks.known(device, set.at),
-            doubted: &|device| doubts.are_of(&device.raw),
-        });
-        // Bare devices of the pool are no candidates, and are not missing either.
-        for outcome in &mut election.outcomes {
-            let rule = rules.iter().find(|rule| rule.set == outcome.set && rule.node == NodeMatch::Selected);
-            if let Some(named) = rule.and_then(|rule| rule.named.as_ref()) {
-                outcome.missing = named.missing(set.devices.iter().map(|device| &device.raw));
-            }
+            given_back: &given_back,
+            fits,
+        };
+        let asked = to_ask(&ballot);
+        if asked.is_empty() {
+            return elect(&ballot);
         }
-        (devices, election)
+        let mut facts = facts.clone();
+        for device in set.devices.iter().filter(|device| asked.contains(&device.raw.name)) {
+            let health = self.healths.of(&self.host, &device.raw, set.at);
+            facts.entry(device.raw.name.clone()).or_default().health = Some(health);
+        }
+        elect(&Ballot { facts: &facts, ..ballot })
+    }
+
+    /// What is known of each device, without asking any.
+    fn facts(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<String, Facts> {
+        let doubts = self.doubts(set);
+        let of = |device: &Device| Facts {
+            ripeness: self.watch.ripeness(device),
+            is_bare: self.pool.bare_claim_of(set, device).is_some(),
+            may_be_ours: doubts.are_of(&device.raw),
+            not_zeros: self.blanks.known(device, set.at).err(),
+            health: None,
+            wipe: rules
+                .iter()
+                .any(|rule| orders_wipe_of(rule, device))
+                .then(|| doubts.may_wipe(device, set).map(|()| self.wipes.ripeness(&as_if_blank(device)))),
+        };
+        set.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
     }
 
     /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
@@ -252,6 +280,13 @@ impl Agent {
     }
 }
 
+/// What others promise of this node's disks.
+pub(super) struct Promised {
+    pub all: Vec<Promise>,
+    /// On how many devices that looked free.
+    pub on: usize,
+}
+
 /// A disk that is being claimed, for a thread of its own.
 struct Taking {
     pool: Arc<Pool>,
@@ -326,9 +361,10 @@ fn claim_raw(
     Ok(())
 }
 
-/// Whether there is something that a set takes, or would take.
+/// Whether there is something that a set takes, would take, or has wiped.
 fn takes_some(election: &Election) -> bool {
-    !election.claims.is_empty() || election.outcomes.iter().any(|outcome| !outcome.would_take.is_empty())
+    let Election { claims, wipes, outcomes } = election;
+    !claims.is_empty() || !wipes.is_empty() || outcomes.iter().any(|outcome| !outcome.would_take.is_empty())
 }
 
 /// Whether a rule's layout fits on a device.

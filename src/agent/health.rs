@@ -3,7 +3,6 @@
 //! Takes in the disks that an election wants to know of, asks each once, and believes its word for an hour or until an
 //! event of it.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +13,10 @@ use crate::host::raw::DevNo;
 use crate::host::raw::is_or_is_on;
 use crate::host::{Health, Host, RawDisk, chain};
 
-/// Behind cells, as an election only reads.
 #[derive(Debug)]
 pub(super) struct Healths {
-    said: RefCell<BTreeMap<String, Said>>,
-    patience: RefCell<Patience<(DevNo, Option<u64>)>>,
+    said: BTreeMap<String, Said>,
+    patience: Patience<(DevNo, Option<u64>)>,
 }
 
 #[derive(Debug)]
@@ -31,35 +29,35 @@ struct Said {
 
 impl Default for Healths {
     fn default() -> Self {
-        Self { said: RefCell::default(), patience: RefCell::new(Patience::new(patience::BOUND)) }
+        Self { said: BTreeMap::new(), patience: Patience::new(patience::BOUND) }
     }
 }
 
 impl Healths {
     /// An event of a device, by kernel name.
     pub fn changed(&mut self, name: &str) {
-        self.said.get_mut().retain(|said, _| !is_or_is_on(name, said) && !is_or_is_on(said, name));
+        self.said.retain(|said, _| !is_or_is_on(name, said) && !is_or_is_on(said, name));
     }
 
     pub fn all_changed(&mut self) {
-        self.said.get_mut().clear();
+        self.said.clear();
     }
 
     /// A disk that does not answer in time is asked again when it has.
-    pub fn of(&self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
+    pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
         let same = |said: &&Said| (said.devno, said.diskseq) == (raw.devno, raw.diskseq);
         let fresh = |said: &&Said| now.saturating_sub(said.at) < KEEP;
-        if let Some(said) = self.said.borrow().get(&raw.name).filter(same).filter(fresh) {
+        if let Some(said) = self.said.get(&raw.name).filter(same).filter(fresh) {
             return said.health.clone();
         }
         let asked = (Arc::clone(host), raw.clone());
         let whom = (raw.devno, raw.diskseq);
-        let health = match self.patience.borrow_mut().ask(&whom, move || asked.0.health(&asked.1)) {
+        let health = match self.patience.ask(&whom, move || asked.0.health(&asked.1)) {
             Ok(health) => health,
             Err(error) => return Health::Unknown(chain(&error)),
         };
         let said = Said { devno: raw.devno, diskseq: raw.diskseq, at: now, health: health.clone() };
-        self.said.borrow_mut().insert(raw.name.clone(), said);
+        self.said.insert(raw.name.clone(), said);
         health
     }
 }
@@ -78,23 +76,23 @@ mod tests {
         let raw = host.scan().unwrap().remove(0);
         let mut healths = Healths::default();
         let hour = Duration::from_secs(3600);
-        let expect = |healths: &Healths, raw: &RawDisk, now, asked| {
+        let expect = |healths: &mut Healths, raw: &RawDisk, now, asked| {
             let said = healths.of(&asked_host, raw, now);
             assert_eq!(host.health_asked(), asked);
             said
         };
         host.set_health("fake0", Health::Passed);
-        assert_eq!(expect(&healths, &raw, Duration::ZERO, 1), Health::Passed);
+        assert_eq!(expect(&mut healths, &raw, Duration::ZERO, 1), Health::Passed);
         let failing = Health::Failing("it warns".to_owned());
         host.set_health("fake0", failing.clone());
-        assert_eq!(expect(&healths, &raw, hour / 2, 1), Health::Passed);
-        assert_eq!(expect(&healths, &raw, hour, 2), failing);
+        assert_eq!(expect(&mut healths, &raw, hour / 2, 1), Health::Passed);
+        assert_eq!(expect(&mut healths, &raw, hour, 2), failing);
         healths.changed("fake1");
-        expect(&healths, &raw, hour, 2);
+        expect(&mut healths, &raw, hour, 2);
         healths.changed("fake0");
-        expect(&healths, &raw, hour, 3);
-        expect(&healths, &RawDisk { diskseq: Some(99), ..raw.clone() }, hour, 4);
+        expect(&mut healths, &raw, hour, 3);
+        expect(&mut healths, &RawDisk { diskseq: Some(99), ..raw.clone() }, hour, 4);
         healths.all_changed();
-        expect(&healths, &raw, hour, 5);
+        expect(&mut healths, &raw, hour, 5);
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use self::admin::AdminError;
 use self::arrive::Problem;
 use self::blank::Blanks;
-use self::claim::Claimed;
+use self::claim::Taken;
 use self::health::Healths;
 use crate::claim::age::{Ripeness, Watchlist};
 use crate::claim::election::Outcome;
@@ -212,10 +212,9 @@ impl Agent {
         let unsure = self.remember_copies(&set);
         passes |= self.attach_rules(&mut problems);
         self.tell_wiped(&set, &mut problems);
-        // What these two ran into is over without an event, on a disk of which something was told before, too.
+        // What this runs into is over without an event, on a disk of which something was told before, too.
         let mut met = BTreeMap::new();
-        let Claimed { claimed, refused, mut outcomes } = self.claim(&mut set, &mut met);
-        let wiped = self.wipe(&set, !claimed.is_empty(), &mut outcomes, &mut met);
+        let Taken { claimed, refused, wiped, outcomes } = self.take(&mut set, &mut met);
         let again =
             self.retry_held() || self.pool.has_failed_work() || passes || !met.is_empty() || self.must_look_again(&set);
         let again = self.again(again);

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Agent;
 use super::admin::AdminError;
-use super::doubt::Doubts;
-use crate::claim::election::{Left, Outcome};
+use crate::claim::election::Outcome;
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::Device;
 use crate::device::discovery::DeviceSet;
@@ -26,40 +25,20 @@ impl Agent {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
             Rule { set, dry_run: true, node, ..new.clone() }
         }));
-        let (_, election) = self.elect(&set, &rules);
+        let election = self.elect(&set, &rules);
         let of_wanted = |outcome: &&Outcome| {
             let names = (&outcome.set.namespace, &outcome.set.name);
             wanted.iter().any(|new| (&new.set.namespace, &new.set.name) == names)
         };
-        let mut outcomes: Vec<Outcome> = election.outcomes.iter().filter(of_wanted).cloned().collect();
-        for outcome in &mut outcomes {
-            let orders = |rule: &&Rule| rule.set == outcome.set && rule.named.as_ref().is_some_and(|named| named.wipe);
-            if rules.iter().any(|rule| orders(&rule)) {
-                say_what_is_wiped(&set, &self.doubts(&set), outcome);
-            }
-        }
-        Ok(note.into_iter().chain(outcomes.iter().flat_map(|outcome| lines(&set, outcome))).collect())
-    }
-}
-
-/// A plan takes no disk for what it would be after it was wiped, but says so.
-fn say_what_is_wiped(set: &DeviceSet, doubts: &Doubts, outcome: &mut Outcome) {
-    for (name, left) in &mut outcome.leaves {
-        let device = set.devices.iter().find(|device| device.raw.name == *name);
-        if let (Left::Verdict(words), Some(device)) = (&*left, device) {
-            let then = match doubts.may_wipe(device, set) {
-                Ok(()) => "it would be wiped first, unless its table has partitions".to_owned(),
-                Err(spared) => format!("not wiped: {spared}"),
-            };
-            *left = Left::Verdict(format!("{words}; {then}"));
-        }
+        let outcomes = election.outcomes.iter().filter(of_wanted);
+        Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&set, outcome))).collect())
     }
 }
 
 /// The set, then each device with what would become of it.
 fn lines(set: &DeviceSet, outcome: &Outcome) -> Vec<String> {
     let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
-    let left = outcome.leaves.iter().map(|(name, left)| (name, "leave", left.to_string()));
+    let left = outcome.rejected.iter().map(|(name, left)| (name, "leave", left.to_string()));
     let mut rows: Vec<[String; 5]> = Vec::new();
     for (name, verb, why) in taken.chain(left) {
         let Some(device) = set.devices.iter().find(|device| device.raw.name == *name) else { continue };

@@ -1,9 +1,7 @@
-//! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the decision among all that
-//! claim, the last look, and the writes.
+//! Destroying what is on a disk, where a LocalVolume names the disk and orders it: the last look, and the writes.
 //!
-//! A disk is wiped if it would be claimed at once were it blank, by that LocalVolume: one election settles both, so
-//! an older set, a disk that was given back, and the count of paths hold here too. The disk must have shown the
-//! same content for the minimum age since the order was seen. Afterwards it is a blank disk like any other.
+//! The election says which (`claim/election.rs`). The disk must have shown the same content for the minimum age since the
+//! order was seen. Afterwards it is a blank disk like any other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +9,8 @@ use std::time::Duration;
 
 use super::Agent;
 use crate::claim::age::Ripeness;
-use crate::claim::election::{Left, Outcome};
-use crate::claim::elsewhere::promised;
+use crate::claim::election::Wipe;
+use crate::claim::elsewhere::{Promise, promised};
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::discovery::DeviceSet;
 use crate::device::record::judged_record;
@@ -36,85 +34,45 @@ pub(super) struct Wiped {
 }
 
 impl Agent {
-    /// Wipes what is ordered and due, one election for all. `claimed`: this pass has changed disks already, so it only
-    /// looks. Gives how many disks were wiped.
+    /// Since when the content that is ordered to go has been where it is.
+    pub(super) fn watch_content(&mut self, set: &DeviceSet, rules: &[Rule]) {
+        let doubts = self.doubts(set);
+        let is_due = |device: &&Device| {
+            rules.iter().any(|rule| !rule.dry_run && orders_wipe_of(rule, device))
+                // What a bare device of the pool holds is a tenant's.
+                && self.pool.bare_claim_of(set, device).is_none()
+                && doubts.may_wipe(device, set).is_ok()
+        };
+        let due: Vec<Device> = set.devices.iter().filter(is_due).map(as_if_blank).collect();
+        self.wipes.look(set.at, &due);
+    }
+
+    /// Gives how many disks were wiped.
     pub(super) fn wipe(
         &mut self,
         set: &DeviceSet,
-        claimed: bool,
-        outcomes: &mut [Outcome],
+        wipes: &[Wipe],
+        promises: &[Promise],
         problems: &mut BTreeMap<String, String>,
     ) -> usize {
-        let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        let orders: Vec<&Rule> = rules.iter().filter(|rule| orders_wipe(rule)).collect();
-        // What a bare device of the pool holds is a tenant's.
-        let of_pool = |device: &Device| self.pool.bare_claim_of(set, device).is_some();
-        let named = |device: &Device| orders.iter().any(|rule| names(rule, device));
-        let doubts = self.doubts(set);
-        let due = |device: &&Device| named(device) && !of_pool(device) && doubts.may_wipe(device, set).is_ok();
-        let blank = |device: &Device| Device { verdict: Verdict::Unclaimed, ..device.clone() };
-        let candidates: Vec<Device> = set.devices.iter().filter(due).map(blank).collect();
-        self.wipes.look(set.at, &candidates);
-
-        let is_candidate = |name: &str| candidates.iter().any(|device| device.raw.name == name);
-        let as_if = |device: &Device| if is_candidate(&device.raw.name) { blank(device) } else { device.clone() };
-        let as_if = DeviceSet { at: set.at, devices: set.devices.iter().map(as_if).collect() };
-        let ripeness = |device: &Device| match is_candidate(&device.raw.name) {
-            true => self.wipes.ripeness(device),
-            false => self.watch.ripeness(device),
-        };
-        let (_, election) = self.elect_by(&as_if, &rules, &ripeness);
-        let left = |rule: &Rule, name: &str| {
-            let outcome = election.outcomes.iter().find(|outcome| outcome.set == rule.set)?;
-            Some(outcome.leaves.iter().find(|(left, _)| left == name)?.1.clone())
-        };
-        for outcome in outcomes {
-            let Some(rule) = orders.iter().find(|rule| rule.set == outcome.set) else { continue };
-            for (name, why) in &mut outcome.leaves {
-                let device = set.devices.iter().find(|device| device.raw.name == *name);
-                if let (Left::Verdict(words), Some(device)) = (&*why, device) {
-                    let then = match doubts.may_wipe(device, set) {
-                        Ok(()) => told(left(rule, name)),
-                        Err(spared) => format!("not wiped: {spared}"),
-                    };
-                    *why = Left::Verdict(format!("{words}; {then}"));
-                }
-            }
-        }
-        if claimed {
-            return 0;
-        }
-        let wanted = election.claims.iter().filter(|claim| is_candidate(&claim.name));
-        let wanted: Vec<_> = wanted.filter(|claim| orders.iter().any(|rule| rule.set == claim.set)).collect();
-        if wanted.is_empty() {
-            return 0;
-        }
-        // What is on a disk may be the data of a volume that another provisioner gave out.
-        let promises = self.promises();
         let all: Vec<&RawDisk> = set.devices.iter().map(|device| &device.raw).collect();
         let mut count = 0;
-        for claim in wanted {
-            let Some(was) = set.devices.iter().find(|device| device.raw.name == claim.name) else { continue };
-            let by = format!("{}/{}", claim.set.namespace, claim.set.name);
-            let kept = match &promises {
-                Ok(promises) => promised(promises, &was.raw, &all).map(|reason| reason.to_string()),
-                Err(why) => Some(why.clone()),
-            };
+        for wipe in wipes {
+            let Some(was) = set.devices.iter().find(|device| device.raw.name == wipe.name) else { continue };
+            // What is on a disk may be the data of a volume that another provisioner gave out.
+            let kept = promised(promises, &was.raw, &all).map(|reason| reason.to_string());
             match kept.map_or_else(|| self.wipe_one(was), Err) {
                 Ok(held) => {
-                    let words = format!("it was wiped, as LocalVolume {by} orders; {held}");
+                    let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
                     tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
                     let (devno, diskseq) = (was.raw.devno, was.raw.diskseq);
-                    self.wiped.insert(claim.name.clone(), Wiped { devno, diskseq, words: words.clone() });
-                    problems.insert(claim.name.clone(), words);
+                    self.wiped.insert(wipe.name.clone(), Wiped { devno, diskseq, words: words.clone() });
+                    problems.insert(wipe.name.clone(), words);
                     count += 1;
                 }
                 Err(problem) => {
                     tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
-                    problems.insert(
-                        claim.name.clone(),
-                        format!("it is to be wiped, as LocalVolume {by} orders: {problem}"),
-                    );
+                    problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
                 }
             }
         }
@@ -123,11 +81,10 @@ impl Agent {
 
     /// When the next disk may be wiped.
     pub(super) fn wipe_in(&self, set: &DeviceSet) -> Option<Duration> {
-        let waiting =
-            |device: &Device| match self.wipes.ripeness(&Device { verdict: Verdict::Unclaimed, ..device.clone() }) {
-                Ripeness::Waiting(time) => Some(time),
-                Ripeness::Ripe | Ripeness::Unseen => None,
-            };
+        let waiting = |device: &Device| match self.wipes.ripeness(&as_if_blank(device)) {
+            Ripeness::Waiting(time) => Some(time),
+            Ripeness::Ripe | Ripeness::Unseen => None,
+        };
         set.devices.iter().filter_map(waiting).min()
     }
 
@@ -183,21 +140,22 @@ fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), St
     Ok(())
 }
 
-fn orders_wipe(rule: &Rule) -> bool {
-    rule.node == NodeMatch::Selected && !rule.dry_run && rule.named.as_ref().is_some_and(|named| named.wipe)
+/// Whether a set of this node has the content of a device destroyed, if it may; a dry run would.
+pub(super) fn orders_wipe_of(rule: &Rule, device: &Device) -> bool {
+    let named = rule.named.as_ref().filter(|named| named.wipe && rule.node == NodeMatch::Selected);
+    named.is_some_and(|named| named.names(&device.raw))
 }
 
-fn names(rule: &Rule, device: &Device) -> bool {
-    rule.named.as_ref().is_some_and(|named| named.names(&device.raw))
+pub(super) fn as_if_blank(device: &Device) -> Device {
+    Device { verdict: Verdict::Unclaimed, ..device.clone() }
 }
 
-/// What becomes of a disk that may be wiped.
-fn told(left: Option<Left>) -> String {
-    match left {
-        // The words of an election count seconds, which would be a write of a status each.
-        None | Some(Left::TooYoung(_)) => "it is wiped when it has stayed so for a while, as it is ordered".to_owned(),
-        Some(left) => format!("not wiped: {left}"),
-    }
+pub(super) fn not_wiped(wipe: &Wipe, why: &str) -> String {
+    format!("it is to be wiped, as LocalVolume {} orders: {why}", by(wipe))
+}
+
+fn by(wipe: &Wipe) -> String {
+    format!("{}/{}", wipe.set.namespace, wipe.set.name)
 }
 
 fn description(contents: &Contents) -> String {

@@ -1,41 +1,21 @@
-//! Which set claims which unclaimed device now.
+//! Which set claims which unclaimed device now, and which one has the content of a disk destroyed first.
 //!
-//! Takes in the sets, all devices, how ripe each is, and how many disks each set has already; gives out
-//! the claims, and for each set why it takes what it does not take. The older set wins between
-//! contenders. Nothing here depends on the order of the input.
+//! Takes in a [`Ballot`]; gives out claims, wipes, and for each set why it rejects what it does not take. The older set wins
+//! between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a disk that was
+//! given back and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::age::Ripeness;
+use super::ballot::{Ballot, Facts};
 use super::filter::Mismatch;
+use super::rejection::{Rejection, Then};
 use super::rule::{Blankness, NodeMatch, Rule};
 use crate::device::attachment::{Attachment, Attachments, Reach};
 use crate::device::label::{Layout, SetRef};
 use crate::device::{Device, DiskId, Standing, Verdict, id};
 use crate::host::raw::Kind;
 use crate::host::{Health, RawDisk};
-
-/// Everything that an election is decided on.
-pub struct Ballot<'a> {
-    pub rules: &'a [Rule],
-    pub devices: &'a [Device],
-    /// How many disks of this node each set has, missing ones too.
-    pub claimed: &'a BTreeMap<SetRef, u32>,
-    /// How many of the disks of a LocalVolume's class none of its paths leads to now.
-    pub astray: &'a BTreeMap<SetRef, u32>,
-    /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
-    pub given_back: &'a BTreeSet<String>,
-    pub ripeness: &'a dyn Fn(&Device) -> Ripeness,
-    /// Whether the set's layout fits on the device; the words say what is lacking.
-    pub fits: &'a dyn Fn(&Rule, &Device) -> Result<(), String>,
-    /// Whether nothing is remembered of a device's bytes that keeps it from a use which wants zeros.
-    pub zeros: &'a dyn Fn(&Device) -> Result<(), String>,
-    /// Whether it may be a bare device of the pool that has another identity now: whoever takes it wants zeros.
-    pub doubted: &'a dyn Fn(&Device) -> bool,
-    /// What a device says of its health: asked of those that nothing else keeps from a set that wants to know.
-    pub health: &'a dyn Fn(&Device) -> Health,
-}
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +34,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub set: SetRef,
-    /// Paths of a LocalVolume that lead to no device; filled in by who knows all devices.
+    /// Paths of a LocalVolume that lead to no device.
     pub missing: Vec<String>,
     /// Kernel names, sorted by device id.
     pub takes: Vec<String>,
@@ -62,100 +42,116 @@ pub struct Outcome {
     pub would_take: Vec<String>,
     /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would have
     /// and another one has.
-    pub leaves: Vec<(String, Left)>,
+    pub rejected: Vec<(String, Rejection)>,
     /// Kernel names of disks that the set has and would not choose now: its filters, its paths or its node selector say
     /// otherwise than when it took them. They stay its own.
     pub deselected: Vec<String>,
 }
 
-/// Why a set does not take a device now; `Display` is a sentence for people.
+/// A disk whose content goes now, as the set that would take it next orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Left {
-    NodeNotSelected,
-    /// Another operator takes disks on this node.
-    StandsBack,
-    /// A LocalVolume, and none of its paths leads to the device.
-    NotNamed,
-    Filter(Mismatch),
-    Verdict(String),
-    DoesNotFit(String),
-    NotZeros(String),
-    Health(String),
-    GivenBack,
-    UnstableIdentity,
-    /// What it is called may be the name of the USB bridge that it is in.
-    NamedByBridge,
-    /// A partition or a mapped device, and the set cuts its disks into partitions.
-    HoldsNoTable,
-    OlderSet(SetRef),
-    /// The set would have the disk, and another one has it.
-    InSet(SetRef),
-    Full {
-        most: u32,
-    },
-    /// A LocalVolume that has a disk for each of its paths.
-    AllNamed {
-        most: u32,
-    },
-    /// Only the kernel's name leads here, and of what the LocalVolume has some is not where its paths lead.
-    Renumbered {
-        astray: u32,
-    },
-    BelowMinimum {
-        matching: u32,
-        least: u32,
-    },
-    TooYoung(Ripeness),
-    /// The first claim waits until as many devices as the set asks for at least are ripe.
-    WaitsForMinimum {
-        ripe: u32,
-        least: u32,
-    },
+pub struct Wipe {
+    pub set: SetRef,
+    /// Kernel name at the look that this was decided on.
+    pub name: String,
 }
 
 /// The claims of all sets, and what became of each set, in the order in which the sets choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Election {
     pub claims: Vec<Claim>,
+    pub wipes: Vec<Wipe>,
     pub outcomes: Vec<Outcome>,
 }
 
-/// Decides. Each set in its turn, oldest first, takes what it may of the devices that no older one took
-/// or waits for.
+/// Decides. Each set in its turn, oldest first, takes what it may of the devices that no older one took or waits for.
 pub fn elect(ballot: &Ballot<'_>) -> Election {
-    let mut rules: Vec<&Rule> = ballot.rules.iter().collect();
-    rules.sort_by_key(|rule| (rule.created, rule.position, &rule.set));
-    let candidate = |device: &&Device| !is_pool(device) || device.label.is_some();
-    let mut devices: Vec<&Device> = ballot.devices.iter().filter(candidate).collect();
-    devices.sort_by_key(|device| (&device.id, &device.raw.name));
-    let disks = ballot.devices.iter().map(|device| (device.raw.name.as_str(), &device.raw)).collect();
-    let attachments = Attachments::new(ballot.devices.iter().map(|device| &device.raw));
-
-    let mut taken = HashMap::new();
+    let hall = Hall::new(ballot);
+    let mut taken = Taken::new();
     let mut election = Election::default();
-    for rule in rules {
-        let turn = Turn { ballot, rule, devices: &devices, disks: &disks, attachments: &attachments };
-        let outcome = match rule.dry_run {
+    for rule in hall.rules() {
+        let turn = Turn { hall: &hall, rule };
+        let Choice { outcome, wipes } = match rule.dry_run {
             false => turn.choose(&mut taken),
             // What it would take stays there for the sets after it.
             true => turn.choose(&mut taken.clone()).not_done(),
         };
-        let claims = devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
-            set: rule.set.clone(),
-            device: device.id.clone(),
-            name: device.raw.name.clone(),
-            layout: if holds_table(&device.raw) { rule.layout.clone() } else { Layout::RawDevice {} },
-            zeros: turn.wants_zeros(device),
-        });
+        let claims =
+            hall.devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
+                set: rule.set.clone(),
+                device: device.id.clone(),
+                name: device.raw.name.clone(),
+                layout: if holds_table(&device.raw) { rule.layout.clone() } else { Layout::RawDevice {} },
+                zeros: turn.wants_zeros(device),
+            });
         election.claims.extend(claims);
+        election.wipes.extend(wipes.into_iter().map(|name| Wipe { set: rule.set.clone(), name }));
         election.outcomes.push(outcome);
     }
     election
 }
 
-impl Outcome {
+/// Kernel names of the devices whose health decides: nothing else keeps them from a set that wants to know it.
+pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
+    let hall = Hall::new(ballot);
+    let mut names = BTreeSet::new();
+    for rule in ballot.rules.iter().filter(|rule| rule.filter.min_health.is_some()) {
+        let turn = Turn { hall: &hall, rule };
+        let asked = hall.devices.iter().filter(|device| {
+            let may_have = turn.selects(device).is_ok() && (is_free(device).is_ok() || turn.is_wipeable(device));
+            may_have && turn.can_use(device).is_ok()
+        });
+        names.extend(asked.map(|device| device.raw.name.clone()));
+    }
+    names
+}
+
+/// What is the same for all sets of an election.
+struct Hall<'a> {
+    ballot: &'a Ballot<'a>,
+    /// Those that some set may have, in the order in which all of them choose.
+    devices: Vec<&'a Device>,
+    disks: HashMap<&'a str, &'a RawDisk>,
+    attachments: Attachments<'a>,
+    unknown: Facts,
+}
+
+impl<'a> Hall<'a> {
+    fn new(ballot: &'a Ballot<'a>) -> Self {
+        let is_bare = |device: &Device| ballot.facts.get(&device.raw.name).is_some_and(|facts| facts.is_bare);
+        let candidate = |device: &&Device| !is_bare(device) && (!is_pool(device) || device.label.is_some());
+        let mut devices: Vec<&Device> = ballot.devices.iter().filter(candidate).collect();
+        devices.sort_by_key(|device| (&device.id, &device.raw.name));
+        let candidates = ballot.devices.iter().filter(|device| !is_bare(device));
+        let raws: Vec<&RawDisk> = candidates.map(|device| &device.raw).collect();
+        let disks = raws.iter().map(|raw| (raw.name.as_str(), *raw)).collect();
+        Self { ballot, devices, disks, attachments: Attachments::new(raws), unknown: Facts::default() }
+    }
+
+    fn rules(&self) -> Vec<&'a Rule> {
+        let mut rules: Vec<&Rule> = self.ballot.rules.iter().collect();
+        rules.sort_by_key(|rule| (rule.created, rule.position, &rule.set));
+        rules
+    }
+
+    fn facts(&self, device: &Device) -> &Facts {
+        self.ballot.facts.get(&device.raw.name).unwrap_or(&self.unknown)
+    }
+}
+
+/// Who took or waits for a device, by kernel name.
+type Taken<'a> = HashMap<&'a str, &'a SetRef>;
+
+/// What one set takes, and what it has wiped.
+struct Choice {
+    outcome: Outcome,
+    wipes: Vec<String>,
+}
+
+impl Choice {
     fn not_done(self) -> Self {
-        Self { would_take: self.takes, takes: Vec::new(), ..self }
+        let Outcome { takes, .. } = self.outcome;
+        Self { outcome: Outcome { would_take: takes, takes: Vec::new(), ..self.outcome }, wipes: Vec::new() }
     }
 }
 
@@ -163,89 +159,116 @@ fn is_pool(device: &Device) -> bool {
     device.verdict == Verdict::Ours
 }
 
-type Disks<'a> = HashMap<&'a str, &'a RawDisk>;
-
 /// Whether the kernel maps partitions on it: not on a partition, and not on a mapped device.
 fn holds_table(raw: &RawDisk) -> bool {
     !matches!(raw.kind, Kind::Partition(_) | Kind::Dm(_))
 }
 
-/// One set's turn to choose.
-struct Turn<'a> {
-    ballot: &'a Ballot<'a>,
-    rule: &'a Rule,
-    devices: &'a [&'a Device],
-    disks: &'a Disks<'a>,
-    attachments: &'a Attachments<'a>,
+/// Nobody has it.
+fn is_free(device: &Device) -> Result<(), String> {
+    match (&device.verdict, &device.standing) {
+        (Verdict::Unclaimed, Standing::Ready) => Ok(()),
+        (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => Err(why.clone()),
+        (Verdict::Theirs(reason), _) => Err(reason.to_string()),
+        (Verdict::Foreign { cluster, node }, _) => Err(format!("belongs to node {node} of cluster {cluster}")),
+        (Verdict::Ours, _) => Err("in use by the pool".to_owned()),
+    }
 }
 
-impl<'a> Turn<'a> {
-    fn choose(&self, taken: &mut HashMap<&'a str, &'a SetRef>) -> Outcome {
-        let mut leaves = BTreeMap::new();
+/// A device that a set would have.
+struct Contender<'a> {
+    /// Its place among all of them.
+    index: usize,
+    device: &'a Device,
+    ripeness: Ripeness,
+    /// It would, were it blank: why it is not.
+    content: Option<String>,
+}
+
+/// One set's turn to choose.
+struct Turn<'h, 'a> {
+    hall: &'h Hall<'a>,
+    rule: &'a Rule,
+}
+
+impl<'a> Turn<'_, 'a> {
+    fn choose(&self, taken: &mut Taken<'a>) -> Choice {
+        let mut rejected = BTreeMap::new();
         let mut contenders = Vec::new();
         let mut deselected = Vec::new();
-        for (index, device) in self.devices.iter().copied().enumerate() {
+        for (index, device) in self.hall.devices.iter().copied().enumerate() {
             match self.suits(device, taken) {
-                Ok(()) => contenders.push((index, device, self.ripeness(device))),
-                Err(left) if is_pool(device) && !self.is_contested(&left) => {
-                    if self.is_own(device) && !matches!(left, Left::InSet(_) | Left::StandsBack) {
+                Ok(()) => contenders.push(Contender { index, device, ripeness: self.ripeness(device), content: None }),
+                Err(why) if is_pool(device) && !self.is_contested(&why) => {
+                    if self.is_own(device) && !matches!(why, Rejection::InSet(_) | Rejection::StandsBack) {
                         deselected.push(device.raw.name.clone());
                     }
                 }
-                Err(left) => drop(leaves.insert(index, left)),
+                Err(Rejection::Verdict(why)) if self.hall.facts(device).wipe.is_some() => {
+                    match self.suits_when_wiped(device, taken) {
+                        Ok(ripeness) => contenders.push(Contender { index, device, ripeness, content: Some(why) }),
+                        Err(then) => drop(rejected.insert(index, self.content(why, then))),
+                    }
+                }
+                Err(why) => drop(rejected.insert(index, why)),
             }
         }
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (least, matching) = (self.rule.min_devices, count(contenders.len()));
-        let ripe = count(contenders.iter().filter(|(_, _, ripeness)| *ripeness == Ripeness::Ripe).count());
-        let has = self.ballot.claimed.get(&self.rule.set).copied().unwrap_or(0);
-        let first_claim = has == 0;
-        let mut room = self.rule.max_devices.map_or(u32::MAX, |most| most.saturating_sub(has));
-
-        let mut takes = HashSet::new();
-        // Ripe ones first, so that one that keeps changing does not hold the place of one that does not.
-        contenders.sort_by_key(|(index, _, ripeness)| (*ripeness != Ripeness::Ripe, *index));
-        for (index, device, ripeness) in contenders {
-            let left = if first_claim && matching < least {
-                Left::BelowMinimum { matching, least }
-            } else if room == 0 {
-                let most = self.rule.max_devices.unwrap_or(u32::MAX);
-                if self.rule.named.is_some() { Left::AllNamed { most } } else { Left::Full { most } }
-            } else {
+        // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that does
+        // not.
+        contenders.sort_by_key(|one| (one.content.is_some(), one.ripeness != Ripeness::Ripe, one.index));
+        let (mut takes, mut wipes) = (BTreeSet::new(), Vec::new());
+        let mut places = Places::of(self, &contenders);
+        for Contender { index, device, ripeness, content } in contenders {
+            let outcome = places.next(ripeness, content.is_some());
+            if !matches!(
+                outcome,
+                Err(Rejection::BelowMinimum { .. } | Rejection::Full { .. } | Rejection::AllNamed { .. })
+            ) {
                 // Waited for counts as taken: a younger set must not snatch what makes the minimum.
-                room -= 1;
                 taken.insert(&device.raw.name, &self.rule.set);
-                if ripeness != Ripeness::Ripe {
-                    Left::TooYoung(ripeness)
-                } else if first_claim && ripe < least {
-                    Left::WaitsForMinimum { ripe, least }
-                } else {
+            }
+            let why = match (content, outcome) {
+                (None, Ok(())) => {
                     takes.insert(index);
                     continue;
                 }
+                (None, Err(why)) => why,
+                (Some(content), Ok(())) => {
+                    if self.orders_wipe() && !self.rule.dry_run {
+                        wipes.push(device.raw.name.clone());
+                    }
+                    self.content(content, Then::Wipe)
+                }
+                (Some(content), Err(Rejection::TooYoung(_))) => self.content(content, Then::Wipe),
+                (Some(content), Err(why)) => self.content(content, Then::Reject(Box::new(why))),
             };
-            leaves.insert(index, left);
+            rejected.insert(index, why);
         }
-        let name = |index: usize| self.devices[index].raw.name.clone();
-        let mut takes: Vec<usize> = takes.into_iter().collect();
-        takes.sort_unstable();
-        Outcome {
+        let name = |index: usize| self.hall.devices[index].raw.name.clone();
+        let outcome = Outcome {
             set: self.rule.set.clone(),
-            missing: Vec::new(),
+            missing: self.missing(),
             takes: takes.into_iter().map(name).collect(),
             would_take: Vec::new(),
-            leaves: leaves.into_iter().map(|(index, left)| (name(index), left)).collect(),
+            rejected: rejected.into_iter().map(|(index, why)| (name(index), why)).collect(),
             deselected,
-        }
+        };
+        Choice { outcome, wipes }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let named = self.rule.named.as_ref().filter(|_| self.rule.node == NodeMatch::Selected);
+        let all = || self.hall.ballot.devices.iter().map(|device| &device.raw);
+        named.map_or_else(Vec::new, |named| named.missing(all()))
     }
 
     fn ripeness(&self, device: &Device) -> Ripeness {
-        if self.rule.dry_run { Ripeness::Ripe } else { (self.ballot.ripeness)(device) }
+        if self.rule.dry_run { Ripeness::Ripe } else { self.hall.facts(device).ripeness }
     }
 
     /// A disk of the pool is worth a word only to another set that would have it too.
-    fn is_contested(&self, left: &Left) -> bool {
-        matches!(left, Left::InSet(owner) if !self.is_named_like(owner))
+    fn is_contested(&self, why: &Rejection) -> bool {
+        matches!(why, Rejection::InSet(owner) if !self.is_named_like(owner))
     }
 
     fn is_own(&self, device: &Device) -> bool {
@@ -262,120 +285,168 @@ impl<'a> Turn<'a> {
     }
 
     fn wants_zeros(&self, device: &Device) -> bool {
-        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || (self.ballot.doubted)(device)
+        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.facts(device).may_be_ours
     }
 
-    fn suits(&self, device: &'a Device, taken: &HashMap<&str, &SetRef>) -> Result<(), Left> {
+    fn orders_wipe(&self) -> bool {
+        self.rule.named.as_ref().is_some_and(|named| named.wipe)
+    }
+
+    fn is_wipeable(&self, device: &Device) -> bool {
+        matches!(self.hall.facts(device).wipe, Some(Ok(_)))
+    }
+
+    /// What is said of a device that is not blank: only a set that orders its content to go says what becomes of that.
+    fn content(&self, why: String, then: Then) -> Rejection {
+        match (self.orders_wipe(), then) {
+            (false, _) => Rejection::Verdict(why),
+            (true, Then::Wipe) if self.rule.dry_run => Rejection::Content { why, then: Then::WouldWipe },
+            (true, then) => Rejection::Content { why, then },
+        }
+    }
+
+    fn suits(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
+        self.selects(device)?;
+        is_free(device).map_err(Rejection::Verdict)?;
+        self.may_take(device, taken)
+    }
+
+    /// The same of a device whose content may go, were it blank; and since when that content has been there.
+    fn suits_when_wiped(&self, device: &'a Device, taken: &Taken<'_>) -> Result<Ripeness, Then> {
+        let ripeness = match &self.hall.facts(device).wipe {
+            Some(Ok(ripeness)) => *ripeness,
+            Some(Err(spared)) => return Err(Then::Spare(spared.clone())),
+            None => Ripeness::Unseen,
+        };
+        self.may_take(device, taken).map_err(|why| Then::Reject(Box::new(why)))?;
+        Ok(if self.rule.dry_run { Ripeness::Ripe } else { ripeness })
+    }
+
+    /// By what the set says of devices.
+    fn selects(&self, device: &'a Device) -> Result<(), Rejection> {
         match self.rule.node {
             NodeMatch::Selected => {}
-            NodeMatch::NotSelected => return Err(Left::NodeNotSelected),
-            NodeMatch::StandsBack => return Err(Left::StandsBack),
+            NodeMatch::NotSelected => return Err(Rejection::NodeNotSelected),
+            NodeMatch::StandsBack => return Err(Rejection::StandsBack),
         }
         if self.rule.named.as_ref().is_some_and(|named| !named.names(&device.raw)) {
-            return Err(Left::NotNamed);
+            return Err(Rejection::NotNamed);
         }
-        let disk = match &device.raw.kind {
-            Kind::Partition(partition) => self.disks.get(partition.disk.as_str()).copied(),
-            _ => None,
-        };
-        self.rule.filter.matches(&device.raw, disk).map_err(Left::Filter)?;
+        self.rule.filter.matches(&device.raw, self.disk_of(device)).map_err(Rejection::Filter)?;
         if self.rule.filter.exclude_network {
-            let Attachment { reach, by } = self.attachments.of(&device.raw);
+            let Attachment { reach, by } = self.hall.attachments.of(&device.raw);
             if reach == Reach::Network {
-                return Err(Left::Filter(Mismatch::Network { by }));
+                return Err(Rejection::Filter(Mismatch::Network { by }));
             }
         }
         if let Some(expression) = &self.rule.filter.expression {
-            expression.selects(device, self.attachments.of(&device.raw)).map_err(Left::Filter)?;
+            expression.selects(device, self.hall.attachments.of(&device.raw)).map_err(Rejection::Filter)?;
         }
-        if let (Verdict::Ours, Some(label)) = (&device.verdict, &device.label) {
-            return Err(Left::InSet(label.set.clone()));
+        match (&device.verdict, &device.label) {
+            (Verdict::Ours, Some(label)) => Err(Rejection::InSet(label.set.clone())),
+            _ => Ok(()),
         }
-        let refused = match (&device.verdict, &device.standing) {
-            (Verdict::Unclaimed, Standing::Ready) => None,
-            (Verdict::Unclaimed, Standing::NotReady(why)) => Some(why.clone()),
-            (Verdict::Theirs(reason), _) => Some(reason.to_string()),
-            (Verdict::Unknown(why), _) => Some(why.clone()),
-            (Verdict::Foreign { cluster, node }, _) => Some(format!("belongs to node {node} of cluster {cluster}")),
-            (Verdict::Ours, _) => Some("in use by the pool".to_owned()),
-        };
-        if let Some(why) = refused {
-            return Err(Left::Verdict(why));
+    }
+
+    /// The disk that a partition is on.
+    fn disk_of(&self, device: &Device) -> Option<&'a RawDisk> {
+        match &device.raw.kind {
+            Kind::Partition(partition) => self.hall.disks.get(partition.disk.as_str()).copied(),
+            _ => None,
         }
-        if self.ballot.given_back.contains(&device.id.text) {
-            return Err(Left::GivenBack);
+    }
+
+    /// Whether a device that nobody has is of use to the set.
+    fn can_use(&self, device: &'a Device) -> Result<(), Rejection> {
+        let ballot = self.hall.ballot;
+        if ballot.given_back.contains(&device.id.text) {
+            return Err(Rejection::GivenBack);
         }
-        let astray = self.ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
+        let astray = ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
         if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
-            return Err(Left::Renumbered { astray });
+            return Err(Rejection::Renumbered { astray });
         }
         if !holds_table(&device.raw) && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
-            return Err(Left::HoldsNoTable);
+            return Err(Rejection::HoldsNoTable);
         }
         if self.is_raw_use(device) && !device.id.stable {
-            return Err(Left::UnstableIdentity);
+            return Err(Rejection::UnstableIdentity);
         }
-        if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, disk) {
-            return Err(Left::NamedByBridge);
+        if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, self.disk_of(device)) {
+            return Err(Rejection::NamedByBridge);
         }
-        (self.ballot.fits)(self.rule, device).map_err(Left::DoesNotFit)?;
-        if self.wants_zeros(device) {
-            (self.ballot.zeros)(device).map_err(Left::NotZeros)?;
+        (ballot.fits)(self.rule, device).map_err(Rejection::DoesNotFit)?;
+        match &self.hall.facts(device).not_zeros {
+            Some(why) if self.wants_zeros(device) => Err(Rejection::NotZeros(why.clone())),
+            _ => Ok(()),
         }
+    }
+
+    fn may_take(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
+        self.can_use(device)?;
         if let Some(least) = self.rule.filter.min_health {
-            least.check(&(self.ballot.health)(device)).map_err(Left::Health)?;
+            let silent = || Health::Unknown("it was not asked".to_owned());
+            let health = self.hall.facts(device).health.clone().unwrap_or_else(silent);
+            least.check(&health).map_err(Rejection::Health)?;
         }
         match taken.get(device.raw.name.as_str()) {
-            Some(older) => Err(Left::OlderSet((*older).clone())),
+            Some(older) => Err(Rejection::OlderSet((*older).clone())),
             None => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Left {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
-            Self::StandsBack => f.write_str(
-                "nothing new is claimed on this node: the Local Storage Operator's diskmaker runs here, or that is not known yet",
-            ),
-            Self::NotNamed => f.write_str("no path of the LocalVolume leads to it"),
-            Self::Filter(mismatch) => mismatch.fmt(f),
-            Self::Verdict(why) => f.write_str(why),
-            Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
-            Self::NotZeros(why) | Self::Health(why) => f.write_str(why),
-            Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
-            Self::UnstableIdentity => {
-                f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
-            }
-            Self::NamedByBridge => f.write_str(
-                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; a layout with a label \
-                 knows its disk by that",
-            ),
-            Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
-            Self::InSet(set) => write!(f, "the set {}/{} has it", set.namespace, set.name),
-            Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
-            Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
-            Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
-            Self::AllNamed { most } => {
-                write!(f, "the LocalVolume has a disk for each of its {most} paths here already")
-            }
-            Self::Renumbered { astray } => write!(
-                f,
-                "{astray} of the LocalVolume's disks here {} not where its paths lead, so this name may have been \
-                 another disk's: name it by a link of /dev/disk/by-id if it is meant",
-                if *astray == 1 { "is" } else { "are" }
-            ),
-            Self::BelowMinimum { matching, least } => {
-                write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
-            }
-            Self::TooYoung(Ripeness::Waiting(left)) => {
-                write!(f, "seen too recently: it must stay as it is for {} s more", left.as_secs_f64().ceil())
-            }
-            Self::TooYoung(_) => f.write_str("seen too recently: it must stay as it is for a while"),
-            Self::WaitsForMinimum { ripe, least } => {
-                write!(f, "waits for the set's minDeviceCount of {least}: {ripe} seen for long enough")
-            }
+/// How many of its contenders a set may still take, and from how many on.
+struct Places {
+    least: u32,
+    /// None that it has counts for the minimum any more.
+    is_first: bool,
+    most: u32,
+    room: u32,
+    is_named: bool,
+    /// Of all contenders, and of those that are ripe; first of the blank ones.
+    matching: [u32; 2],
+    ripe: [u32; 2],
+}
+
+impl Places {
+    fn of(turn: &Turn<'_, '_>, contenders: &[Contender<'_>]) -> Self {
+        let rule = turn.rule;
+        let has = turn.hall.ballot.claimed.get(&rule.set).copied().unwrap_or(0);
+        let count = |wanted: &dyn Fn(&&Contender<'_>) -> bool| {
+            u32::try_from(contenders.iter().filter(wanted).count()).unwrap_or(u32::MAX)
+        };
+        let is_ripe = |one: &&Contender<'_>| one.ripeness == Ripeness::Ripe;
+        let is_blank = |one: &&Contender<'_>| one.content.is_none();
+        Self {
+            least: rule.min_devices,
+            is_first: has == 0,
+            most: rule.max_devices.unwrap_or(u32::MAX),
+            room: rule.max_devices.map_or(u32::MAX, |most| most.saturating_sub(has)),
+            is_named: rule.named.is_some(),
+            matching: [count(&is_blank), count(&|_| true)],
+            ripe: [count(&|one| is_blank(one) && is_ripe(one)), count(&is_ripe)],
+        }
+    }
+
+    /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on it.
+    fn next(&mut self, ripeness: Ripeness, has_content: bool) -> Result<(), Rejection> {
+        let (matching, ripe) = (self.matching[usize::from(has_content)], self.ripe[usize::from(has_content)]);
+        let least = self.least;
+        if self.is_first && matching < least {
+            return Err(Rejection::BelowMinimum { matching, least });
+        }
+        if self.room == 0 {
+            let most = self.most;
+            return Err(if self.is_named { Rejection::AllNamed { most } } else { Rejection::Full { most } });
+        }
+        self.room -= 1;
+        if ripeness != Ripeness::Ripe {
+            Err(Rejection::TooYoung(ripeness))
+        } else if self.is_first && ripe < least {
+            Err(Rejection::WaitsForMinimum { ripe, least })
+        } else {
+            Ok(())
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
-use crate::claim::election::Left;
+use crate::claim::rejection::Rejection;
 use crate::device::label::SetRef;
 use crate::operator::node::Seen;
 use crate::pool::member::{DiskView, Standing};
@@ -106,9 +106,9 @@ fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> 
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
     for outcome in &seen.outcomes {
         // A LocalVolume has nothing to do with what it does not name, and a disk that another set has is matched.
-        let is_unmatched = |left: &Left| !matches!(left, Left::NotNamed | Left::InSet(_));
-        let unmatched = |(name, left): &&(String, Left)| seen.links.contains_key(name) && is_unmatched(left);
-        let unmatched = outcome.leaves.iter().filter(unmatched).count();
+        let is_unmatched = |left: &Rejection| !matches!(left, Rejection::NotNamed | Rejection::InSet(_));
+        let unmatched = |(name, left): &&(String, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
+        let unmatched = outcome.rejected.iter().filter(unmatched).count();
         let counts = sets.entry(key(&outcome.set)).or_default();
         counts.unmatched += unmatched;
         counts.missing_paths += outcome.missing.len();
@@ -161,16 +161,16 @@ mod tests {
     }
 
     fn seen() -> Seen {
-        let leaves = [
-            ("sdb", Left::GivenBack),
-            ("sdc", Left::NotNamed),
-            ("sdd", Left::InSet(set("other"))),
-            ("loop0", Left::GivenBack),
+        let rejected = [
+            ("sdb", Rejection::GivenBack),
+            ("sdc", Rejection::NotNamed),
+            ("sdd", Rejection::InSet(set("other"))),
+            ("loop0", Rejection::GivenBack),
         ];
-        let leaves = leaves.map(|(name, left)| (name.to_owned(), left)).to_vec();
+        let rejected = rejected.map(|(name, why)| (name.to_owned(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
         let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".to_owned()]);
-        let outcome = Outcome { set: set("fast"), takes, would_take, leaves, missing, deselected };
+        let outcome = Outcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),

@@ -135,7 +135,7 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     let mut agent = start(&host, vec![rule()]);
     let (claimed, last) = passes(&mut agent, 3);
     assert_eq!((claimed, agent.pool().members().len()), (vec![], 0));
-    assert_eq!(last.outcomes[0].leaves[0].1.to_string(), "the set has its maxDeviceCount of 1");
+    assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
     let views = agent.pool().disk_views();
     assert_eq!((views.len(), &*views[0].id, &views[0].standing), (1, &*id, &Standing::Missing));
     assert_eq!((views[0].path.to_str(), views[0].size), (Some("/dev/fake0"), GEOMETRY.size));
@@ -191,7 +191,7 @@ fn a_bare_device_with_a_volume_that_changes_its_identity_is_taken_by_no_set() {
         agent.set_rules(vec![bare(), other()]);
         let (claimed, last) = passes(&mut agent, 4);
         assert_eq!((claimed, platter.write_count()), (vec![], before));
-        let said: Vec<String> = last.outcomes.iter().map(|outcome| outcome.leaves[0].1.to_string()).collect();
+        let said: Vec<String> = last.outcomes.iter().map(|outcome| outcome.rejected[0].1.to_string()).collect();
         assert!(said[1].contains("it holds bytes that nothing recognises"), "{said:?}");
     }
     // Another disk of the size is no suspect once it was read, and one of another size is none at all.

@@ -91,7 +91,7 @@ impl Case {
 }
 
 fn words(pass: &Pass, name: &str) -> String {
-    let left = pass.outcomes.iter().flat_map(|outcome| &outcome.leaves).find(|(left, _)| left == name);
+    let left = pass.outcomes.iter().flat_map(|outcome| &outcome.rejected).find(|(left, _)| left == name);
     let left = left.map(|(_, left)| left.to_string()).unwrap_or_default();
     format!("{left} {}", pass.problems.get(name).cloned().unwrap_or_default())
 }

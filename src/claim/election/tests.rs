@@ -7,6 +7,7 @@ use super::*;
 use crate::claim::named::Named;
 use crate::claim::rule::{Filter, MinHealth};
 use crate::claim::sample::rule;
+use crate::claim::wipe::Spared;
 use crate::device::facts::DeviceType;
 use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
@@ -19,21 +20,48 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
     Ok(())
 }
 
+fn facts_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTreeMap<String, Facts> {
+    let facts = |device: &Device| Facts { ripeness: ripeness(device), health: Some(says(device)), ..Facts::default() };
+    devices.iter().map(|device| (device.raw.name.clone(), facts(device))).collect()
+}
+
+/// What an election is decided on, of which a test changes a part.
+struct Case<'a> {
+    rules: &'a [Rule],
+    devices: &'a [Device],
+    facts: BTreeMap<String, Facts>,
+    claimed: BTreeMap<SetRef, u32>,
+    astray: BTreeMap<SetRef, u32>,
+    given_back: BTreeSet<String>,
+    fits: fn(&Rule, &Device) -> Result<(), String>,
+}
+
+impl<'a> Case<'a> {
+    fn new(rules: &'a [Rule], devices: &'a [Device]) -> Self {
+        Self {
+            rules,
+            devices,
+            facts: facts_of(devices, &ripe),
+            claimed: BTreeMap::new(),
+            astray: BTreeMap::new(),
+            given_back: BTreeSet::new(),
+            fits: anything_fits,
+        }
+    }
+
+    fn ballot(&self) -> Ballot<'_> {
+        let Self { rules, devices, facts, claimed, astray, given_back, fits } = self;
+        Ballot { rules, devices, facts, claimed, astray, given_back, fits: *fits }
+    }
+
+    fn elect(&self) -> Election {
+        elect(&self.ballot())
+    }
+}
+
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
-    let ballot = Ballot {
-        rules,
-        devices,
-        claimed: &claimed,
-        astray: &BTreeMap::new(),
-        given_back: &BTreeSet::new(),
-        ripeness,
-        fits: &anything_fits,
-        zeros: &|_| Ok(()),
-        doubted: &|_| false,
-        health: &says,
-    };
-    elect(&ballot)
+    Case { facts: facts_of(devices, ripeness), claimed, ..Case::new(rules, devices) }.elect()
 }
 
 /// A disk says how it is by its name.
@@ -53,9 +81,9 @@ fn took<'e>(election: &'e Election, name: &str) -> Vec<&'e str> {
     election.claims.iter().filter(|claim| claim.set.name == name).map(|claim| claim.name.as_str()).collect()
 }
 
-fn left(election: &Election, name: &str, device: &str) -> Left {
+fn left(election: &Election, name: &str, device: &str) -> Rejection {
     let outcome = election.outcomes.iter().find(|outcome| outcome.set.name == name).unwrap();
-    outcome.leaves.iter().find(|(left, _)| left == device).unwrap().1.clone()
+    outcome.rejected.iter().find(|(left, _)| left == device).unwrap().1.clone()
 }
 
 fn bounded(name: &str, least: u32, most: Option<u32>) -> Rule {
@@ -75,7 +103,7 @@ fn the_older_set_wins_then_the_first_in_the_file_then_the_name() {
         let election = run(&rules, &devices, &[], &ripe);
         assert_eq!(took(&election, winner), ["sda"]);
         let loser = if winner == "a" { "b" } else { "a" };
-        assert_eq!(left(&election, loser, "sda"), Left::OlderSet(set(winner)));
+        assert_eq!(left(&election, loser, "sda"), Rejection::OlderSet(set(winner)));
     }
 }
 
@@ -89,7 +117,10 @@ fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_i
     assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
     assert!(left(&election, "b", "sda").to_string().contains("it gives a number, not true or false"));
     let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
-    assert!(matches!(left(&run(&[small], &devices, &[], &ripe), "c", "sda"), Left::Filter(Mismatch::TooLarge { .. })));
+    assert!(matches!(
+        left(&run(&[small], &devices, &[], &ripe), "c", "sda"),
+        Rejection::Filter(Mismatch::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -98,7 +129,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let devices = disks(&["failing", "silent", "well"]);
     let took_by = |min_health| {
         let election = run(&[asks(min_health)], &devices, &[], &ripe);
-        let why = election.outcomes[0].leaves.iter().map(|(_, left)| left.to_string()).collect::<Vec<_>>();
+        let why = election.outcomes[0].rejected.iter().map(|(_, left)| left.to_string()).collect::<Vec<_>>();
         (took(&election, "a").into_iter().map(str::to_owned).collect::<Vec<_>>(), why)
     };
     let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
@@ -108,20 +139,11 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     assert_eq!(took_by(Some(MinHealth::NotFailing)), (words(&["silent", "well"]), words(&[failing])));
     assert_eq!(took_by(Some(MinHealth::Passed)), (words(&["well"]), words(&[failing, silent])));
     let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
-    let never = |_: &Device| -> Health { panic!("it was asked, and could not be taken anyway") };
-    let election = elect(&Ballot {
-        rules: &[asks(Some(MinHealth::Passed))],
-        devices: &[unasked],
-        claimed: &BTreeMap::new(),
-        astray: &BTreeMap::new(),
-        given_back: &BTreeSet::new(),
-        ripeness: &ripe,
-        fits: &anything_fits,
-        zeros: &|_| Ok(()),
-        doubted: &|_| false,
-        health: &never,
-    });
-    assert_eq!(left(&election, "a", "never"), Left::Verdict("busy".to_owned()));
+    let (rules, devices) = ([asks(Some(MinHealth::Passed)), asks(None)], [unasked, unclaimed("well")]);
+    let case = Case::new(&rules, &devices);
+    assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".to_owned()]), "the other one could not be taken anyway");
+    let election = case.elect();
+    assert_eq!(left(&election, "a", "never"), Rejection::Verdict("busy".to_owned()));
 }
 
 #[test]
@@ -134,8 +156,8 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
         let election = run(std::slice::from_ref(&dry), &devices, &[], ripeness);
         assert_eq!(took(&election, "dry"), Vec::<&str>::new());
         assert_eq!(election.outcomes[0].would_take, ["sda"]);
-        assert_eq!(left(&election, "dry", "sdb"), Left::Verdict(Reason::CdRom.to_string()));
-        assert_eq!(left(&election, "dry", "sdc"), Left::Full { most: 1 });
+        assert_eq!(left(&election, "dry", "sdb"), Rejection::Verdict(Reason::CdRom.to_string()));
+        assert_eq!(left(&election, "dry", "sdc"), Rejection::Full { most: 1 });
     }
     // The younger set is not held up by it; it is held up by an older one.
     let younger = Rule { created: 1, ..rule("real") };
@@ -143,7 +165,7 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
     assert_eq!(took(&election, "real"), ["sda", "sdc"]);
     let election = run(&[Rule { created: 2, ..dry }, rule("real")], &devices, &[], &ripe);
     assert_eq!(election.outcomes[1].would_take, Vec::<String>::new());
-    assert_eq!(left(&election, "dry", "sda"), Left::OlderSet(set("real")));
+    assert_eq!(left(&election, "dry", "sda"), Rejection::OlderSet(set("real")));
 }
 
 #[test]
@@ -166,22 +188,9 @@ fn network_disks_are_left_where_a_set_excludes_them() {
 fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
     let devices = disks(&["sda", "sdb"]);
     let given_back = BTreeSet::from([devices[0].id.text.clone()]);
-    let (rules, claimed) = ([rule("any")], BTreeMap::new());
-    let ballot = Ballot {
-        rules: &rules,
-        devices: &devices,
-        claimed: &claimed,
-        astray: &BTreeMap::new(),
-        given_back: &given_back,
-        ripeness: &ripe,
-        fits: &anything_fits,
-        zeros: &|_| Ok(()),
-        doubted: &|_| false,
-        health: &says,
-    };
-    let election = elect(&ballot);
+    let election = Case { given_back, ..Case::new(&[rule("any")], &devices) }.elect();
     assert_eq!(took(&election, "any"), ["sdb"]);
-    assert_eq!(left(&election, "any", "sda"), Left::GivenBack);
+    assert_eq!(left(&election, "any", "sda"), Rejection::GivenBack);
 }
 
 #[test]
@@ -192,7 +201,7 @@ fn the_maximum_counts_what_the_set_has_already() {
         assert_eq!(took(&election, "a").len(), takes, "has {has}");
     }
     let election = run(&[bounded("a", 0, Some(2))], &devices, &[], &ripe);
-    assert_eq!(left(&election, "a", "sdc"), Left::Full { most: 2 });
+    assert_eq!(left(&election, "a", "sdc"), Rejection::Full { most: 2 });
 }
 
 #[test]
@@ -200,7 +209,7 @@ fn the_minimum_holds_back_only_the_first_claim() {
     let devices = disks(&["sda", "sdb"]);
     let election = run(&[bounded("a", 3, None)], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
-    assert_eq!(left(&election, "a", "sda"), Left::BelowMinimum { matching: 2, least: 3 });
+    assert_eq!(left(&election, "a", "sda"), Rejection::BelowMinimum { matching: 2, least: 3 });
     assert_eq!(took(&run(&[bounded("a", 3, None)], &devices, &[("a", 1)], &ripe), "a"), ["sda", "sdb"]);
     assert_eq!(took(&run(&[bounded("a", 2, None)], &devices, &[], &ripe), "a"), ["sda", "sdb"]);
 }
@@ -220,9 +229,9 @@ fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
     };
     let election = run(&rules, &disks(&["sda", "sdb", "sdc"]), &[], &young);
     assert_eq!(election.claims, []);
-    assert_eq!(left(&election, "a", "sda"), Left::WaitsForMinimum { ripe: 2, least: 3 });
+    assert_eq!(left(&election, "a", "sda"), Rejection::WaitsForMinimum { ripe: 2, least: 3 });
     assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay as it is for 9 s more");
-    assert_eq!(left(&election, "b", "sda"), Left::OlderSet(set("a")));
+    assert_eq!(left(&election, "b", "sda"), Rejection::OlderSet(set("a")));
 }
 
 #[test]
@@ -242,9 +251,9 @@ fn only_unclaimed_and_unmistakable_devices_are_taken() {
     devices[4].verdict = Verdict::Ours;
     let election = run(&[rule("a")], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
-    assert_eq!(election.outcomes[0].leaves.len(), 4, "a pool disk needs no explanation");
+    assert_eq!(election.outcomes[0].rejected.len(), 4, "a pool disk needs no explanation");
     assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
-    assert_eq!(left(&election, "a", "sdd"), Left::Verdict("copy".into()));
+    assert_eq!(left(&election, "a", "sdd"), Rejection::Verdict("copy".into()));
 }
 
 #[test]
@@ -261,11 +270,11 @@ fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_po
     let election = run(&[own, Rule { filter: large, ..rule("late") }], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
     let own = election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap();
-    assert_eq!((&*own.leaves, &*own.deselected), (&[][..], &[][..]));
+    assert_eq!((&*own.rejected, &*own.deselected), (&[][..], &[][..]));
     let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
-    assert_eq!(late.leaves, [("sda".to_owned(), Left::InSet(owner.clone()))]);
+    assert_eq!(late.rejected, [("sda".to_owned(), Rejection::InSet(owner.clone()))]);
     assert_eq!(late.deselected, [] as [String; 0]);
-    assert_eq!(late.leaves[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
+    assert_eq!(late.rejected[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
 }
 
 #[test]
@@ -292,7 +301,7 @@ fn a_disk_without_stable_identity_is_labelled_but_never_used_raw() {
     let nameless = [device(disk("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &nameless, &[], &ripe), "a"), ["sda"]);
     let raw = Rule { layout: Layout::RawDevice {}, ..rule("a") };
-    assert_eq!(left(&run(&[raw], &nameless, &[], &ripe), "a", "sda"), Left::UnstableIdentity);
+    assert_eq!(left(&run(&[raw], &nameless, &[], &ripe), "a", "sda"), Rejection::UnstableIdentity);
 }
 
 #[test]
@@ -301,7 +310,7 @@ fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_r
     let bridged = |name| RawDisk { transport: Some("usb".to_owned()), wwid: Some("naa.5000".to_owned()), ..disk(name) };
     let docked = [device(bridged("sda"), Verdict::Unclaimed)];
     assert_eq!(took(&run(&[rule("a")], &docked, &[], &ripe), "a"), ["sda"]);
-    assert_eq!(left(&run(&[raw()], &docked, &[], &ripe), "a", "sda"), Left::NamedByBridge);
+    assert_eq!(left(&run(&[raw()], &docked, &[], &ripe), "a", "sda"), Rejection::NamedByBridge);
     let sata = RawDisk { transport: Some("sata".to_owned()), ..bridged("sda") };
     assert_eq!(took(&run(&[raw()], &[device(sata, Verdict::Unclaimed)], &[], &ripe), "a"), ["sda"]);
     // A GUID goes with the disk; the place of a partition does not.
@@ -331,7 +340,7 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
     for layout in [Layout::Carved {}, Layout::Slots { size: None, count: Some(2) }] {
         let election = run(&[Rule { layout, ..all.clone() }], &devices, &[], &ripe);
         assert_eq!(took(&election, "a"), ["sdb"]);
-        assert_eq!(left(&election, "a", "dm-0"), Left::HoldsNoTable);
+        assert_eq!(left(&election, "a", "dm-0"), Rejection::HoldsNoTable);
     }
 }
 
@@ -348,9 +357,9 @@ fn a_local_volume_takes_what_it_names_and_nothing_else_and_no_more_disks_than_it
     let two = [naming("lv/fast", &["/dev/sdb", "/dev/sdx"])];
     let election = run(&two, &devices, &[], &ripe);
     assert_eq!(took(&election, "lv/fast"), ["sdb"]);
-    assert_eq!(left(&election, "lv/fast", "sda"), Left::NotNamed);
+    assert_eq!(left(&election, "lv/fast", "sda"), Rejection::NotNamed);
     let election = run(&two, &devices, &[("lv/fast", 2)], &ripe);
-    assert_eq!(left(&election, "lv/fast", "sdb"), Left::AllNamed { most: 2 });
+    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::AllNamed { most: 2 });
     assert!(run(&[naming("lv/fast", &[])], &devices, &[], &ripe).claims.is_empty());
 }
 
@@ -370,19 +379,8 @@ fn a_number_that_another_disk_has_by_now_takes_no_second_disk() {
     devices[1].raw.links = vec!["/dev/disk/by-id/stable".into()];
     let rules = [naming("lv/fast", &["/dev/sdb", "/dev/disk/by-id/stable", "/dev/disk/by-id/on-another-node"])];
     let (claimed, astray) = (BTreeMap::from([(set("lv/fast"), 1)]), BTreeMap::from([(set("lv/fast"), 1)]));
-    let election = elect(&Ballot {
-        rules: &rules,
-        devices: &devices,
-        claimed: &claimed,
-        astray: &astray,
-        given_back: &BTreeSet::new(),
-        ripeness: &ripe,
-        fits: &anything_fits,
-        zeros: &|_| Ok(()),
-        doubted: &|_| false,
-        health: &says,
-    });
-    assert_eq!(left(&election, "lv/fast", "sdb"), Left::Renumbered { astray: 1 });
+    let election = Case { claimed, astray, ..Case::new(&rules, &devices) }.elect();
+    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::Renumbered { astray: 1 });
     assert_eq!(took(&election, "lv/fast"), ["sdd"], "its link says which disk it is");
 }
 
@@ -404,23 +402,85 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let devices = disks(&["sda"]);
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
     let election = run(&[elsewhere], &devices, &[], &ripe);
-    assert_eq!(left(&election, "a", "sda"), Left::NodeNotSelected);
+    assert_eq!(left(&election, "a", "sda"), Rejection::NodeNotSelected);
     let fits = |_: &Rule, _: &Device| Err("lacks 3 bytes".to_owned());
-    let rules = [rule("a")];
-    let none = BTreeMap::new();
-    let election = elect(&Ballot {
-        rules: &rules,
-        devices: &devices,
-        claimed: &none,
-        astray: &none,
-        given_back: &BTreeSet::new(),
-        ripeness: &ripe,
-        fits: &fits,
-        zeros: &|_| Ok(()),
-        doubted: &|_| false,
-        health: &says,
-    });
+    let election = Case { fits, ..Case::new(&[rule("a")], &devices) }.elect();
     assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
+}
+
+/// A disk with a filesystem, that a LocalVolume orders to be destroyed.
+fn with_content(name: &str) -> Device {
+    let reason = Reason::HasSignature { kind: "ext4".into(), label: None };
+    Device { verdict: Verdict::Theirs(reason), ..unclaimed(name) }
+}
+
+fn ordering(name: &str, paths: &[&str]) -> Rule {
+    let rule = naming(name, paths);
+    Rule { named: rule.named.map(|named| Named { wipe: true, ..named }), ..rule }
+}
+
+fn wiped(election: &Election) -> Vec<&str> {
+    election.wipes.iter().map(|wipe| wipe.name.as_str()).collect()
+}
+
+/// An election on these disks, where the content of each may go when it has been there for so long.
+fn run_on_content(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], wipe: Result<Ripeness, Spared>) -> Election {
+    let mut case = Case::new(rules, devices);
+    case.claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
+    for device in devices.iter().filter(|device| device.verdict != Verdict::Unclaimed) {
+        case.facts.get_mut(&device.raw.name).unwrap().wipe = Some(wipe.clone());
+    }
+    case.elect()
+}
+
+#[test]
+fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
+    let devices = [with_content("sdb")];
+    let order = ordering("lv/fast", &["/dev/sdb"]);
+    let said = |rules: &[Rule], has, wipe| {
+        let election = run_on_content(rules, &devices, has, wipe);
+        assert!(election.claims.is_empty(), "it is not blank");
+        let is_wiped = wiped(&election) == ["sdb"];
+        (is_wiped, left(&election, "lv/fast", "sdb").to_string())
+    };
+    let ripe = || Ok(Ripeness::Ripe);
+    let soon = "; it is wiped when it has stayed so for a while, as it is ordered";
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], ripe());
+    assert!(is_wiped && words.ends_with(soon), "{words}");
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
+    assert!(!is_wiped && words.ends_with(soon), "{words}");
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(Spared::InUse));
+    assert!(!is_wiped && words.ends_with("; not wiped: what is in use is never wiped"), "{words}");
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
+    assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");
+    let dry = Rule { dry_run: true, ..order.clone() };
+    let (is_wiped, words) = said(&[dry], &[], ripe());
+    assert!(!is_wiped && words.contains("it would be wiped first"), "{words}");
+
+    // An older set would take it if it were blank, and has nothing of it destroyed itself.
+    let older = Rule { created: -1, ..rule("older") };
+    let (is_wiped, words) = said(&[older.clone(), order.clone()], &[], ripe());
+    assert!(!is_wiped && words.contains("not wiped: the older set default/older takes it"), "{words}");
+    let election = run_on_content(&[older, order.clone()], &devices, &[], ripe());
+    let reason = devices[0].verdict.clone();
+    let Verdict::Theirs(reason) = reason else { panic!() };
+    assert_eq!(left(&election, "older", "sdb"), Rejection::Verdict(reason.to_string()));
+    // Nor does one that has no place for it keep it from the other.
+    let full = Rule { created: -1, max_devices: Some(1), ..rule("full") };
+    assert!(said(&[full, order], &[("full", 1)], ripe()).0);
+}
+
+#[test]
+fn a_blank_disk_comes_before_one_whose_content_goes_and_counts_without_it() {
+    let devices = [with_content("sda"), unclaimed("sdb")];
+    let one = Rule { max_devices: Some(1), ..ordering("lv/fast", &["/dev/sda", "/dev/sdb"]) };
+    let election = run_on_content(&[one], &devices, &[], Ok(Ripeness::Ripe));
+    assert_eq!((took(&election, "lv/fast"), wiped(&election)), (vec!["sdb"], vec![]));
+    // Two are enough for its minimum, and the blank one alone is not.
+    let two = Rule { min_devices: 2, ..ordering("lv/fast", &["/dev/sda", "/dev/sdb"]) };
+    let election = run_on_content(&[two], &devices, &[], Ok(Ripeness::Ripe));
+    assert_eq!((took(&election, "lv/fast"), wiped(&election)), (vec![], vec!["sda"]));
+    assert_eq!(left(&election, "lv/fast", "sdb"), Rejection::BelowMinimum { matching: 1, least: 2 });
 }
 
 proptest! {
@@ -445,9 +505,7 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            let (none, given_back) = (BTreeMap::new(), BTreeSet::new());
-            let fits = &anything_fits;
-            elect(&Ballot { rules, devices, claimed: &claimed, astray: &none, given_back: &given_back, ripeness: &young, fits, zeros: &|_| Ok(()), doubted: &|_| false, health: &says })
+            Case { claimed: claimed.clone(), facts: facts_of(devices, &young), ..Case::new(rules, devices) }.elect()
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

@@ -6,7 +6,8 @@
 
 use super::Seen;
 use crate::api::crd::{DiskPartitioning, PartitioningState};
-use crate::claim::election::{Left, Outcome};
+use crate::claim::election::Outcome;
+use crate::claim::rejection::Rejection;
 use crate::claim::rule::Rule;
 use crate::device::label::Layout;
 use crate::pool::member::DiskView;
@@ -37,8 +38,8 @@ pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], 
         let state = if failed { PartitioningState::Unpartitioned } else { PartitioningState::Partitioning };
         lines.extend(link(taken).map(|link| line(link, state)));
     }
-    let waits = |left: &Left| matches!(left, Left::TooYoung(_) | Left::WaitsForMinimum { .. });
-    let waiting = outcome.into_iter().flat_map(|outcome| &outcome.leaves).filter(|(_, left)| waits(left));
+    let waits = |left: &Rejection| matches!(left, Rejection::TooYoung(_) | Rejection::WaitsForMinimum { .. });
+    let waiting = outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| waits(left));
     for (left, _) in waiting.filter(|(left, _)| !is_done(left)) {
         lines.extend(link(left).map(|link| line(link, PartitioningState::Unpartitioned)));
     }
@@ -87,12 +88,12 @@ mod tests {
         }
     }
 
-    fn outcome(takes: &[&str], leaves: &[(&str, Left)]) -> Outcome {
+    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> Outcome {
         Outcome {
             set: set("a"),
             takes: takes.iter().map(|name| (*name).to_owned()).collect(),
             would_take: Vec::new(),
-            leaves: leaves.iter().map(|(name, left)| ((*name).to_owned(), left.clone())).collect(),
+            rejected: rejected.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect(),
             missing: Vec::new(),
             deselected: Vec::new(),
         }
@@ -103,9 +104,9 @@ mod tests {
         let rule = Rule { layout: SLOTS, ..rule("a") };
         let disks = [disk("/dev/sda", "a"), disk("/dev/sdz", "a"), disk("/dev/sdy", "b")];
         let left = [
-            ("sdb", Left::TooYoung(Ripeness::Unseen)),
-            ("sdc", Left::WaitsForMinimum { ripe: 1, least: 2 }),
-            ("sdx", Left::GivenBack),
+            ("sdb", Rejection::TooYoung(Ripeness::Unseen)),
+            ("sdc", Rejection::WaitsForMinimum { ripe: 1, least: 2 }),
+            ("sdx", Rejection::GivenBack),
         ];
         let said = partitioning(&rule, Some(&outcome(&["sda", "sdd", "sde"], &left)), &disks, &seen(&["sde"]));
         let said: Vec<_> = said.iter().map(|line| (line.device.as_str(), line.state)).collect();

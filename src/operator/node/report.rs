@@ -16,7 +16,8 @@ use super::wanted::signed;
 use super::{NodeOperator, Seen};
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
 use crate::api::quantity;
-use crate::claim::election::{Left, Outcome};
+use crate::claim::election::Outcome;
+use crate::claim::rejection::Rejection;
 use crate::claim::rule::Rule;
 use crate::device::label::{Layout, SetRef};
 use crate::operator::Error;
@@ -244,9 +245,9 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
 /// sets.
 fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| (&set.namespace, &set.name) == (&rule.set.namespace, &rule.set.name);
-    let lost = |(_, left): &&(String, Left)| matches!(left, Left::InSet(set) | Left::OlderSet(set) if is_this(set));
+    let lost = |(_, left): &&(String, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
     let said = seen.outcomes.iter().filter_map(|outcome| {
-        let devices = outcome.leaves.iter().filter(lost).count();
+        let devices = outcome.rejected.iter().filter(lost).count();
         let SetRef { namespace, name, .. } = &outcome.set;
         (devices > 0).then(|| format!("{namespace}/{name} selects {devices} of its devices too"))
     });
@@ -274,20 +275,21 @@ fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
 
 /// The devices that a set left, or could not claim, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
-    let reason = |(name, left): (&String, Option<&Left>)| match (seen.problems.get(name), left) {
+    let reason = |(name, left): (&String, Option<&Rejection>)| match (seen.problems.get(name), left) {
         (Some(problem), _) => Some(problem.clone()),
         // The words of an election count seconds, which would be a write each.
-        (None, Some(Left::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
+        (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
         (None, left) => left.map(ToString::to_string),
     };
-    let told = |(name, left): (&String, Option<&Left>)| {
+    let told = |(name, left): (&String, Option<&Rejection>)| {
         Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
     };
     let outcome = outcome(seen, rule);
     // What a LocalVolume does not name is none of its business.
-    let leaves = outcome.into_iter().flat_map(|outcome| &outcome.leaves).filter(|(_, left)| *left != Left::NotNamed);
+    let rejected =
+        outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| *left != Rejection::NotNamed);
     let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);
-    let all = leaves.map(|(name, left)| (name, Some(left))).chain(takes.map(|name| (name, None))).collect();
+    let all = rejected.map(|(name, left)| (name, Some(left))).chain(takes.map(|name| (name, None))).collect();
     nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
 }
 
@@ -326,7 +328,7 @@ mod tests {
             set: rule.set.clone(),
             takes: Vec::new(),
             would_take: names().collect(),
-            leaves: names().map(|name| (name, Left::GivenBack)).collect(),
+            rejected: names().map(|name| (name, Rejection::GivenBack)).collect(),
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -353,7 +355,7 @@ mod tests {
             set: rule.set.clone(),
             takes: vec!["sda".to_owned(), "sdb".to_owned()],
             would_take: Vec::new(),
-            leaves: vec![("sdc".to_owned(), Left::GivenBack)],
+            rejected: vec![("sdc".to_owned(), Rejection::GivenBack)],
             missing: Vec::new(),
             deselected: Vec::new(),
         };
@@ -367,26 +369,26 @@ mod tests {
         let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
         let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
         assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
-        assert!(told("/dev/sdc").is_some_and(|reason| reason == Left::GivenBack.to_string()));
+        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::GivenBack.to_string()));
     }
 
     #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
         let lost = |name: &str, left| (name.to_owned(), left);
-        let outcome = |of: &str, leaves| Outcome {
+        let outcome = |of: &str, rejected| Outcome {
             set: rule(of).set,
             takes: Vec::new(),
             would_take: Vec::new(),
-            leaves,
+            rejected,
             missing: Vec::new(),
             deselected: Vec::new(),
         };
         let again = SetRef { uid: "made again".to_owned(), ..rule("a").set };
         let late = vec![
-            lost("sda", Left::InSet(again)),
-            lost("sdb", Left::OlderSet(rule("a").set)),
-            lost("sdc", Left::InSet(rule("c").set)),
-            lost("sdd", Left::GivenBack),
+            lost("sda", Rejection::InSet(again)),
+            lost("sdb", Rejection::OlderSet(rule("a").set)),
+            lost("sdc", Rejection::InSet(rule("c").set)),
+            lost("sdd", Rejection::GivenBack),
         ];
         let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
         let SetRef { namespace, .. } = rule("late").set;

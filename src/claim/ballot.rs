@@ -1,0 +1,55 @@
+//! Everything that an election is decided on, as values: who needs to know what a disk says asks it before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::age::Ripeness;
+use super::rule::Rule;
+use super::wipe::Spared;
+use crate::device::Device;
+use crate::device::label::SetRef;
+use crate::host::Health;
+
+/// The sets, all devices, and what is known of both.
+pub struct Ballot<'a> {
+    pub rules: &'a [Rule],
+    pub devices: &'a [Device],
+    /// By kernel name; of a device that is not there nothing is known.
+    pub facts: &'a BTreeMap<String, Facts>,
+    /// How many disks of this node each set has, missing ones too.
+    pub claimed: &'a BTreeMap<SetRef, u32>,
+    /// How many of the disks of a LocalVolume's class none of its paths leads to now.
+    pub astray: &'a BTreeMap<SetRef, u32>,
+    /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
+    pub given_back: &'a BTreeSet<String>,
+    /// Whether the set's layout fits on the device; the words say what is lacking.
+    pub fits: fn(&Rule, &Device) -> Result<(), String>,
+}
+
+/// What is known of a device beside what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub ripeness: Ripeness,
+    /// A bare device of the pool: no set takes it.
+    pub is_bare: bool,
+    /// It may be a bare device of the pool that has another identity now: whoever takes it wants zeros.
+    pub may_be_ours: bool,
+    /// What was read of it that keeps it from a use which wants zeros.
+    pub not_zeros: Option<String>,
+    /// What it says; `None`: it was not asked.
+    pub health: Option<Health>,
+    /// Of a device whose content a set orders to be destroyed: since when that has been there, or why it stays.
+    pub wipe: Option<Result<Ripeness, Spared>>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            ripeness: Ripeness::Unseen,
+            is_bare: false,
+            may_be_ours: false,
+            not_zeros: None,
+            health: None,
+            wipe: None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a set does not take a device, as a value; its words are made here and nowhere else.
+
+use std::fmt;
+
+use super::age::Ripeness;
+use super::filter::Mismatch;
+use super::wipe::Spared;
+use crate::device::label::SetRef;
+
+/// Why a set does not take a device now; `Display` is a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    NodeNotSelected,
+    /// Another operator takes disks on this node.
+    StandsBack,
+    /// A LocalVolume, and none of its paths leads to the device.
+    NotNamed,
+    Filter(Mismatch),
+    Verdict(String),
+    /// Its content alone keeps it out, and the set orders that to be destroyed.
+    Content {
+        why: String,
+        then: Then,
+    },
+    DoesNotFit(String),
+    NotZeros(String),
+    Health(String),
+    GivenBack,
+    UnstableIdentity,
+    /// What it is called may be the name of the USB bridge that it is in.
+    NamedByBridge,
+    /// A partition or a mapped device, and the set cuts its disks into partitions.
+    HoldsNoTable,
+    OlderSet(SetRef),
+    /// The set would have the disk, and another one has it.
+    InSet(SetRef),
+    Full {
+        most: u32,
+    },
+    /// A LocalVolume that has a disk for each of its paths.
+    AllNamed {
+        most: u32,
+    },
+    /// Only the kernel's name leads here, and of what the LocalVolume has some is not where its paths lead.
+    Renumbered {
+        astray: u32,
+    },
+    BelowMinimum {
+        matching: u32,
+        least: u32,
+    },
+    TooYoung(Ripeness),
+    /// The first claim waits until as many devices as the set asks for at least are ripe.
+    WaitsForMinimum {
+        ripe: u32,
+        least: u32,
+    },
+}
+
+/// What becomes of a device whose content a set orders to be destroyed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is wiped, at the latest when its time has come.
+    Wipe,
+    /// It would be, were this no dry run, as far as that is known without reading its table.
+    WouldWipe,
+    /// Its content stays, whoever orders what.
+    Spare(Spared),
+    /// The set would not take it if it were blank.
+    Reject(Box<Rejection>),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::StandsBack => f.write_str(
+                "nothing new is claimed on this node: the Local Storage Operator's diskmaker runs here, or that is not known yet",
+            ),
+            Self::NotNamed => f.write_str("no path of the LocalVolume leads to it"),
+            Self::Filter(mismatch) => mismatch.fmt(f),
+            Self::Verdict(why) => f.write_str(why),
+            Self::Content { why, then } => write!(f, "{why}; {then}"),
+            Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
+            Self::NotZeros(why) | Self::Health(why) => f.write_str(why),
+            Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
+            Self::UnstableIdentity => {
+                f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
+            }
+            Self::NamedByBridge => f.write_str(
+                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; a layout with a label \
+                 knows its disk by that",
+            ),
+            Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
+            Self::InSet(set) => write!(f, "the set {}/{} has it", set.namespace, set.name),
+            Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
+            Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
+            Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
+            Self::AllNamed { most } => {
+                write!(f, "the LocalVolume has a disk for each of its {most} paths here already")
+            }
+            Self::Renumbered { astray } => write!(
+                f,
+                "{astray} of the LocalVolume's disks here {} not where its paths lead, so this name may have been \
+                 another disk's: name it by a link of /dev/disk/by-id if it is meant",
+                if *astray == 1 { "is" } else { "are" }
+            ),
+            Self::BelowMinimum { matching, least } => {
+                write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
+            }
+            Self::TooYoung(Ripeness::Waiting(left)) => {
+                write!(f, "seen too recently: it must stay as it is for {} s more", left.as_secs_f64().ceil())
+            }
+            Self::TooYoung(_) => f.write_str("seen too recently: it must stay as it is for a while"),
+            Self::WaitsForMinimum { ripe, least } => {
+                write!(f, "waits for the set's minDeviceCount of {least}: {ripe} seen for long enough")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Without the seconds that are left: each would be a write of a status.
+            Self::Wipe => f.write_str("it is wiped when it has stayed so for a while, as it is ordered"),
+            Self::WouldWipe => f.write_str("it would be wiped first, unless its table has partitions"),
+            Self::Spare(spared) => write!(f, "not wiped: {spared}"),
+            Self::Reject(rejection) => write!(f, "not wiped: {rejection}"),
+        }
+    }
+}
