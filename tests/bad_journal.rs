@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::Pass;
+use localpool::agent::PassReport;
 use localpool::agent::admin::inventory;
-use localpool::agent::keeper::Verb;
+use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Geometry, Host};
@@ -87,16 +87,17 @@ fn what_a_tenant_wrote_into_a_bare_device_is_not_read_while_the_journal_is_damag
     device.put_content(forged.content());
     let before = device.content();
     host.state().store(JOURNAL, &text.replace(':', ";")).expect("stored");
-    let bare = |pass: &Pass| pass.set.devices.iter().find(|device| device.raw.name == "fake1").cloned().expect("here");
+    let bare =
+        |pass: &PassReport| pass.set.devices.iter().find(|device| device.raw.name == "fake1").cloned().expect("here");
 
     let mut node = start(&host, &Layout::Carved {});
     let pass = node.passes().expect("looks");
-    assert_eq!((node.pool.members().len(), bare(&pass).label), (1, None));
+    assert_eq!((node.pool.labelled_disks().len(), bare(&pass).label), (1, None));
     node.agent.verb(&Verb::SetAsideJournal { dry_run: false }).expect("done");
     for layout in [Layout::Carved {}, Layout::RawDevice {}] {
         node = start(&host, &layout);
         let pass = node.passes().expect("looks");
-        assert_eq!((node.pool.members().len(), bare(&pass).label), (1, None), "after a restart as well");
+        assert_eq!((node.pool.labelled_disks().len(), bare(&pass).label), (1, None), "after a restart as well");
         assert!(device.content() == before, "it was written");
     }
 }
@@ -124,15 +125,15 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
             node = start(&host, &Layout::RawDevice {});
         }
         let pass = node.passes().expect("looks");
-        assert!(node.pool.usable(id("labelled")).is_ok() && node.pool.raw_members().is_empty());
+        assert!(node.pool.usable(id("labelled")).is_ok() && node.pool.bare_devices().is_empty());
         let shown = inventory(&node.pool, &pass);
         let note = shown.iter().find(|shown| shown.device.raw.name == "fake1").and_then(|shown| shown.note.clone());
         assert!(note.clone().is_some_and(|note| note.contains("localpool disk adopt /dev/fake1")), "{note:?}");
         host.add_disk("fake2", "SERIAL-2", geometry());
         node.passes().expect("looks");
-        assert_eq!(node.pool.raw_members().len(), 1, "what is nobody's is claimed");
-        let id = node.pool.raw_members()[0].id.clone();
-        node.pool.release(&node.pool.seat(&id).expect("it is")).expect("given back");
+        assert_eq!(node.pool.bare_devices().len(), 1, "what is nobody's is claimed");
+        let id = node.pool.bare_devices()[0].id.clone();
+        node.pool.release(&node.pool.member(&id).expect("it is")).expect("given back");
         node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake2".to_owned(), dry_run: false }).expect("as before");
         host.unplug("fake2");
     }
@@ -140,8 +141,8 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
     let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake1".to_owned(), dry_run };
     node.agent.verb(&adopt(true)).expect("could be");
     node.passes().expect("looks");
-    assert!(node.pool.raw_members().is_empty() && device.write_count() == writes);
+    assert!(node.pool.bare_devices().is_empty() && device.write_count() == writes);
     node.agent.verb(&adopt(false)).expect("a person says so");
     node.passes().expect("looks");
-    assert_eq!(node.pool.raw_members().len(), 1, "blank, it is claimed anew");
+    assert_eq!(node.pool.bare_devices().len(), 1, "blank, it is claimed anew");
 }

@@ -16,8 +16,8 @@ use localpool::device::label::{ErasePolicy, Layout, VolumeRecord, VolumeUsage};
 use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
 use localpool::pool::device_pool::{Pool, WantedUsage};
-use localpool::pool::journal::RawVolume;
-use localpool::pool::member::Standing;
+use localpool::pool::journal::BareVolume;
+use localpool::pool::labelled::Standing;
 use uuid::Uuid;
 
 /// How the process ends at the chosen effect.
@@ -119,21 +119,23 @@ fn start(life: &Life, host: &Arc<FakeHost>) -> Result<Node, String> {
 }
 
 fn extent_of(pool: &Pool, volume: Uuid) -> Option<Extent> {
-    let bare = pool.raw_members().iter().find_map(|m| m.view().filter(|v| v.id == volume));
+    let bare = pool.bare_devices().iter().find_map(|m| m.view().filter(|v| v.id == volume));
     let bare = bare.map(|view| Extent { start: 0, end: view.size });
-    bare.or_else(|| pool.members().iter().find_map(|m| m.lock().content().volume(volume).map(|v| v.entry.extent)))
+    bare.or_else(|| {
+        pool.labelled_disks().iter().find_map(|m| m.lock().content().volume(volume).map(|v| v.entry.extent))
+    })
 }
 
 fn free_bytes(pool: &Pool) -> u64 {
-    let labelled: u64 = pool.members().iter().map(|m| m.lock().content().free().total()).sum();
-    let claims = pool.journal().raw_claims();
+    let labelled: u64 = pool.labelled_disks().iter().map(|m| m.lock().content().free().total()).sum();
+    let claims = pool.journal().bare_claims();
     let bare = claims.iter().filter(|(_, claim)| claim.volume.is_none() && claim.erasing.is_none());
     labelled + bare.map(|(_, claim)| claim.size).sum::<u64>()
 }
 
 /// The kernel has exactly this partition for the volume; a bare device has none.
 fn assert_mapped(machine: &Machine, pool: &Pool, volume: Uuid, at: &str) {
-    if pool.raw_members().is_empty() {
+    if pool.bare_devices().is_empty() {
         let extent = extent_of(pool, volume);
         assert_eq!(machine.disk.mapping(number(pool, volume)), extent, "{at}: the kernel has it");
     }
@@ -150,8 +152,8 @@ impl Living for Node {
         match step {
             Step::Claim => {
                 self.passes()?;
-                let bare = self.pool.raw_members().iter().any(|m| m.lock().standing == Standing::Ready);
-                match bare || self.pool.members().iter().any(|m| m.lock().is_usable()) {
+                let bare = self.pool.bare_devices().iter().any(|m| m.lock().standing == Standing::Ready);
+                match bare || self.pool.labelled_disks().iter().any(|m| m.lock().is_usable()) {
                     true => Ok(()),
                     false => Err("not claimed".to_owned()),
                 }
@@ -197,7 +199,7 @@ impl Living for Node {
                 Ok(())
             }
             Step::Delete(name) => {
-                let there = self.pool.volume(id(name)).is_ok() && !self.pool.members().is_empty();
+                let there = self.pool.volume(id(name)).is_ok() && !self.pool.labelled_disks().is_empty();
                 let was = there.then(|| number(&self.pool, id(name)));
                 self.pool.delete(id(name)).map_err(words)?;
                 let mapped = was.and_then(|number| machine.disk.mapping(number));
@@ -207,8 +209,8 @@ impl Living for Node {
             }
             Step::Work => self.pool.work_until_idle().map_err(words),
             Step::Release => {
-                for seat in self.pool.seats() {
-                    self.pool.release(&seat).map_err(words)?;
+                for member in self.pool.members() {
+                    self.pool.release(&member).map_err(words)?;
                 }
                 Ok(())
             }
@@ -217,7 +219,7 @@ impl Living for Node {
 }
 
 fn number(pool: &Pool, volume: Uuid) -> u32 {
-    let found = pool.members().iter().find_map(|m| m.lock().content().volume(volume).map(|v| v.number));
+    let found = pool.labelled_disks().iter().find_map(|m| m.lock().content().volume(volume).map(|v| v.number));
     found.expect("it exists")
 }
 
@@ -266,7 +268,7 @@ fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
         let known = ["a", "b", "c"].iter().any(|n| id(n) == view.id && (told.volumes.contains_key(n) || pending(n)));
         assert!(known, "{at}: a volume that nobody was told of, or that was deleted: {view:?}");
     }
-    for member in running.pool.members() {
+    for member in running.pool.labelled_disks() {
         let state = member.lock();
         let content = state.content();
         for clean in content.clean().iter() {
@@ -276,7 +278,7 @@ fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
         }
     }
     running.pool.work_until_idle().unwrap_or_else(|e| panic!("{at}: {e}"));
-    if !running.pool.seats().is_empty() {
+    if !running.pool.members().is_empty() {
         let used: u64 = running.pool.volumes().iter().map(|v| v.size).sum();
         let all = all_bytes(life);
         let lost = all - used - free_bytes(&running.pool);
@@ -408,7 +410,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     machine.host.state.lose();
     let mut lost = start(&life, &machine.host).expect("starts");
     let pass = (0..3).map(|_| lost.agent.pass().expect("looks")).last().expect("three");
-    assert!(lost.pool.seats().is_empty(), "it is not taken again");
+    assert!(lost.pool.members().is_empty(), "it is not taken again");
     let left = &pass.outcomes[0].rejected;
     assert!(left[0].1.to_string().contains("bytes that nothing recognises"), "{left:?}");
 
@@ -416,17 +418,17 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     machine.disk.poke(0, &[0; 4096]);
     let mut again = start(&life, &machine.host).expect("starts");
     again.passes().expect("claims");
-    assert_eq!(again.pool.raw_members().len(), 1);
+    assert_eq!(again.pool.bare_devices().len(), 1);
     let tenant = machine_with_a_label(&life);
     machine.disk.put_content(tenant.disk.content());
     again
         .pool
         .journal()
-        .change_raw(&again.pool.raw_members()[0].id, |claim| claim.volume = Some(raw_volume()))
+        .change_bare(&again.pool.bare_devices()[0].id, |claim| claim.volume = Some(raw_volume()))
         .expect("written");
     let mut forged = start(&life, &machine.host).expect("starts");
     forged.passes().expect("looks");
-    assert!(forged.pool.members().is_empty(), "the label in a tenant's volume claims nothing");
+    assert!(forged.pool.labelled_disks().is_empty(), "the label in a tenant's volume claims nothing");
     assert_eq!(forged.pool.volumes().len(), 1, "and the volume stays what it is");
     assert!(forged.pool.usable(id("a")).is_ok());
 
@@ -451,7 +453,7 @@ fn machine_with_a_label(life: &Life) -> Machine {
     machine
 }
 
-fn raw_volume() -> RawVolume {
+fn raw_volume() -> BareVolume {
     let wanted = request("a", WantedUsage::Block, MIB);
     let record = VolumeRecord {
         name: wanted.name,
@@ -462,5 +464,5 @@ fn raw_volume() -> RawVolume {
         fs_size: 0,
         found: false,
     };
-    RawVolume { id: wanted.id, record, formatting: false, formatted: false }
+    BareVolume { id: wanted.id, record, formatting: false, formatted: false }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::Agent;
+use localpool::agent::Reconciler;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
 use localpool::device::record::{Half, Place, Sequenced, read_label, write_label};
@@ -15,7 +15,7 @@ use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, re
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::device_pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
 use localpool::pool::journal::JOURNAL;
-use localpool::pool::member::{Standing, VolumeView};
+use localpool::pool::labelled::{Standing, VolumeView};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
@@ -37,7 +37,7 @@ fn start(host: &Arc<FakeHost>) -> Node {
 }
 
 fn standing(node: &Node) -> Standing {
-    node.pool.members()[0].lock().standing()
+    node.pool.labelled_disks()[0].lock().standing()
 }
 
 /// Two volumes on a disk at rest; what is on it, and what is said of the volumes.
@@ -122,8 +122,8 @@ fn what_somebody_has_of_a_deleted_volume_keeps_out_only_itself_and_is_erased_whe
     node.pool.delete(id("kept")).expect("unused");
     node.pool.work_until_idle().expect("erases");
     assert_eq!(node.pool.disk_views()[0].erasing, 8 * MIB, "and what comes after it is erased");
-    let seat = node.pool.seats().remove(0);
-    assert!(node.pool.release(&seat).is_err(), "a disk of which somebody has a part is not given back");
+    let member = node.pool.members().remove(0);
+    assert!(node.pool.release(&member).is_err(), "a disk of which somebody has a part is not given back");
 
     disk.set_in_use(2, false);
     node.agent.pass().expect("looks");
@@ -198,14 +198,14 @@ fn a_sector_of_free_space_that_cannot_be_zeroed_keeps_no_other_space_from_being_
     disk.inject(Fault { what: "zero", range: bad, times: u32::MAX });
     let told = node.pool.work_until_idle().expect_err("it is told when all else is done");
     assert!(told.to_string().contains("clean"), "{told}");
-    let left = node.pool.members()[0].lock().content().dirty();
+    let left = node.pool.labelled_disks()[0].lock().content().dirty();
     assert!(left.contains(&bad) && left.total() <= 16 * MIB, "{left:?}");
-    assert!(!node.pool.members()[0].lock().is_unmirrored(), "nor the label from its second copy");
+    assert!(!node.pool.labelled_disks()[0].lock().is_unmirrored(), "nor the label from its second copy");
     node.pool.create(&request("a", BLOCK, MIB)).expect("room");
     disk.clear_faults();
     node.passes().expect("looks");
     node.pool.work_until_idle().expect("cleaned");
-    assert!(node.pool.members()[0].lock().content().dirty().is_empty());
+    assert!(node.pool.labelled_disks()[0].lock().content().dirty().is_empty());
 }
 
 /// A machine with a disk of the pool, whose background work is done by threads.
@@ -216,7 +216,7 @@ fn with_workers() -> (Arc<dyn Host>, Arc<Platter>, Arc<Pool>) {
     let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
     let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
-    let mut agent = Agent::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
+    let mut agent = Reconciler::new(Arc::clone(&machine), Arc::clone(&pool), Duration::ZERO, rules);
     for _ in 0..3 {
         agent.pass().expect("looks");
     }
@@ -269,9 +269,9 @@ fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say
         })
     };
     pool.stop();
-    assert!(pool.seats().iter().all(|seat| !seat.has_worker()), "somebody works on after the stop");
+    assert!(pool.members().iter().all(|member| !member.has_worker()), "somebody works on after the stop");
     pool.kick();
-    assert!(pool.seats().iter().all(|seat| !seat.has_worker()), "and somebody begins");
+    assert!(pool.members().iter().all(|member| !member.has_worker()), "and somebody begins");
     answers.join().expect("no bug");
 }
 
@@ -327,7 +327,7 @@ fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over()
             said += &node.agent.pass().expect("looks").problems.remove("fake0").unwrap_or_default();
         }
         assert!(said.contains("not blank any more"), "{said}");
-        assert_eq!((node.pool.seats().len(), disk.write_count()), (0, writes), "nothing was written");
+        assert_eq!((node.pool.members().len(), disk.write_count()), (0, writes), "nothing was written");
     }
 }
 
@@ -357,7 +357,7 @@ fn space_of_a_foreign_partition_that_came_and_went_is_never_called_clean() {
 
     node = start(&host);
     node.passes().expect("looks");
-    assert!(!node.pool.members()[0].lock().content().clean().contains(&extent));
+    assert!(!node.pool.labelled_disks()[0].lock().content().clean().contains(&extent));
     node.pool.work_until_idle().expect("cleans it");
     assert!(disk.is_zero(extent));
 }
@@ -385,7 +385,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
         assert!(disk.content() == before, "{word}: it was written over, {verdict:?}");
         let Verdict::Unknown(why) = verdict else { panic!("{word}: {verdict:?}") };
         assert!(why.contains(word) && why.contains("wipefs"), "{why}");
-        assert!(node.pool.seats().is_empty(), "{word}: {:?}", node.pool.disk_views());
+        assert!(node.pool.members().is_empty(), "{word}: {:?}", node.pool.disk_views());
         for name in volumes.iter().map(|volume| volume.id) {
             assert!(node.pool.delete(name).is_err(), "{word}: nobody knows that it is gone");
         }
@@ -416,11 +416,11 @@ fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_writ
     }
     node.pool.work_until_idle().expect("erased");
     // Stopped after each of its writes; the copy at the end goes last but one.
-    let seat = node.pool.seats().remove(0);
+    let member = node.pool.members().remove(0);
     let backup = Extent { start: disk.geometry.size - 33 * 512, end: disk.geometry.size };
     disk.inject(Fault { what: "zero", range: backup, times: u32::MAX });
     disk.inject(Fault { what: "write", range: backup, times: u32::MAX });
-    assert!(node.pool.release(&seat).is_err(), "it is stopped");
+    assert!(node.pool.release(&member).is_err(), "it is stopped");
     drop(node);
     disk.clear_faults();
     disk.poke(1080, &[0x53, 0xef]);
@@ -440,7 +440,7 @@ fn a_sector_that_cannot_be_zeroed_keeps_no_other_deleted_volume_from_being_erase
         node.pool.work_until_idle().expect("cleans");
         let sick = node.pool.create(&request("sick", BLOCK, 4 * MIB)).expect("made").0;
         node.pool.create(&request("well", BLOCK, 4 * MIB)).expect("made");
-        let extent = node.pool.members()[0].shown().content.volume(sick.id).expect("there").entry.extent;
+        let extent = node.pool.labelled_disks()[0].shown().content.volume(sick.id).expect("there").entry.extent;
         let sector = Extent { start: extent.start + MIB, end: extent.start + MIB + 512 };
         disk.inject(Fault { what: "zero", range: sector, times: u32::MAX });
         for name in ["sick", "well"] {

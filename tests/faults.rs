@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::Pass;
-use localpool::agent::keeper::Verb;
+use localpool::agent::PassReport;
+use localpool::agent::thread::Verb;
 use localpool::claim::rule::{Filter, Reclaim, Rule};
 use localpool::device::Verdict;
 use localpool::device::facts::DeviceType;
@@ -34,7 +34,7 @@ use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
 use localpool::pool::device_pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
 use localpool::pool::journal::JOURNAL;
-use localpool::pool::member::Standing;
+use localpool::pool::labelled::Standing;
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
@@ -56,7 +56,7 @@ fn start(host: &Arc<FakeHost>) -> Node {
 }
 
 fn standing(node: &Node) -> Standing {
-    node.pool.members()[0].lock().standing()
+    node.pool.labelled_disks()[0].lock().standing()
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn an_erasure_that_fails_keeps_the_space_and_goes_on_later() {
     node.pool.delete(id("a")).expect("deleted");
     disk.inject(Fault { what: "zero", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: u32::MAX });
     assert!(node.pool.work_until_idle().is_err());
-    let free = |node: &Node| node.pool.members()[0].lock().content().free().total();
+    let free = |node: &Node| node.pool.labelled_disks()[0].lock().content().free().total();
     assert_eq!(free(&node), 53 * MIB, "what is not erased is not free");
     disk.clear_faults();
     node.passes().expect("looks");
@@ -493,7 +493,7 @@ fn a_copy_of_a_pool_disk_is_not_used_and_the_original_stays_ready() {
     let before = copy.content();
     let pass = node.passes().expect("looks");
     assert_eq!(standing(&node), Standing::Ready);
-    assert_eq!(node.pool.members().len(), 1);
+    assert_eq!(node.pool.labelled_disks().len(), 1);
     assert!(pass.problems.contains_key("fake1"), "{:?}", pass.problems);
     node.pool.create(&request("b", BLOCK, MIB)).expect("the original goes on");
     assert!(copy.content() == before, "the copy is untouched");
@@ -504,7 +504,7 @@ fn a_copy_of_a_pool_disk_is_not_used_and_the_original_stays_ready() {
     another.put_content(copy.content());
     let mut fresh = start(&host);
     fresh.passes().expect("looks");
-    assert!(fresh.pool.members().is_empty(), "nobody can tell which one is right");
+    assert!(fresh.pool.labelled_disks().is_empty(), "nobody can tell which one is right");
 }
 
 fn problem(node: &mut Node, name: &str) -> String {
@@ -555,7 +555,7 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
     host.unplug("fake1");
     let mut node = start(&host);
     assert!(problem(&mut node, "fake0").contains("a copy of the pool disk"));
-    assert!(node.pool.members().is_empty());
+    assert!(node.pool.labelled_disks().is_empty());
 }
 
 #[test]
@@ -637,7 +637,7 @@ fn a_disk_that_has_grown_keeps_its_volumes_and_gives_the_new_room_to_carved_ones
         let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
         node.passes().expect("claims");
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-        let places = |node: &Node| node.pool.members()[0].lock().content().free().total();
+        let places = |node: &Node| node.pool.labelled_disks()[0].lock().content().free().total();
         let before = places(&node);
 
         host.unplug("fake0");
@@ -671,7 +671,7 @@ fn a_disk_that_is_formatted_30_seconds_after_it_appears_is_never_claimed_by_defa
         host.advance(Duration::from_secs(30));
         node.agent.pass().expect("looks");
     }
-    assert!(node.pool.seats().is_empty());
+    assert!(node.pool.members().is_empty());
     assert!(disk.content() == before, "and it was not written to");
 
     let blank = host.add_disk("fake1", "SERIAL-2", geometry());
@@ -698,10 +698,10 @@ fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
     node.agent.verb(&release(false)).expect("released");
     assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
     node.passes().expect("looks");
-    assert!(node.pool.seats().is_empty(), "not claimed again");
+    assert!(node.pool.members().is_empty(), "not claimed again");
     node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false }).expect("adopted");
     node.passes().expect("looks");
-    assert_eq!(node.pool.members().len(), 1);
+    assert_eq!(node.pool.labelled_disks().len(), 1);
 }
 
 #[test]
@@ -713,18 +713,18 @@ fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_no
         set.reclaim = Reclaim::Release;
         let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
         node.passes().expect("claims");
-        assert_eq!(node.pool.seats().len(), 1, "an unused disk is kept");
+        assert_eq!(node.pool.members().len(), 1, "an unused disk is kept");
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
         node.passes().expect("looks");
         node.pool.delete(id("a")).expect("deleted");
         node.passes().expect("looks");
-        assert_eq!(node.pool.seats().len(), 1, "it is not erased yet");
+        assert_eq!(node.pool.members().len(), 1, "it is not erased yet");
         node.pool.work_until_idle().expect("erased");
         node.passes().expect("looks");
-        assert!(node.pool.seats().is_empty(), "{layout:?}");
+        assert!(node.pool.members().is_empty(), "{layout:?}");
         assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }), "{layout:?}");
         node.passes().expect("looks");
-        assert!(node.pool.seats().is_empty(), "no set claims it again by itself");
+        assert!(node.pool.members().is_empty(), "no set claims it again by itself");
     }
 }
 
@@ -744,8 +744,8 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     node.pool.create(&request("a", WantedUsage::Block, MIB)).expect("made");
     platter.poke(MIB, &[0x77; 4096]);
     // The device was exchanged for a smaller one, as far as the journal can tell.
-    let device = node.pool.raw_members()[0].id.clone();
-    node.pool.journal().change_raw(&device, |claim| claim.size += MIB).expect("written");
+    let device = node.pool.bare_devices()[0].id.clone();
+    node.pool.journal().change_bare(&device, |claim| claim.size += MIB).expect("written");
     let mut disputed = start().expect("starts");
     let pass = disputed.agent.pass().expect("looks");
     assert!(pass.problems["fake0"].contains("claim disputed"), "{:?}", pass.problems);
@@ -805,8 +805,9 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     let name = partition(&host, "fake0", "6c6f6361-0000-4000-8000-000000000001");
     let mut node = start();
     let pass = node.passes().expect("looks");
-    assert_eq!(node.pool.seats().len(), 1, "{:?}", node.pool.disk_views());
-    let of = |pass: &Pass| pass.set.devices.iter().find(|device| device.raw.name == name).expect("it").verdict.clone();
+    assert_eq!(node.pool.members().len(), 1, "{:?}", node.pool.disk_views());
+    let of =
+        |pass: &PassReport| pass.set.devices.iter().find(|device| device.raw.name == name).expect("it").verdict.clone();
     assert!(matches!(of(&pass), Verdict::Theirs(Reason::OnPoolVolume { .. })), "{:?}", of(&pass));
     assert_eq!(platter.mapping(1), None, "it is not left mapped when the device joins");
 
@@ -821,7 +822,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     node.pool.work_until_idle().expect("erased");
     assert_eq!(platter.mapping(1), None, "it is not there for the next tenant");
     node.passes().expect("looks");
-    assert_eq!(node.pool.seats().len(), 1, "the erased device is not offered twice");
+    assert_eq!(node.pool.members().len(), 1, "the erased device is not offered twice");
 }
 
 #[test]
@@ -834,7 +835,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
         ..rule(&Layout::RawDevice {}, ErasePolicy::Discard)
     };
     let rules = || vec![rule(&Layout::Carved {}, ErasePolicy::Discard), bare_rule.clone()];
-    let journal = |node: &Node| node.pool.raw_members().len();
+    let journal = |node: &Node| node.pool.bare_devices().len();
     let mut node = Node::start(&host, vec![bare_rule.clone()], Duration::ZERO).expect("starts");
     node.passes().expect("claims");
     assert_eq!(journal(&node), 1);
@@ -845,7 +846,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
     let pass = node.passes().expect("looks");
     assert_eq!(standing(&node), Standing::Ready, "{:?}", pass.problems);
-    assert_eq!((node.pool.members().len(), journal(&node)), (1, 1));
+    assert_eq!((node.pool.labelled_disks().len(), journal(&node)), (1, 1));
     assert!(!pass.problems.contains_key("fake0"), "{:?}", pass.problems);
 }
 
@@ -933,7 +934,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
     let rules = || vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
     let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
     node.passes().expect("claims");
-    let device = node.pool.raw_members()[0].id.clone();
+    let device = node.pool.bare_devices()[0].id.clone();
     let release = |dry_run| Verb::ReleaseDisk { disk: device.clone(), dry_run };
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let platter = host.unplug("fake0").expect("it was there");
@@ -963,7 +964,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
     assert!(node.pool.disk_views().is_empty() && node.pool.volumes().is_empty());
     host.plug("fake0", "serial-0", Arc::clone(&platter));
     node.passes().expect("looks");
-    assert!(node.pool.seats().is_empty(), "no set claims it by itself");
+    assert!(node.pool.members().is_empty(), "no set claims it by itself");
     let mut data = [0; 4096];
     platter.peek(MIB, &mut data);
     assert!(data == [0x77; 4096], "its data is there");
@@ -992,7 +993,7 @@ fn a_deleted_set_keeps_its_volumes_and_offers_nothing_and_one_made_anew_takes_th
     let mut node = Node::start(&host, vec![remade("2", Layout::Carved {})], Duration::ZERO).expect("starts");
     node.passes().expect("looks");
     node.pool.create(&request("b", BLOCK, MIB)).expect("it offers again");
-    assert_eq!(node.pool.members()[0].lock().content().label.set.uid, "2", "and the label says so");
+    assert_eq!(node.pool.labelled_disks()[0].lock().content().label.set.uid, "2", "and the label says so");
 }
 
 #[test]
@@ -1005,7 +1006,7 @@ fn a_disk_that_is_being_cleaned_offers_all_its_space_to_filesystems_and_the_clea
     let offered = |wanted| node.pool.capacity(&Selector::default(), wanted).available;
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
     assert_eq!((offered(ext4), offered(BLOCK)), (253 * MIB, 0), "nothing is clean yet");
-    node.pool.seats()[0].work().expect("one chunk");
+    node.pool.members()[0].work().expect("one chunk");
     let clean = offered(BLOCK);
     assert!((62 * MIB..253 * MIB).contains(&clean), "{clean}");
     assert_eq!(offered(ext4), 253 * MIB, "a filesystem takes space as it is");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::admin::inventory;
-use localpool::agent::keeper::Verb;
+use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Geometry;
 use localpool::host::fake::{FakeHost, Platter};
@@ -54,7 +54,7 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
         for layout in [Layout::RawDevice {}, Layout::Carved {}] {
             let mut node = start(&host, &layout, &told);
             let pass = node.passes().expect("looks");
-            assert_eq!((node.pool.seats().len(), device.write_count()), (0, writes), "{layout:?}");
+            assert_eq!((node.pool.members().len(), device.write_count()), (0, writes), "{layout:?}");
             let shown = inventory(&node.pool, &pass);
             let note = shown[0].note.clone().unwrap_or_default();
             assert!(note.contains(&format!("volume {}", id("a"))) && note.contains("localpool disk adopt"), "{note}");
@@ -70,7 +70,7 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
     }
     let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
     node.passes().expect("looks");
-    assert!(node.pool.seats().is_empty(), "it is remembered without those who told");
+    assert!(node.pool.members().is_empty(), "it is remembered without those who told");
     let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run };
     let said = node.agent.verb(&adopt(true)).expect("could be").join("\n");
     assert!(said.contains("would take") && said.contains(&id("a").to_string()), "{said}");
@@ -95,6 +95,6 @@ fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost(
     for told in [&told, &Err("no answer".to_owned())] {
         node = start(&host, &Layout::Carved {}, told);
         node.passes().expect("looks");
-        assert!(node.pool.seats().is_empty() && device.content() == forged.content());
+        assert!(node.pool.members().is_empty() && device.content() == forged.content());
     }
 }

@@ -6,21 +6,21 @@ mod settle;
 
 use std::path::Path;
 
-use super::keeper::Verb;
-use super::{Agent, Pass};
+use super::thread::Verb;
+use super::{PassReport, Reconciler};
 use crate::claim::rejection::Rejection;
-use crate::device::discovery::{DeviceSet, DiscoveryError};
+use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::size::Size;
 use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
 use crate::host::raw::Kind;
+use crate::pool::bare::BareDevice;
 use crate::pool::content::Content;
 use crate::pool::device_pool::{Owner, Pool, PoolError};
 use crate::pool::disk::ApplyError;
-use crate::pool::journal::RawClaim;
-use crate::pool::member::{Member, Standing, VolumeView};
-use crate::pool::raw::RawMember;
-use crate::pool::seat::Seat;
+use crate::pool::journal::BareClaim;
+use crate::pool::labelled::{LabelledDisk, Standing, VolumeView};
+use crate::pool::member::Member;
 use crate::show::devices::Shown;
 
 /// Why a verb was not done.
@@ -53,7 +53,7 @@ pub(super) fn tense(dry_run: bool, verb: &str, done: &str) -> String {
     if dry_run { format!("would {verb}") } else { done.to_owned() }
 }
 
-impl Agent {
+impl Reconciler {
     /// Does what a person asked, or says what it would do.
     pub fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, AdminError> {
         match verb {
@@ -66,19 +66,20 @@ impl Agent {
     }
 
     /// A device, and its member where it has one: a bare device's by its hardware, whatever it carries.
-    fn find(&mut self, text: &str) -> Result<(DeviceSet, Device, Option<Seat>), AdminError> {
+    fn find(&mut self, text: &str) -> Result<(Snapshot, Device, Option<Member>), AdminError> {
         let set = self.look()?;
         let found = set.devices.iter().find(|device| is_called(device, text));
         let device = found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))?.clone();
-        let bare = self.pool().bare_member_of(&set, &device).map(Seat::Raw);
+        let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
         // A copy is not the member that has its id.
-        let labelled = self.pool().member(&device.id.text).filter(|_| device.standing == device::Standing::Ready);
-        let seat = bare.or(labelled.map(Seat::Labelled));
-        Ok((set, device, seat))
+        let labelled =
+            self.pool().labelled_disk(&device.id.text).filter(|_| device.standing == device::Standing::Ready);
+        let member = bare.or(labelled.map(Member::Labelled));
+        Ok((set, device, member))
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (_, device, seat) = match self.find(text) {
+        let (_, device, member) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
             found => found?,
         };
@@ -86,20 +87,20 @@ impl Agent {
             let why = crate::show::devices::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }
         };
-        let seat = seat.ok_or_else(not_in_pool)?;
+        let member = member.ok_or_else(not_in_pool)?;
         let path = device.raw.path.display();
-        let what = match &seat {
-            Seat::Labelled(member) => {
+        let what = match &member {
+            Member::Labelled(member) => {
                 member.lock_in_time()?.disk()?.can_release()?;
                 tense(dry_run, "wipe", "wiped") + " label and partition tables"
             }
-            Seat::Raw(member) => {
+            Member::Bare(member) => {
                 member.can_release().map_err(PoolError::from)?;
                 tense(dry_run, "end", "ended") + " the raw claim"
             }
         };
         if !dry_run {
-            self.give_up(&seat)?;
+            self.give_up(&member)?;
         }
         Ok(vec![
             format!("{what} of {path} ({})", device.id),
@@ -120,9 +121,9 @@ impl Agent {
             format!("{} {id}, which is missing{was}", tense(dry_run, "forget", "forgot")),
             "another disk may take its place in the set".to_owned(),
         ];
-        match self.pool().seat(id) {
+        match self.pool().member(id) {
             // Nothing on a bare device says that it was ours.
-            Some(Seat::Raw(member)) => {
+            Some(Member::Bare(member)) => {
                 let adopt = format!("should it come back, no set claims it until `localpool disk adopt {id}`");
                 match member.view() {
                     Some(VolumeView { id, record, .. }) => {
@@ -142,7 +143,7 @@ impl Agent {
     }
 
     fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (set, device, seat) = self.find(text)?;
+        let (set, device, member) = self.find(text)?;
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
         if let device::Standing::NotReady(why) = &device.standing {
@@ -151,11 +152,11 @@ impl Agent {
                 _ => Err(refused(why.clone())),
             };
         }
-        if let Some(Seat::Raw(member)) = seat {
+        if let Some(Member::Bare(member)) = member {
             let Standing::NotReady(why) = member.shown().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
-            let claim = self.pool().journal().raw_claim(&member.id);
+            let claim = self.pool().journal().bare_claim(&member.id);
             let what = match member.view() {
                 Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
                     "{} {path}, with volume {}; a filesystem is kept where it is this volume's, and else made over what is there",
@@ -225,7 +226,7 @@ impl Agent {
 }
 
 /// All devices of a pass, each pool disk with what it has free and each free one with why no set takes it.
-pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
+pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<Shown> {
     let lost = pool.journal().lost();
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
@@ -238,7 +239,7 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
             });
         }
         match device.verdict {
-            Verdict::Ours => match pool.member(&device.id.text) {
+            Verdict::Ours => match pool.labelled_disk(&device.id.text) {
                 Some(member) => Some(member_note(&member)),
                 None if lost.contains_key(&pass.set.hardware_id(device)) => {
                     Some(journal::lost_note(device, &lost[&pass.set.hardware_id(device)]))
@@ -268,20 +269,20 @@ pub fn inventory(pool: &Pool, pass: &Pass) -> Vec<Shown> {
     pass.set.devices.iter().map(shown).collect()
 }
 
-fn raw_note(pool: &Pool, member: &RawMember) -> String {
-    let words = match pool.journal().raw_claim(&member.id) {
-        Some(RawClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
-        Some(RawClaim { erasing: Some(_), .. }) => match &member.shown().held {
+fn raw_note(pool: &Pool, member: &BareDevice) -> String {
+    let words = match pool.journal().bare_claim(&member.id) {
+        Some(BareClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
+        Some(BareClaim { erasing: Some(_), .. }) => match &member.shown().held {
             Some(held) => format!("to be erased; {held}"),
             None => "being erased".to_owned(),
         },
-        Some(RawClaim { size, .. }) => format!("{} free", Size(size)),
+        Some(BareClaim { size, .. }) => format!("{} free", Size(size)),
         None => "its claim has just ended".to_owned(),
     };
     format!("in pool as a bare device, {words}")
 }
 
-fn member_note(member: &Member) -> String {
+fn member_note(member: &LabelledDisk) -> String {
     let shown = member.shown();
     let content = &shown.content;
     let volumes = content.volumes().count();
@@ -305,10 +306,10 @@ fn member_note(member: &Member) -> String {
 }
 
 /// What a partition of a pool disk is there for.
-fn partition_note(pool: &Pool, pass: &Pass, device: &Device) -> Option<String> {
+fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
     let Kind::Partition(partition) = &device.raw.kind else { return None };
     let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
-    let member = pool.member(&disk.id.text)?;
+    let member = pool.labelled_disk(&disk.id.text)?;
     let shown = member.shown();
     let content = &shown.content;
     if content.label_entry().is_some_and(|(number, _)| number == partition.number) {
@@ -324,7 +325,7 @@ fn unowned(content: &Content) -> String {
     format!("; its set {}/{} does not exist: it offers nothing", set.namespace, set.name)
 }
 
-fn unclaimed_note(pass: &Pass, device: &Device) -> String {
+fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
     let reason = |left: &Rejection| left.to_string();
     let left: Vec<String> = pass
         .outcomes

@@ -10,15 +10,15 @@ const MIB: u64 = 1 << 20;
 /// Far more than anything here takes on a busy machine.
 const AT_MOST: Duration = Duration::from_secs(60);
 
-fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Agent {
+fn start(host: &Arc<FakeHost>, layout: &Layout, workers: Workers) -> Reconciler {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, workers).expect("a pool"));
     let rule = Rule { layout: layout.clone(), ..sample::rule("set") };
-    Agent::new(host.clone(), pool, Duration::ZERO, vec![rule])
+    Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule])
 }
 
 /// A machine of one disk, and the agent that has claimed it.
-fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, Agent) {
+fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, Reconciler) {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: false });
     let mut agent = start(&host, layout, workers);
@@ -29,7 +29,7 @@ fn claimed(layout: &Layout, workers: Workers) -> (Arc<FakeHost>, Arc<Platter>, A
     (host, disk, agent)
 }
 
-fn ready(agent: &Agent) -> usize {
+fn ready(agent: &Reconciler) -> usize {
     agent.pool.disk_views().iter().filter(|disk| disk.standing == Standing::Ready).count()
 }
 

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Agent, is_same_device};
-use crate::device::discovery::DeviceSet;
+use super::{Reconciler, is_same_device};
+use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Hardware, Label};
 use crate::device::{self, Device};
 use crate::host::patience::PatienceError;
 use crate::host::{Access, Host, RawDisk, chain};
+use crate::pool::bare::BareDevice;
 use crate::pool::device_pool::Pool;
 use crate::pool::disk::{ApplyError, Opened, PoolDisk};
-use crate::pool::member::{Member, SHORT_PATIENCE, Standing};
+use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
+use crate::pool::member::Member;
 use crate::pool::plan::relabel;
-use crate::pool::raw::RawMember;
-use crate::pool::seat::Seat;
 
 /// Why a disk with our label cannot be used now.
 #[derive(Debug)]
@@ -44,16 +44,16 @@ impl Problem {
     }
 }
 
-impl Agent {
+impl Reconciler {
     /// Members whose disk is not there any more let go of it; what they held is remembered. False: one is busy with an
     /// operation that does not end, and is left for later.
-    pub(super) fn depart(&self, set: &DeviceSet) -> bool {
+    pub(super) fn depart(&self, set: &Snapshot) -> bool {
         // One whose claim has just ended is seen by the next pass.
         let is_here = |id: &str, raw: &RawDisk| {
             self.is_being_claimed(&raw.name) || set.devices.iter().any(|device| is_same_device(device, id, raw))
         };
         let mut all = true;
-        for member in self.pool.members() {
+        for member in self.pool.labelled_disks() {
             let shown = member.shown();
             if shown.standing == Standing::Missing || is_here(&member.id, &shown.raw) {
                 continue;
@@ -77,7 +77,7 @@ impl Agent {
 
     /// A disk with our label joins, or comes back, perhaps under another name.
     pub(super) fn arrive(&mut self, device: &Device) -> Result<(), Problem> {
-        let known = self.pool.member(&device.id.text);
+        let known = self.pool.labelled_disk(&device.id.text);
         if let device::Standing::NotReady(why) = &device.standing {
             if let Some(member) = known {
                 let mut state = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e))?;
@@ -104,31 +104,31 @@ impl Agent {
 
     /// Bare devices of the journal that are here, and those that are not. One that hangs or fails is left for later; gives
     /// whether there is one.
-    pub(super) fn arrive_raw(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) -> bool {
+    pub(super) fn arrive_bare(&mut self, set: &Snapshot, problems: &mut BTreeMap<String, String>) -> bool {
         let mut again = false;
-        for (id, _) in self.pool.journal().raw_claims() {
+        for (id, _) in self.pool.journal().bare_claims() {
             let is_it = |device: &&Device| self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id);
             let mut here = set.devices.iter().filter(is_it);
             let (device, twin) = (here.next(), here.next());
-            let seat = match self.pool.seat(&id) {
-                Some(Seat::Raw(member)) => member,
+            let member = match self.pool.member(&id) {
+                Some(Member::Bare(member)) => member,
                 // A volume whose device is away since the start is missed, too.
                 _ => {
                     let journal = Arc::clone(self.pool.journal());
-                    let member = Arc::new(RawMember::new(id.clone(), Arc::clone(&self.host), journal));
-                    self.pool.join(Seat::Raw(Arc::clone(&member)));
+                    let member = Arc::new(BareDevice::new(id.clone(), Arc::clone(&self.host), journal));
+                    self.pool.join(Member::Bare(Arc::clone(&member)));
                     member
                 }
             };
             match (device, twin) {
-                (Some(device), None) if seat.is_open_as(&device.raw) => {}
+                (Some(device), None) if member.is_open_as(&device.raw) => {}
                 (Some(device), None) => {
                     // A look that hangs says so sooner.
                     let arrived = match self.discovery.is_waiting_for(&device.raw) {
                         true => Err("opening or reading it hangs".to_owned()),
                         false => {
-                            let (seat, raw) = (Arc::clone(&seat), device.raw.clone());
-                            let arrived = self.errand(&id, move || seat.arrive(&raw).map_err(|e| chain(&e)));
+                            let (member, raw) = (Arc::clone(&member), device.raw.clone());
+                            let arrived = self.errand(&id, move || member.arrive(&raw).map_err(|e| chain(&e)));
                             arrived.unwrap_or_else(|hangs| Err(chain(&hangs)))
                         }
                     };
@@ -137,11 +137,11 @@ impl Agent {
                         problems.insert(device.raw.name.clone(), why);
                     }
                 }
-                (Some(_), Some(_)) | (None, _) => again |= seat.leave().is_err(),
+                (Some(_), Some(_)) | (None, _) => again |= member.leave().is_err(),
             }
-            if let (Some(device), Standing::NotReady(why)) = (device, &seat.shown().standing) {
+            if let (Some(device), Standing::NotReady(why)) = (device, &member.shown().standing) {
                 // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
-                again |= !seat.is_disputed();
+                again |= !member.is_disputed();
                 problems.insert(device.raw.name.clone(), why.clone());
             }
         }
@@ -173,8 +173,8 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
 
 /// Opens a disk with our label, and lets it join.
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
-    let known = pool.member(&device.id.text);
-    let lock = |member: &'_ Member, standing| {
+    let known = pool.labelled_disk(&device.id.text);
+    let lock = |member: &'_ LabelledDisk, standing| {
         let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
         locked.map(|mut state| state.leave(standing))
     };
@@ -203,8 +203,8 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     match known {
         Some(member) => member.lock().arrive(device.raw.clone(), opened),
         None => {
-            let member = Member::new(device.id.text.clone(), device.raw.clone(), opened, None);
-            pool.join(Seat::Labelled(Arc::new(member)));
+            let member = LabelledDisk::new(device.id.text.clone(), device.raw.clone(), opened, None);
+            pool.join(Member::Labelled(Arc::new(member)));
         }
     }
     tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");

@@ -141,7 +141,7 @@ fn places(size: u64) -> Vec<(u64, u64)> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Agent;
+    use super::super::Reconciler;
     use super::*;
     use crate::claim::rejection::Rejection;
     use crate::claim::rule::{Blankness, Rule};
@@ -253,7 +253,7 @@ mod tests {
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let rule = Rule { blankness: Blankness::Zeros, max_devices: Some(1), ..rule("set") };
-        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![rule]);
+        let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![rule]);
         let mut pass = || agent.pass().expect("a look");
         pass();
         let refused = pass();

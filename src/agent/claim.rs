@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Agent;
+use super::Reconciler;
 use super::blank::NotBlank;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
 use crate::claim::ballot::{Ballot, Facts};
 use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
-use crate::claim::elsewhere::{Promise, promised};
+use crate::claim::promise::{Promise, promised};
 use crate::claim::rule::Rule;
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
+use crate::pool::bare::{BareDevice, reads_as_zeros};
 use crate::pool::device_pool::{Owner, Pool};
 use crate::pool::disk::{Opened, PoolDisk};
 use crate::pool::earlier::Seen;
-use crate::pool::journal::RawClaim;
+use crate::pool::journal::BareClaim;
+use crate::pool::labelled::LabelledDisk;
 use crate::pool::layout::{data_area, places};
 use crate::pool::member::Member;
 use crate::pool::plan::Claim;
-use crate::pool::raw::{RawMember, reads_as_zeros};
-use crate::pool::seat::Seat;
 
 /// What a pass took, and what it destroyed to take it next.
 pub(super) struct Taken {
@@ -36,9 +36,9 @@ pub(super) struct Taken {
     pub outcomes: Vec<Outcome>,
 }
 
-impl Agent {
+impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go.
-    pub(super) fn take(&mut self, set: &mut DeviceSet, problems: &mut BTreeMap<String, String>) -> Taken {
+    pub(super) fn take(&mut self, set: &mut Snapshot, problems: &mut BTreeMap<String, String>) -> Taken {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         self.watch_content(set, &rules);
         let mut election = self.elect(set, &rules);
@@ -70,7 +70,7 @@ impl Agent {
     /// Gives the kernel names of the disks that were claimed, and how many sets chose anew.
     fn claim(
         &mut self,
-        set: &DeviceSet,
+        set: &Snapshot,
         rules: &[Rule],
         claims: &[Elected],
         problems: &mut BTreeMap<String, String>,
@@ -104,7 +104,7 @@ impl Agent {
     /// machine tells of promises.
     pub(super) fn leave_promised(
         &mut self,
-        set: &mut DeviceSet,
+        set: &mut Snapshot,
         problems: &mut BTreeMap<String, String>,
     ) -> Result<Promised, String> {
         let all = self.promises()?;
@@ -141,7 +141,7 @@ impl Agent {
     }
 
     /// What these sets take, and have wiped.
-    pub(super) fn elect(&mut self, set: &DeviceSet, rules: &[Rule]) -> Election {
+    pub(super) fn elect(&mut self, set: &Snapshot, rules: &[Rule]) -> Election {
         let (counts, astray, given_back) = (self.counts(), self.astray(set, rules), self.pool.journal().released());
         let facts = self.facts(set, rules);
         let ballot = Ballot {
@@ -166,7 +166,7 @@ impl Agent {
     }
 
     /// What is known of each device, without asking any.
-    fn facts(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<String, Facts> {
+    fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<String, Facts> {
         let doubts = self.doubts(set);
         let of = |device: &Device| Facts {
             ripeness: self.watch.ripeness(device),
@@ -203,8 +203,8 @@ impl Agent {
 
     /// How many disks each set has, those that are away too.
     fn counts(&self) -> BTreeMap<SetRef, u32> {
-        let labelled = self.pool.members().into_iter().map(|member| member.shown().content.label.set.clone());
-        let bare = self.pool.journal().raw_claims().into_iter().map(|(_, claim)| claim.set);
+        let labelled = self.pool.labelled_disks().into_iter().map(|member| member.shown().content.label.set.clone());
+        let bare = self.pool.journal().bare_claims().into_iter().map(|(_, claim)| claim.set);
         let absent = self.pool.absent().into_iter().map(|(_, disk)| disk.set);
         let mut counts = BTreeMap::new();
         let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(id));
@@ -244,14 +244,14 @@ impl Agent {
     }
 
     /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
-    fn astray(&self, set: &DeviceSet, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+    fn astray(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
         let is = |device: &&Device, id: &str| {
             device.id.text == id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id)
         };
         let here = |id: &str| set.devices.iter().find(|device| is(device, id));
         let mut of: Vec<(SetRef, String)> = Vec::new();
-        of.extend(self.pool.members().iter().map(|m| (m.shown().content.label.set.clone(), m.id.clone())));
-        of.extend(self.pool.journal().raw_claims().into_iter().map(|(id, claim)| (claim.set, id)));
+        of.extend(self.pool.labelled_disks().iter().map(|m| (m.shown().content.label.set.clone(), m.id.clone())));
+        of.extend(self.pool.journal().bare_claims().into_iter().map(|(id, claim)| (claim.set, id)));
         of.extend(self.pool.absent().into_iter().map(|(id, disk)| (disk.set, id)));
         let mut astray = BTreeMap::new();
         for rule in rules {
@@ -308,7 +308,7 @@ impl Taking {
             Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
         }
         if layout == (Layout::RawDevice {}) {
-            return claim_raw(&pool, host, &now, exclusive, set, rule);
+            return claim_bare(&pool, host, &now, exclusive, set, rule);
         }
         let Owner { cluster, node } = pool.owner().clone();
         let hardware =
@@ -322,13 +322,13 @@ impl Taking {
         };
         let id = id::labelled(disk.content().table.disk()).text;
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
-        pool.join(Seat::Labelled(Arc::new(Member::new(id, now.raw, disk, rule))));
+        pool.join(Member::Labelled(Arc::new(LabelledDisk::new(id, now.raw, disk, rule))));
         Ok(())
     }
 }
 
 /// A bare device carries no label: what nobody has a record of must at least look unused.
-fn claim_raw(
+fn claim_bare(
     pool: &Pool,
     host: Arc<dyn Host>,
     now: &Device,
@@ -339,7 +339,7 @@ fn claim_raw(
     if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
         return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
     }
-    let claim = RawClaim {
+    let claim = BareClaim {
         set,
         generation: 1,
         size: exclusive.geometry().size,
@@ -352,10 +352,10 @@ fn claim_raw(
     };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
-    pool.journal().claim_raw(&now.id.text, claim).map_err(|e| chain(&e))?;
-    let member = RawMember::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
+    pool.journal().claim_bare(&now.id.text, claim).map_err(|e| chain(&e))?;
+    let member = BareDevice::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
     let member = Arc::new(member);
-    pool.join(Seat::Raw(Arc::clone(&member)));
+    pool.join(Member::Bare(Arc::clone(&member)));
     member.arrive(&now.raw).map_err(|e| chain(&e))?;
     member.lock().rule = rule;
     Ok(())

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Agent;
+use super::Reconciler;
 use super::admin::{AdminError, tense};
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::device::duplicate::{Identities, hardware, seen_together};
 use crate::device::label::Hardware;
 use crate::device::record::{self, Record};
@@ -15,11 +15,11 @@ use crate::host::{Access, HostError, chain};
 use crate::pool::device_pool::PoolError;
 use crate::pool::earlier::{Earlier, earlier};
 
-impl Agent {
+impl Reconciler {
     /// Which hardware our disks are: what the journal says, and what is in use now. That has no other's path.
     pub(super) fn identities(&self) -> Identities {
         let mut identities = self.pool.journal().identities();
-        for member in self.pool.members() {
+        for member in self.pool.labelled_disks() {
             let shown = member.shown();
             if shown.is_usable() {
                 identities.entry(member.id.clone()).or_default().original = Some(id::hardware(&shown.raw, None).text);
@@ -30,17 +30,17 @@ impl Agent {
 
     /// What can be told again later.
     fn in_use(&self) -> Vec<(String, String)> {
-        let used = |member: &crate::pool::member::Member| {
+        let used = |member: &crate::pool::labelled::LabelledDisk| {
             let shown = member.shown();
             let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
             Some((member.id.clone(), used))
         };
-        self.pool.members().iter().filter_map(|member| used(member)).collect()
+        self.pool.labelled_disks().iter().filter_map(|member| used(member)).collect()
     }
 
     /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks which
     /// see the same, the second with nothing remembered. Gives whether that one is due.
-    pub(super) fn remember_copies(&mut self, set: &DeviceSet) -> bool {
+    pub(super) fn remember_copies(&mut self, set: &Snapshot) -> bool {
         let mut seen = seen_together(&set.devices);
         let known = self.pool.journal().identities();
         let is_known = |id: &str, copy: &String| known.get(id).is_some_and(|known| known.copies.contains(copy));
@@ -74,7 +74,7 @@ impl Agent {
     pub fn adopt_older(&mut self, device: &Device, dry_run: bool) -> Result<Option<Vec<String>>, AdminError> {
         let id = device.id.text.clone();
         let journal = Arc::clone(self.pool.journal());
-        let is_used = self.pool.member(&id).is_some_and(|member| member.shown().is_usable());
+        let is_used = self.pool.labelled_disk(&id).is_some_and(|member| member.shown().is_usable());
         let (Verdict::Ours, Some(label), false) = (&device.verdict, &device.label, is_used) else { return Ok(None) };
         let (host, raw, seen) = (Arc::clone(&self.host), device.raw.clone(), journal.seen(&id));
         let found = self.errand(&id, move || -> Result<Option<Earlier>, HostError> {
@@ -110,7 +110,7 @@ impl Agent {
     }
 
     /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
-    pub fn adopt_copy(&mut self, set: &DeviceSet, device: &Device, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub fn adopt_copy(&mut self, set: &Snapshot, device: &Device, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
         let Some(own) = hardware(&device.raw) else {

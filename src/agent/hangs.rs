@@ -17,10 +17,10 @@ const BOUND: Duration = Duration::from_millis(500);
 const AT_MOST: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-fn start(host: &Arc<FakeHost>, rule: &Rule) -> Agent {
+fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-    let mut agent = Agent::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
+    let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
     agent.discovery = agent.discovery.waiting_at_most(BOUND);
     agent.errands = Patience::new(BOUND);
     agent
@@ -32,7 +32,7 @@ fn disks(host: &FakeHost) -> [Arc<Platter>; 2] {
 }
 
 /// Passes until something is so; what is not in time never is.
-fn until<T>(agent: &mut Agent, what: impl Fn(&Agent, &Pass) -> Option<T>) -> T {
+fn until<T>(agent: &mut Reconciler, what: impl Fn(&Reconciler, &PassReport) -> Option<T>) -> T {
     let until = std::time::Instant::now() + AT_MOST;
     loop {
         let pass = agent.pass().expect("a look");
@@ -43,12 +43,12 @@ fn until<T>(agent: &mut Agent, what: impl Fn(&Agent, &Pass) -> Option<T>) -> T {
     }
 }
 
-fn ready(agent: &Agent) -> usize {
+fn ready(agent: &Reconciler) -> usize {
     agent.pool.disk_views().iter().filter(|disk| disk.standing == Standing::Ready).count()
 }
 
 /// A pass; one that does not end hangs.
-fn pass(mut agent: Agent) -> (Agent, Pass) {
+fn pass(mut agent: Reconciler) -> (Reconciler, PassReport) {
     let (reply, answer) = mpsc::channel();
     thread::spawn(move || {
         let pass = agent.pass().expect("a look");

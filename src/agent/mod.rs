@@ -1,19 +1,19 @@
 //! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
 //! only say when to look, and each pass would do the same without them.
 //!
-//! `Agent` is used by one thread; the pool that it keeps is shared.
+//! `Reconciler` is used by one thread; the pool that it keeps is shared.
 
 pub mod admin;
 mod arrive;
 mod blank;
 mod claim;
 mod copies;
-mod doubt;
 mod health;
-pub mod keeper;
-pub mod onlooker;
+pub mod observer;
 mod own;
 mod preview;
+mod renamed_bare;
+pub mod thread;
 mod wipe;
 
 use std::collections::BTreeMap;
@@ -25,11 +25,11 @@ use self::arrive::Problem;
 use self::blank::Blanks;
 use self::claim::Taken;
 use self::health::Healths;
-use crate::claim::age::{Ripeness, Watchlist};
 use crate::claim::election::Outcome;
-use crate::claim::elsewhere::AskPromises;
+use crate::claim::promise::AskPromises;
+use crate::claim::ripeness::{Ripeness, Watchlist};
 use crate::claim::rule::{Reclaim, Rule};
-use crate::device::discovery::{DeviceSet, Discovery, DiscoveryError};
+use crate::device::discovery::{Discovery, DiscoveryError, Snapshot};
 use crate::device::duplicate::Identities;
 use crate::device::label::{Label, Layout, SetRef};
 use crate::device::ownership::Home;
@@ -43,9 +43,9 @@ use crate::pool::device_pool::{Owner, Pool, PoolError};
 use crate::pool::disk::{Opened, PoolDisk};
 use crate::pool::earlier::Seen;
 use crate::pool::journal_store::AskOwn;
-use crate::pool::member::{Member, SHORT_PATIENCE, Standing};
+use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
+use crate::pool::member::Member;
 use crate::pool::plan::relabel;
-use crate::pool::seat::Seat;
 use crate::pool::whereabouts::{Knowledge, Unasked};
 
 /// How long a look believes what denied a disk, before it reads the content again.
@@ -59,7 +59,7 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 const ERRAND: Duration = Duration::from_secs(5);
 
 /// Keeps the pool in step with the machine.
-pub struct Agent {
+pub struct Reconciler {
     pool: Arc<Pool>,
     pub(super) host: Arc<dyn Host>,
     discovery: Discovery,
@@ -85,8 +85,8 @@ pub struct Agent {
 
 /// What one pass saw and did.
 #[derive(Clone, Debug)]
-pub struct Pass {
-    pub set: DeviceSet,
+pub struct PassReport {
+    pub set: Snapshot,
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<String, String>,
     /// For each set, what it takes and what it leaves, and why.
@@ -97,14 +97,14 @@ pub struct Pass {
     pub ripe_in: Option<Duration>,
 }
 
-impl Pass {
+impl PassReport {
     /// A look that did nothing.
-    pub fn of_look(set: DeviceSet) -> Self {
+    pub fn of_look(set: Snapshot) -> Self {
         Self { set, problems: BTreeMap::new(), outcomes: Vec::new(), claimed: Vec::new(), ripe_in: None }
     }
 }
 
-impl Agent {
+impl Reconciler {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
         let Owner { cluster, node } = pool.owner().clone();
         Self {
@@ -155,7 +155,7 @@ impl Agent {
 
     /// Whether it is a partition of a pool disk.
     fn is_on_pool_disk(&self, name: &str) -> bool {
-        self.pool.members().iter().any(|member| {
+        self.pool.labelled_disks().iter().any(|member| {
             let shown = member.shown();
             shown.is_usable() && name != shown.raw.name && is_or_is_on(name, &shown.raw.name)
         })
@@ -172,7 +172,7 @@ impl Agent {
     }
 
     /// Looks at everything and converges.
-    pub fn pass(&mut self) -> Result<Pass, DiscoveryError> {
+    pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
         self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
         let claiming = self.claims_under_way();
@@ -206,7 +206,7 @@ impl Agent {
                 passes |= matches!(problem, Problem::Passes(_));
             }
         }
-        passes |= self.arrive_raw(&set, &mut problems);
+        passes |= self.arrive_bare(&set, &mut problems);
         unread.extend(self.may_be_ours(&set, &claiming));
         self.pool.looked_at(unread);
         let unsure = self.remember_copies(&set);
@@ -230,20 +230,20 @@ impl Agent {
         let stale =
             (unsure || gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
         let due = self.wipe_in(&set);
-        Ok(Pass { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
+        Ok(PassReport { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
     }
 
     /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
     /// that hangs, or what made a read fail.
-    pub(super) fn must_look_again(&self, set: &DeviceSet) -> bool {
+    pub(super) fn must_look_again(&self, set: &Snapshot) -> bool {
         self.discovery.is_waiting() || self.discovery.has_failed() || set.devices.iter().any(is_only_busy)
     }
 
     /// Has the workers try again what somebody held; gives whether there is any.
     fn retry_held(&self) -> bool {
         // A worker tries a bare device at each pass.
-        self.pool.members().iter().filter(|member| member.retry_held()).count() > 0
-            || self.pool.raw_members().iter().any(|member| member.shown().held.is_some())
+        self.pool.labelled_disks().iter().filter(|member| member.retry_held()).count() > 0
+            || self.pool.bare_devices().iter().any(|member| member.shown().held.is_some())
     }
 
     fn again(&mut self, wanted: bool) -> Option<Duration> {
@@ -262,14 +262,14 @@ impl Agent {
     }
 
     /// Looks, and does nothing.
-    pub fn look(&mut self) -> Result<DeviceSet, DiscoveryError> {
+    pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
         self.discovery.look(&self.host, judged_record)
     }
 
     /// Tells discovery what no device can say: before each look and each confirmation.
     fn inform(&mut self) {
-        self.discovery.claimed_bare(self.pool.journal().raw_ids());
+        self.discovery.claimed_bare(self.pool.journal().bare_ids());
         self.discovery.given_up(self.pool.journal().given_up());
         self.discovery.identities_are(self.identities());
     }
@@ -311,7 +311,7 @@ impl Agent {
 
     /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
     /// disk, and nothing of the use of what is on it.
-    fn know(&self, member: &Member) {
+    fn know(&self, member: &LabelledDisk) {
         let journal = self.pool.journal();
         let before = journal.before_look();
         let Some(disk) = member.known() else { return };
@@ -334,7 +334,7 @@ impl Agent {
     /// Gives whether one was busy, and is to be looked at again.
     fn attach_rules(&mut self, problems: &mut BTreeMap<String, String>) -> bool {
         let mut busy = false;
-        for member in self.pool.members() {
+        for member in self.pool.labelled_disks() {
             let shown = member.shown();
             let rule = owner_of(&shown.content.label, &self.rules).cloned();
             if let Some(rule) = rule.as_ref().filter(|rule| rule.set != shown.content.label.set && shown.is_usable()) {
@@ -355,15 +355,15 @@ impl Agent {
             }
             self.know(&member);
         }
-        for member in self.pool.raw_members() {
+        for member in self.pool.bare_devices() {
             let journal = self.pool.journal();
-            let Some(set) = journal.raw_claim(&member.id).map(|claim| claim.set) else { continue };
+            let Some(set) = journal.bare_claim(&member.id).map(|claim| claim.set) else { continue };
             // A set that takes whole disks takes partitions and mapped devices as they are.
             let bare = [Layout::RawDevice {}, Layout::Whole {}];
             let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
             let shown = member.shown();
             if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
-                && let Err(error) = journal.change_raw(&member.id, |claim| claim.set = rule.set.clone())
+                && let Err(error) = journal.change_bare(&member.id, |claim| claim.set = rule.set.clone())
             {
                 problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
             }
@@ -381,13 +381,13 @@ impl Agent {
     }
 
     /// Releases a disk; the next look reads it anew.
-    pub fn give_up(&mut self, seat: &Seat) -> Result<(), PoolError> {
-        let name = match seat {
-            Seat::Labelled(member) => Some(member.shown().raw.name.clone()),
-            Seat::Raw(member) => member.shown().raw.as_ref().map(|raw| raw.name.clone()),
+    pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
+        let name = match member {
+            Member::Labelled(member) => Some(member.shown().raw.name.clone()),
+            Member::Bare(member) => member.shown().raw.as_ref().map(|raw| raw.name.clone()),
         };
-        let (pool, given) = (Arc::clone(&self.pool), seat.clone());
-        let released = self.done_in_time(seat.id(), move || pool.release(&given));
+        let (pool, given) = (Arc::clone(&self.pool), member.clone());
+        let released = self.done_in_time(member.id(), move || pool.release(&given));
         if let Some(name) = name {
             self.discovery.changed(&name);
         }
@@ -396,13 +396,14 @@ impl Agent {
 
     /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
     fn give_back(&mut self) -> usize {
-        let done_with: Vec<Seat> = self.pool.seats().into_iter().filter(|seat| self.is_done_with(seat)).collect();
+        let done_with: Vec<Member> =
+            self.pool.members().into_iter().filter(|member| self.is_done_with(member)).collect();
         let mut count = 0;
-        for seat in done_with {
-            match self.give_up(&seat) {
+        for member in done_with {
+            match self.give_up(&member) {
                 Ok(()) => count += 1,
                 Err(error) => {
-                    tracing::error!(disk = %seat.id(), error = %chain(&error), "the disk could not be given back");
+                    tracing::error!(disk = %member.id(), error = %chain(&error), "the disk could not be given back");
                 }
             }
         }
@@ -410,19 +411,19 @@ impl Agent {
     }
 
     /// Whether a disk had volumes, has none any more, and is of a set that then gives it back.
-    fn is_done_with(&self, seat: &Seat) -> bool {
-        if seat.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
+    fn is_done_with(&self, member: &Member) -> bool {
+        if member.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
             return false;
         }
-        match seat {
-            Seat::Labelled(member) => {
+        match member {
+            Member::Labelled(member) => {
                 let shown = member.shown();
                 let content = &shown.content;
                 let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
                 content.label.used && empty && shown.is_usable()
             }
-            Seat::Raw(member) => {
-                let claim = self.pool.journal().raw_claim(&member.id);
+            Member::Bare(member) => {
+                let claim = self.pool.journal().bare_claim(&member.id);
                 let is_empty =
                     claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
                 is_empty && member.shown().standing == Standing::Ready
@@ -475,7 +476,7 @@ mod tests {
         let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
         agent.discovery = agent.discovery.waiting_at_most(Duration::from_millis(500));
         sick.set_hangs(true);
 
@@ -508,7 +509,7 @@ mod tests {
         let disk = host.add_disk("fake0", "SERIAL-1", geometry);
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let mut agent = Agent::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
         let mut wait = || {
             let pass = agent.pass().expect("a look");
             (pass.ripe_in, pass.claimed)

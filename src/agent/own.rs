@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::Agent;
+use super::Reconciler;
 use crate::claim::rule::{NodeMatch, Rule};
-use crate::device::discovery::{DeviceSet, DiscoveryError};
+use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{Device, Verdict};
 use crate::host::{RawDisk, chain};
 use crate::pool::journal_store::AskOwn;
 use crate::pool::whereabouts::{Knowledge, Unasked};
 
-impl Agent {
+impl Reconciler {
     /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and
     /// before a claim.
     pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
@@ -37,7 +37,7 @@ impl Agent {
 
     /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
     /// for those that are being claimed.
-    pub(super) fn may_be_ours(&self, set: &DeviceSet, claiming: &BTreeSet<String>) -> Vec<Unasked> {
+    pub(super) fn may_be_ours(&self, set: &Snapshot, claiming: &BTreeSet<String>) -> Vec<Unasked> {
         if !self.pool.journal().is_in_doubt() {
             return Vec::new();
         }

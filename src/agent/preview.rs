@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::Agent;
+use super::Reconciler;
 use super::admin::AdminError;
 use crate::claim::election::Outcome;
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::Device;
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::device::size::Size;
 
-impl Agent {
+impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
         let mut set = self.look()?;
@@ -36,7 +36,7 @@ impl Agent {
 }
 
 /// The set, then each device with what would become of it.
-fn lines(set: &DeviceSet, outcome: &Outcome) -> Vec<String> {
+fn lines(set: &Snapshot, outcome: &Outcome) -> Vec<String> {
     let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
     let left = outcome.rejected.iter().map(|(name, left)| (name, "leave", left.to_string()));
     let mut rows: Vec<[String; 5]> = Vec::new();

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Agent;
-use crate::claim::age::Ripeness;
+use super::Reconciler;
 use crate::claim::election::Wipe;
-use crate::claim::elsewhere::{Promise, promised};
+use crate::claim::promise::{Promise, promised};
+use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{NodeMatch, Rule};
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Contents, DevNo};
@@ -33,9 +33,9 @@ pub(super) struct Wiped {
     words: String,
 }
 
-impl Agent {
+impl Reconciler {
     /// Since when the content that is ordered to go has been where it is.
-    pub(super) fn watch_content(&mut self, set: &DeviceSet, rules: &[Rule]) {
+    pub(super) fn watch_content(&mut self, set: &Snapshot, rules: &[Rule]) {
         let doubts = self.doubts(set);
         let is_due = |device: &&Device| {
             rules.iter().any(|rule| !rule.dry_run && orders_wipe_of(rule, device))
@@ -50,7 +50,7 @@ impl Agent {
     /// Gives how many disks were wiped.
     pub(super) fn wipe(
         &mut self,
-        set: &DeviceSet,
+        set: &Snapshot,
         wipes: &[Wipe],
         promises: &[Promise],
         problems: &mut BTreeMap<String, String>,
@@ -80,7 +80,7 @@ impl Agent {
     }
 
     /// When the next disk may be wiped.
-    pub(super) fn wipe_in(&self, set: &DeviceSet) -> Option<Duration> {
+    pub(super) fn wipe_in(&self, set: &Snapshot) -> Option<Duration> {
         let waiting = |device: &Device| match self.wipes.ripeness(&as_if_blank(device)) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
@@ -89,7 +89,7 @@ impl Agent {
     }
 
     /// What was destroyed on a disk is told until it is something else than blank.
-    pub(super) fn tell_wiped(&mut self, set: &DeviceSet, problems: &mut BTreeMap<String, String>) {
+    pub(super) fn tell_wiped(&mut self, set: &Snapshot, problems: &mut BTreeMap<String, String>) {
         let here = |name: &str, wiped: &Wiped| {
             set.devices.iter().any(|device| {
                 device.raw.name == name

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::age::Ripeness;
+use super::ripeness::Ripeness;
 use super::rule::Rule;
 use super::wipe::Spared;
 use crate::device::Device;

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::age::Ripeness;
 use super::ballot::{Ballot, Facts};
 use super::filter::Mismatch;
 use super::rejection::{Rejection, Then};
+use super::ripeness::Ripeness;
 use super::rule::{Blankness, NodeMatch, Rule};
 use crate::device::attachment::{Attachment, Attachments, Reach};
 use crate::device::label::{Layout, SetRef};

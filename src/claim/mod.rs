@@ -2,15 +2,15 @@
 //!
 //! Takes in [`Device`](crate::device::Device)s and rules, gives out an election. Pure.
 
-pub mod age;
 pub mod ballot;
 pub mod election;
-pub mod elsewhere;
 pub mod expression;
 pub mod filter;
 pub mod glob;
 pub mod named;
+pub mod promise;
 pub mod rejection;
+pub mod ripeness;
 pub mod rule;
 #[cfg(test)]
 pub mod sample;

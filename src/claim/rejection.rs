@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::age::Ripeness;
 use super::filter::Mismatch;
+use super::ripeness::Ripeness;
 use super::wipe::Spared;
 use crate::device::label::SetRef;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
-use crate::agent::Agent;
+use crate::agent::Reconciler;
 use crate::agent::admin::inventory;
-use crate::agent::keeper::Verb;
+use crate::agent::thread::Verb;
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{
@@ -20,7 +20,7 @@ use crate::host::{Host, StateStore as _, chain};
 use crate::pool::device_pool::{Owner, Pool};
 use crate::pool::journal::JOURNAL;
 use crate::role::node::CLUSTER_FILE;
-use crate::role::{AGENT_SOCKET, looking, machine, sets};
+use crate::role::{AGENT_SOCKET, machine, observer, sets};
 use crate::show::devices::{Format, render};
 use crate::volume::VolumeId;
 
@@ -42,7 +42,7 @@ pub fn devices(local: &Local, output: Format) -> Result<String> {
     // Nobody keeps a pool here: look, and write nothing, not even a state directory.
     let (mut agent, pool) = agent_of(local)?;
     let set = agent.look().context(LOOKING)?;
-    let pass = crate::agent::Pass::of_look(set);
+    let pass = crate::agent::PassReport::of_look(set);
     Ok(render(&inventory(&pool, &pass), output)?)
 }
 
@@ -94,7 +94,7 @@ pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     let dir = local.state_dir.display();
-    let Some(cluster) = looking::known_cluster(&state)? else { bail!("{dir} names no cluster") };
+    let Some(cluster) = observer::known_cluster(&state)? else { bail!("{dir} names no cluster") };
     let then = "from its next start on the agent asks the API server which cluster this is; on disks whose label names \
                 another one nothing is served until `localpool disk adopt`";
     let done = match dry_run {
@@ -150,12 +150,12 @@ fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::open(&local.state_dir)?;
     let lock = state.try_lock()?.ok_or_else(|| does_not_answer(local))?;
     // It goes on labels.
-    let cluster = match looking::known_cluster(&state)? {
+    let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
         None => machine::identity(&state)?,
     };
     let owner = Owner { cluster, node: local.node.clone() };
-    let (mut agent, _) = looking::agent(looking::machine_after(state, &lock), owner)?;
+    let (mut agent, _) = observer::agent(observer::machine_after(state, &lock), owner)?;
     agent.pass().context(LOOKING)?;
     Ok(agent.verb(verb)?)
 }
@@ -167,7 +167,7 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
         return Err(does_not_answer(local));
     }
     let unknown = unknown(local, &state)?;
-    let dry = Arc::new(DryHost::new(looking::machine(state)));
+    let dry = Arc::new(DryHost::new(observer::machine(state)));
     let (mut agent, _) = agent_on(local, Arc::clone(&dry) as Arc<dyn Host>)?;
     agent.pass().context(LOOKING)?;
     let first = dry
@@ -185,7 +185,7 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
     if state.load(JOURNAL)?.is_none() {
         words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
     }
-    if looking::known_cluster(state)?.is_none() {
+    if observer::known_cluster(state)?.is_none() {
         words += &match machine::known_identity(state)? {
             Some(identity) => format!("; the cluster is taken to be `{identity}`"),
             None => "; which cluster its disks are of is not known".to_owned(),
@@ -199,13 +199,13 @@ fn does_not_answer(local: &Local) -> anyhow::Error {
 }
 
 /// An agent of this machine for looks.
-fn agent_of(local: &Local) -> Result<(Agent, Arc<Pool>)> {
-    agent_on(local, looking::machine(StateDir::at(&local.state_dir)))
+fn agent_of(local: &Local) -> Result<(Reconciler, Arc<Pool>)> {
+    agent_on(local, observer::machine(StateDir::at(&local.state_dir)))
 }
 
-fn agent_on(local: &Local, host: Arc<dyn Host>) -> Result<(Agent, Arc<Pool>)> {
-    let cluster = looking::known_owner(host.state())?.unwrap_or_default();
-    looking::agent(host, Owner { cluster, node: local.node.clone() })
+fn agent_on(local: &Local, host: Arc<dyn Host>) -> Result<(Reconciler, Arc<Pool>)> {
+    let cluster = observer::known_owner(host.state())?.unwrap_or_default();
+    observer::agent(host, Owner { cluster, node: local.node.clone() })
 }
 
 #[cfg(test)]
@@ -221,10 +221,10 @@ mod tests {
         state.store(CLUSTER_FILE, "uid-1\n").expect("stored");
         let said = set_aside_cluster(&local, true).expect("said").join("\n");
         assert!(said.contains("would keep") && said.contains("uid-1"), "{said}");
-        assert_eq!(looking::known_cluster(&state).expect("read").as_deref(), Some("uid-1"));
+        assert_eq!(observer::known_cluster(&state).expect("read").as_deref(), Some("uid-1"));
         let said = set_aside_cluster(&local, false).expect("done").join("\n");
         let kept = said.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
         assert_eq!(state.load(kept).expect("read").as_deref(), Some("uid-1\n"));
-        assert_eq!(looking::known_cluster(&state).expect("read"), None);
+        assert_eq!(observer::known_cluster(&state).expect("read"), None);
     }
 }

@@ -14,7 +14,7 @@ use super::proto::agent::{
     WatchRequest,
 };
 use crate::agent::admin::AdminError;
-use crate::agent::keeper::{Keeper, Verb};
+use crate::agent::thread::{AgentHandle, Verb};
 use crate::claim::rule::Rule;
 use crate::host::chain;
 use crate::pool::device_pool::{Outcome, Pool};
@@ -23,7 +23,7 @@ use crate::show::volumes;
 use crate::volume::VolumeId;
 
 pub struct AgentService {
-    keeper: Keeper,
+    agent_handle: AgentHandle,
     pool: Arc<Pool>,
     looks: Looks,
     read_sets: ReadSets,
@@ -53,13 +53,13 @@ impl Looks {
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
 
 impl AgentService {
-    pub fn new(keeper: Keeper, pool: Arc<Pool>, looks: Looks, read_sets: ReadSets) -> Self {
-        Self { keeper, pool, looks, read_sets }
+    pub fn new(agent_handle: AgentHandle, pool: Arc<Pool>, looks: Looks, read_sets: ReadSets) -> Self {
+        Self { agent_handle, pool, looks, read_sets }
     }
 
     async fn verb(&self, verb: Verb) -> Result<Response<Report>, Status> {
-        let keeper = self.keeper.clone();
-        let done = tokio::task::spawn_blocking(move || keeper.verb(verb)).await;
+        let agent_handle = self.agent_handle.clone();
+        let done = tokio::task::spawn_blocking(move || agent_handle.verb(verb)).await;
         match done.map_err(|e| Status::internal(e.to_string()))? {
             Err(stopped) => Err(Status::unavailable(stopped.to_string())),
             Ok(Err(error)) => Err(refused(&error)),
@@ -78,8 +78,8 @@ fn refused(error: &AdminError) -> Status {
     }
 }
 
-async fn inventory(keeper: Keeper, format: Format) -> Result<String, Status> {
-    let shown = tokio::task::spawn_blocking(move || keeper.inventory()).await;
+async fn inventory(agent_handle: AgentHandle, format: Format) -> Result<String, Status> {
+    let shown = tokio::task::spawn_blocking(move || agent_handle.inventory()).await;
     let shown = shown.map_err(|e| Status::internal(e.to_string()))?;
     let shown = shown.map_err(|stopped| Status::unavailable(stopped.to_string()))?;
     render(&shown, format).map_err(|e| Status::internal(chain(&e)))
@@ -89,7 +89,7 @@ async fn inventory(keeper: Keeper, format: Format) -> Result<String, Status> {
 impl Agent for AgentService {
     async fn inventory(&self, request: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
         let format: Format = request.into_inner().output.parse().map_err(Status::invalid_argument)?;
-        let text = inventory(self.keeper.clone(), format).await?;
+        let text = inventory(self.agent_handle.clone(), format).await?;
         Ok(Response::new(InventoryReply { text }))
     }
 
@@ -97,16 +97,16 @@ impl Agent for AgentService {
         let mut looks = self.looks.clone();
         // The first answer does not wait for a look.
         looks.looked.mark_changed();
-        let state = (looks, self.keeper.clone(), String::new());
-        let replies = unfold(state, async |(mut looks, keeper, mut last)| {
+        let state = (looks, self.agent_handle.clone(), String::new());
+        let replies = unfold(state, async |(mut looks, agent_handle, mut last)| {
             while looks.next().await {
-                match inventory(keeper.clone(), Format::Json).await {
+                match inventory(agent_handle.clone(), Format::Json).await {
                     Ok(text) if text == last => {}
                     Ok(text) => {
                         last.clone_from(&text);
-                        return Some((Ok(InventoryReply { text }), (looks, keeper, last)));
+                        return Some((Ok(InventoryReply { text }), (looks, agent_handle, last)));
                     }
-                    Err(status) => return Some((Err(status), (looks, keeper, last))),
+                    Err(status) => return Some((Err(status), (looks, agent_handle, last))),
                 }
             }
             None

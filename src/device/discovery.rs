@@ -53,7 +53,7 @@ struct Cached {
 
 /// All devices of a machine at one look, in the order in which the host names them.
 #[derive(Clone, Debug)]
-pub struct DeviceSet {
+pub struct Snapshot {
     /// Monotonic time when the look began.
     pub at: Duration,
     pub devices: Vec<Device>,
@@ -148,7 +148,7 @@ impl Discovery {
         self.cache.clear();
     }
 
-    pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<DeviceSet, DiscoveryError> {
+    pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<Snapshot, DiscoveryError> {
         self.look_within(host, read, Reach::All)
     }
 
@@ -204,7 +204,7 @@ impl Discovery {
         host: &Arc<dyn Host>,
         read: ReadRecord,
         reach: Reach<'_>,
-    ) -> Result<DeviceSet, DiscoveryError> {
+    ) -> Result<Snapshot, DiscoveryError> {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
@@ -260,7 +260,7 @@ impl Discovery {
         }
         let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
         self.remember(&devices, &known, &records, at, reach);
-        let mut set = DeviceSet { at, devices };
+        let mut set = Snapshot { at, devices };
         duplicate::settle(&mut set.devices, &self.identities);
         Ok(set)
     }
@@ -311,7 +311,7 @@ impl Discovery {
     }
 }
 
-impl DeviceSet {
+impl Snapshot {
     /// Who a device is by its hardware, whatever it carries.
     pub fn hardware_id(&self, device: &Device) -> String {
         let disk = match &device.raw.kind {

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::HostError;
-use super::described::Descriptions;
 use super::sysfs::Roots;
+use super::udev_events::Descriptions;
 use super::uevent::UeventSocket;
 use super::wait::readable;
 

@@ -37,7 +37,7 @@ pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Resu
         disk.mounts.sort();
         disk.mounts.dedup();
     }
-    for (uuid, member) in btrfs.members() {
+    for (uuid, member) in btrfs.labelled_disks() {
         if disks[member].mounts.is_empty() {
             let target = PathBuf::from(format!("/sys/fs/btrfs/{uuid}"));
             disks[member].mounts.push(MountUse { target, namespace: UNSEEN_NAMESPACE, how: MountHow::Filesystem });
@@ -129,7 +129,7 @@ impl BtrfsMembers {
         filesystem.cloned().unwrap_or_else(|| vec![index])
     }
 
-    fn members(&self) -> impl Iterator<Item = (&str, usize)> {
+    fn labelled_disks(&self) -> impl Iterator<Item = (&str, usize)> {
         self.filesystems.iter().flat_map(|(uuid, members)| members.iter().map(move |member| (uuid.as_str(), *member)))
     }
 }

@@ -17,7 +17,7 @@ use identity::NumaNodes;
 use node::Node;
 
 use super::links::DevTree;
-use super::natural::natural;
+use super::natural_order::natural;
 use super::udev::UdevDatabase;
 use super::{HostError, RawDisk, in_use};
 

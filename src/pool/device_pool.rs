@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::bare::{BareDevice, BareError};
 use super::choose::{Capacity, NoPlace, Offer, Wish, capacity, choose};
 use super::disk::ApplyError;
 use super::erase::Progress;
-use super::journal::{KnownDisk, RawClaim};
+use super::journal::{BareClaim, KnownDisk};
 use super::journal_store::{JournalStore, StoreError};
-use super::member::{DiskView, Member, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
+use super::labelled::{DiskView, LabelledDisk, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
+use super::member::{Member, Taken};
 use super::plan::NewVolume;
-use super::raw::{RawError, RawMember};
 use super::request::difference;
 pub use super::request::{CreateRequest, Outcome, Selector, WantedUsage};
-use super::seat::{Seat, Taken};
 use super::whereabouts::Unasked;
 use crate::claim::rule::Rule;
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::reason::Reason;
 use crate::device::size::Size;
@@ -82,7 +82,7 @@ pub enum PoolError {
     #[error(transparent)]
     Journal(#[from] StoreError),
     #[error(transparent)]
-    Raw(#[from] RawError),
+    Raw(#[from] BareError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
@@ -97,7 +97,7 @@ impl PoolError {
     pub fn is_locked(&self) -> bool {
         match self {
             Self::Apply(error) => error.is_locked(),
-            Self::Raw(error) => matches!(error, RawError::Stuck { .. }),
+            Self::Raw(error) => matches!(error, BareError::Stuck { .. }),
             Self::Hangs { .. } => true,
             _ => false,
         }
@@ -107,7 +107,7 @@ impl PoolError {
 /// The pool of one node.
 pub struct Pool {
     owner: Owner,
-    seats: RwLock<BTreeMap<String, Seat>>,
+    members: RwLock<BTreeMap<String, Member>>,
     journal: Arc<JournalStore>,
     workers: Workers,
     /// Disks whose background work failed when it was last tried.
@@ -164,7 +164,7 @@ impl Pool {
         let journal = Arc::new(JournalStore::open(host)?);
         Ok(Self {
             owner,
-            seats: RwLock::default(),
+            members: RwLock::default(),
             journal,
             workers,
             failed_work: Arc::default(),
@@ -193,9 +193,9 @@ impl Pool {
     }
 
     /// Gives a disk without volumes back: it is blank afterwards, and stays unclaimed.
-    pub fn release(&self, seat: &Seat) -> Result<(), PoolError> {
-        match seat {
-            Seat::Labelled(member) => {
+    pub fn release(&self, member: &Member) -> Result<(), PoolError> {
+        match member {
+            Member::Labelled(member) => {
                 let mut state = member.lock_in_time()?;
                 // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
                 let hardware = id::hardware(&state.raw, None).text;
@@ -208,9 +208,9 @@ impl Pool {
                     tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was given back, and is missed after a restart");
                 }
             }
-            Seat::Raw(member) => member.release()?,
+            Member::Bare(member) => member.release()?,
         }
-        self.part(seat.id());
+        self.part(member.id());
         Ok(())
     }
 
@@ -219,68 +219,68 @@ impl Pool {
     }
 
     /// All members, in the order of their ids.
-    pub fn seats(&self) -> Vec<Seat> {
-        self.seats.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub fn members(&self) -> Vec<Member> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub fn seat(&self, id: &str) -> Option<Seat> {
-        self.seats.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    pub fn member(&self, id: &str) -> Option<Member> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     /// The labelled members.
-    pub fn members(&self) -> Vec<Arc<Member>> {
-        let labelled = |seat| match seat {
-            Seat::Labelled(member) => Some(member),
-            Seat::Raw(_) => None,
+    pub fn labelled_disks(&self) -> Vec<Arc<LabelledDisk>> {
+        let labelled = |member| match member {
+            Member::Labelled(member) => Some(member),
+            Member::Bare(_) => None,
         };
-        self.seats().into_iter().filter_map(labelled).collect()
+        self.members().into_iter().filter_map(labelled).collect()
     }
 
     /// The bare devices.
-    pub fn raw_members(&self) -> Vec<Arc<RawMember>> {
-        let raw = |seat| match seat {
-            Seat::Labelled(_) => None,
-            Seat::Raw(member) => Some(member),
+    pub fn bare_devices(&self) -> Vec<Arc<BareDevice>> {
+        let raw = |member| match member {
+            Member::Labelled(_) => None,
+            Member::Bare(member) => Some(member),
         };
-        self.seats().into_iter().filter_map(raw).collect()
+        self.members().into_iter().filter_map(raw).collect()
     }
 
-    pub fn member(&self, id: &str) -> Option<Arc<Member>> {
-        match self.seat(id) {
-            Some(Seat::Labelled(member)) => Some(member),
-            Some(Seat::Raw(_)) | None => None,
+    pub fn labelled_disk(&self, id: &str) -> Option<Arc<LabelledDisk>> {
+        match self.member(id) {
+            Some(Member::Labelled(member)) => Some(member),
+            Some(Member::Bare(_)) | None => None,
         }
     }
 
     /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
     /// on our disks has no claim, though he may have given it the id of one.
-    pub fn bare_claim_of(&self, set: &DeviceSet, device: &Device) -> Option<(String, RawClaim)> {
+    pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(String, BareClaim)> {
         if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
             return None;
         }
         let id = set.hardware_id(device);
-        self.journal.raw_claim(&id).map(|claim| (id, claim))
+        self.journal.bare_claim(&id).map(|claim| (id, claim))
     }
 
     /// The same, as the member that it is.
-    pub fn bare_member_of(&self, set: &DeviceSet, device: &Device) -> Option<Arc<RawMember>> {
-        match self.seat(&self.bare_claim_of(set, device)?.0) {
-            Some(Seat::Raw(member)) => Some(member),
-            Some(Seat::Labelled(_)) | None => None,
+    pub fn bare_member_of(&self, set: &Snapshot, device: &Device) -> Option<Arc<BareDevice>> {
+        match self.member(&self.bare_claim_of(set, device)?.0) {
+            Some(Member::Bare(member)) => Some(member),
+            Some(Member::Labelled(_)) | None => None,
         }
     }
 
     /// Disks with our label that were not here since this process began, by id.
     pub fn absent(&self) -> Vec<(String, KnownDisk)> {
-        self.journal.known(|id| self.seat(id).is_none())
+        self.journal.known(|id| self.member(id).is_none())
     }
 
     /// A disk that is away is not missed any more; false: there is none of that id that is away. A bare device is not
     /// ours any more, should it come back; one with a label is.
     pub fn forget(&self, id: &str) -> Result<bool, PoolError> {
-        match self.seat(id) {
-            Some(Seat::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
-            Some(Seat::Raw(member)) => {
+        match self.member(id) {
+            Some(Member::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
+            Some(Member::Bare(member)) => {
                 if member.shown().standing != Standing::Missing {
                     return Ok(false);
                 }
@@ -288,7 +288,7 @@ impl Pool {
                 self.part(id);
                 return Ok(true);
             }
-            Some(Seat::Labelled(_)) => self.part(id),
+            Some(Member::Labelled(_)) => self.part(id),
             None => {}
         }
         Ok(self.journal.let_go(id)?)
@@ -297,7 +297,7 @@ impl Pool {
     /// All disks of the pool, those that are away too.
     pub fn disk_views(&self) -> Vec<DiskView> {
         let absent = self.absent();
-        let here = self.seats().into_iter().filter_map(|seat| seat.disk_view());
+        let here = self.members().into_iter().filter_map(|member| member.disk_view());
         here.chain(absent.into_iter().map(|(id, disk)| DiskView::absent(id, disk))).collect()
     }
 
@@ -315,18 +315,18 @@ impl Pool {
         self.unread.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn join(&self, seat: Seat) {
-        let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-        seats.insert(seat.id().to_owned(), seat);
+    pub fn join(&self, member: Member) {
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        members.insert(member.id().to_owned(), member);
     }
 
     pub(super) fn part(&self, id: &str) {
-        self.seats.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.members.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// All volumes, by id.
     pub fn volumes(&self) -> Vec<VolumeView> {
-        let mut views: Vec<VolumeView> = self.seats().iter().flat_map(Seat::views).collect();
+        let mut views: Vec<VolumeView> = self.members().iter().flat_map(Member::views).collect();
         self.mark_conflicts(&mut views);
         views.sort_by(|a, b| (a.id, &a.disk).cmp(&(b.id, &b.disk)));
         views
@@ -342,38 +342,38 @@ impl Pool {
     }
 
     /// One that is in conflict says so in its view.
-    fn find(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+    fn find(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
         self.all_of(id).into_iter().next().ok_or(PoolError::NoSuchVolume { id })
     }
 
     /// The one volume of that id.
-    fn find_sound(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
-        let (seat, view) = self.find(id)?;
+    fn find_sound(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+        let (member, view) = self.find(id)?;
         match view.conflict.clone() {
             Some(why) => Err(PoolError::Conflict { id, why }),
-            None => Ok((seat, view)),
+            None => Ok((member, view)),
         }
     }
 
-    fn find_usable(&self, id: Uuid) -> Result<(Seat, VolumeView), PoolError> {
+    fn find_usable(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
         let found = self.find_sound(id);
         if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
             self.is_nowhere_else(id)?;
         }
-        let (seat, view) = found?;
+        let (member, view) = found?;
         let disk = view.disk.clone();
         match (&view.record, &view.standing) {
             (None, _) => Err(PoolError::NotDescribed { id, disk }),
             (Some(record), _) if record.found => Err(PoolError::Found { id }),
             (_, Standing::Missing) => Err(PoolError::DiskAway { id, disk, why: "is missing".to_owned() }),
             (_, Standing::NotReady(why)) => Err(PoolError::DiskAway { id, disk, why: format!("is not ready: {why}") }),
-            (Some(_), Standing::Ready) => Ok((seat, view)),
+            (Some(_), Standing::Ready) => Ok((member, view)),
         }
     }
 
     /// The rules of the sets that `selector` means, oldest first.
     fn rules(&self, selector: &Selector) -> Vec<Arc<Rule>> {
-        let mut rules: Vec<Arc<Rule>> = self.seats().iter().filter_map(Seat::rule).collect();
+        let mut rules: Vec<Arc<Rule>> = self.members().iter().filter_map(Member::rule).collect();
         rules.retain(|rule| selector.selects(rule));
         rules.sort_by(|a, b| (a.created, &a.set).cmp(&(b.created, &b.set)));
         rules.dedup_by(|a, b| a.set == b.set);
@@ -420,21 +420,21 @@ impl Pool {
         may_be_made?;
         self.check_selector(&request.selector)?;
         let usage = self.usage(request.usage, &request.selector);
-        let mut seats = self.seats();
-        seats.retain(|seat| !failed.contains(seat.id()));
-        let offers = offers(&seats, &request.selector, usage);
+        let mut members = self.members();
+        members.retain(|member| !failed.contains(member.id()));
+        let offers = offers(&members, &request.selector, usage);
         if offers.is_empty() {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
         let (index, _) = choose(&offers, &wish(request, usage))?;
-        Ok(Place::On(seats[index].id().to_owned()))
+        Ok(Place::On(members[index].id().to_owned()))
     }
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere.
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
-        if let Ok((seat, _)) = self.find(request.id) {
-            return self.existing(&seat, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
+        if let Ok((member, _)) = self.find(request.id) {
+            return self.existing(&member, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
         }
         may_be_made?;
         let usage = self.usage(request.usage, &request.selector);
@@ -451,15 +451,15 @@ impl Pool {
             },
         };
         // Where another disk may serve, one that is slow is not worth waiting for.
-        let is_alone = offers(&self.seats(), &request.selector, usage).len() < 2;
+        let is_alone = offers(&self.members(), &request.selector, usage).len() < 2;
         let patience = if is_alone { PATIENCE } else { SHORT_PATIENCE };
-        let seats: Vec<Seat> = disk.and_then(|disk| self.seat(disk)).into_iter().collect();
+        let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
-        while let Ok((index, site)) = choose(&offers(&seats, &request.selector, usage), &wish(request, usage)) {
-            let taken = seats[index].create(site, &volume, &self.journal, patience);
-            match self.goes_on(&seats[index], taken)? {
+        while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {
+            let taken = members[index].create(site, &volume, &self.journal, patience);
+            match self.goes_on(&members[index], taken)? {
                 Taken::ByUs => {
-                    self.give_work(&seats[index]);
+                    self.give_work(&members[index]);
                     return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
                 }
                 Taken::ByOther => {}
@@ -491,13 +491,13 @@ impl Pool {
     }
 
     /// A volume of that name is there: it must be what is asked for, and mapped.
-    fn existing(&self, seat: &Seat, request: &CreateRequest) -> Result<VolumeView, PoolError> {
+    fn existing(&self, member: &Member, request: &CreateRequest) -> Result<VolumeView, PoolError> {
         let (_, view) = self.find_usable(request.id)?;
         let record = view.record.as_ref();
         if let Some(why) = record.and_then(|record| difference(record, view.size, request)) {
             return Err(PoolError::Differs { name: request.name.clone(), why });
         }
-        seat.remap()?;
+        member.remap()?;
         Ok(view)
     }
 
@@ -507,14 +507,14 @@ impl Pool {
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
             return may_be_called_deleted.map(|()| Outcome::AlreadySo);
         }
-        let (seat, _) = self.find_usable(id)?;
-        seat.delete(id)?;
+        let (member, _) = self.find_usable(id)?;
+        member.delete(id)?;
         Ok(Outcome::Done)
     }
 
     /// Grows a volume to at least `required` bytes.
     pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
-        let (seat, view) = self.find_usable(id)?;
+        let (member, view) = self.find_usable(id)?;
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
             let why = "the volume has already".to_owned();
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
@@ -522,30 +522,30 @@ impl Pool {
         // What is behind the volume may be on its way to free space: worth a moment.
         let grown = self.worked.attempt(ERASE_WAIT, || {
             // Asked first: an erasure that ends in between has freed what was refused.
-            let erasing = seat.is_erasing();
-            match seat.expand(&view, required) {
+            let erasing = member.is_erasing();
+            match member.expand(&view, required) {
                 Err(PoolError::CannotGrow { .. }) if erasing => {
-                    self.give_work(&seat);
+                    self.give_work(&member);
                     None
                 }
                 done => Some(done),
             }
         });
-        let done = grown.unwrap_or_else(|| seat.expand(&view, required));
-        self.goes_on(&seat, done)?;
-        self.grown(&seat, id)
+        let done = grown.unwrap_or_else(|| member.expand(&view, required));
+        self.goes_on(&member, done)?;
+        self.grown(&member, id)
     }
 
     /// What a caller does not wait for goes on behind him.
-    fn goes_on<T>(&self, seat: &Seat, done: Result<T, PoolError>) -> Result<T, PoolError> {
+    fn goes_on<T>(&self, member: &Member, done: Result<T, PoolError>) -> Result<T, PoolError> {
         if matches!(done, Err(PoolError::BeingZeroed { .. })) {
-            self.give_work(seat);
+            self.give_work(member);
         }
         done
     }
 
-    fn grown(&self, seat: &Seat, id: Uuid) -> Result<VolumeView, PoolError> {
-        self.give_work(seat);
+    fn grown(&self, member: &Member, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.give_work(member);
         self.volume(id)
     }
 
@@ -556,28 +556,28 @@ impl Pool {
 
     /// Writes down that mkfs has ended and was synced.
     pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
-        let (seat, view) = self.find_usable(id)?;
-        seat.mark_formatted(&view)?;
-        self.give_work(&seat);
+        let (member, view) = self.find_usable(id)?;
+        member.mark_formatted(&view)?;
+        self.give_work(&member);
         Ok(())
     }
 
     /// Writes down that the filesystem fills its volume of `size` bytes.
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
-        let (seat, _) = self.find_usable(id)?;
-        seat.mark_grown(id, size)?;
-        self.give_work(&seat);
+        let (member, _) = self.find_usable(id)?;
+        member.mark_grown(id, size)?;
+        self.give_work(&member);
         Ok(())
     }
 
     /// Makes a found volume usable.
     pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
-        let (seat, view) = self.find_sound(id)?;
+        let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if !record.found => Ok(Outcome::AlreadySo),
             Some(_) => {
-                seat.adopt_volume(id)?;
+                member.adopt_volume(id)?;
                 Ok(Outcome::Done)
             }
         }
@@ -585,52 +585,52 @@ impl Pool {
 
     /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
     pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
-        let (seat, view) = self.find_sound(id)?;
+        let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if record.found => Ok(()),
-            Some(_) => seat.disown_volume(id),
+            Some(_) => member.disown_volume(id),
         }
     }
 
     /// What there is to give now.
     pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
         let usage = self.usage(wanted, selector);
-        capacity(&offers(&self.seats(), selector, usage), usage)
+        capacity(&offers(&self.members(), selector, usage), usage)
     }
 
     /// Starts a worker on each disk that has background work and none at it.
     pub fn kick(&self) {
-        self.seats().iter().for_each(|seat| self.give_work(seat));
+        self.members().iter().for_each(|member| self.give_work(member));
     }
 
     /// Whether background work failed on a disk that is here: a pass tries it again, as no event tells when it may succeed.
     pub fn has_failed_work(&self) -> bool {
         let mut failed = self.failed_work.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.retain(|disk| self.seat(disk).is_some_and(|seat| seat.is_usable()));
+        failed.retain(|disk| self.member(disk).is_some_and(|member| member.is_usable()));
         !failed.is_empty()
     }
 
-    fn give_work(&self, seat: &Seat) {
-        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || seat.set_worker(true) {
+    fn give_work(&self, member: &Member) {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || member.set_worker(true) {
             return;
         }
-        let (seat, stopping, nudge) = (seat.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
+        let (member, stopping, nudge) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.nudge));
         let (failed, told) = (Arc::clone(&self.failed_work), Arc::clone(&self.worked));
         std::thread::spawn(move || {
-            let worked = run_worker(&seat, &stopping, &told);
+            let worked = run_worker(&member, &stopping, &told);
             let is_news = {
                 let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                 match worked {
                     // The pass that this makes due says when it is tried again.
-                    Ended::Failed => failed.insert(seat.id().to_owned()),
-                    Ended::Idle(progress) => failed.remove(seat.id()) || progress == Progress::Worked,
+                    Ended::Failed => failed.insert(member.id().to_owned()),
+                    Ended::Idle(progress) => failed.remove(member.id()) || progress == Progress::Worked,
                     Ended::Stopped => false,
                 }
             };
             // Only now: what the next worker comes to must not be overtaken by what this one came to.
             if !matches!(worked, Ended::Idle(_)) {
-                seat.set_worker(false);
+                member.set_worker(false);
             }
             told.tell();
             if let (true, Some(nudge)) = (is_news, nudge.get()) {
@@ -643,8 +643,13 @@ impl Pool {
     /// table alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        let busy =
-            || self.seats().into_iter().filter(Seat::has_worker).map(|seat| seat.id().to_owned()).collect::<Vec<_>>();
+        let busy = || {
+            self.members()
+                .into_iter()
+                .filter(Member::has_worker)
+                .map(|member| member.id().to_owned())
+                .collect::<Vec<_>>()
+        };
         if self.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
             tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
         }
@@ -652,11 +657,11 @@ impl Pool {
 
     /// Does all background work here and now.
     pub fn work_until_idle(&self) -> Result<(), PoolError> {
-        for seat in self.seats() {
+        for member in self.members() {
             loop {
-                match seat.work()? {
+                match member.work()? {
                     Progress::Worked => {}
-                    Progress::Unmirrored => seat.mirror()?,
+                    Progress::Unmirrored => member.mirror()?,
                     Progress::Idle => break,
                 }
             }
@@ -674,13 +679,13 @@ enum Ended {
 }
 
 /// Works until there is nothing to do; gives whether anything was done.
-fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Ended {
+fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
     let mut progress = Progress::Idle;
     while !stopping.load(Ordering::SeqCst) {
-        let worked = seat.work().and_then(|done| match done {
+        let worked = member.work().and_then(|done| match done {
             Progress::Unmirrored => {
                 std::thread::sleep(MIRROR_AFTER);
-                seat.mirror().map(|()| done)
+                member.mirror().map(|()| done)
             }
             Progress::Worked | Progress::Idle => Ok(done),
         });
@@ -693,10 +698,10 @@ fn run_worker(seat: &Seat, stopping: &AtomicBool, told: &Told) -> Ended {
             Ok(Progress::Unmirrored) => {}
             Ok(Progress::Idle) => return Ended::Idle(progress),
             Err(error) if error.is_locked() => {
-                tracing::warn!(disk = seat.id(), error = %chain(&error), "background work waits");
+                tracing::warn!(disk = member.id(), error = %chain(&error), "background work waits");
             }
             Err(error) => {
-                tracing::error!(disk = seat.id(), error = %chain(&error), "background work failed; it is tried again");
+                tracing::error!(disk = member.id(), error = %chain(&error), "background work failed; it is tried again");
                 return Ended::Failed;
             }
         }
@@ -709,8 +714,8 @@ fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {
 }
 
 /// What each member that the selector means has to give.
-fn offers(seats: &[Seat], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
-    let selected = |seat: &Seat| seat.rule().is_some_and(|rule| selector.selects(&rule));
-    let offer = |(index, seat): (usize, &Seat)| selected(seat).then(|| seat.offer(index, usage)).flatten();
-    seats.iter().enumerate().filter_map(offer).collect()
+fn offers(members: &[Member], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
+    let selected = |member: &Member| member.rule().is_some_and(|rule| selector.selects(&rule));
+    let offer = |(index, member): (usize, &Member)| selected(member).then(|| member.offer(index, usage)).flatten();
+    members.iter().enumerate().filter_map(offer).collect()
 }

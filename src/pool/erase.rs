@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::disk::{ApplyError, StepError, zero};
 use super::extents::{ExtentSet, MIB};
-use super::member::{FailedWork, Member, State};
+use super::labelled::{FailedWork, LabelledDisk, State};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
@@ -33,7 +33,7 @@ pub enum Progress {
 }
 
 /// Does one chunk of work on a disk.
-pub fn work(member: &Member) -> Result<Progress, ApplyError> {
+pub fn work(member: &LabelledDisk) -> Result<Progress, ApplyError> {
     if take_back(member)? {
         return Ok(Progress::Worked);
     }
@@ -107,7 +107,7 @@ fn next_job(state: &State, failed: &FailedWork) -> Option<Job> {
 }
 
 /// Tries once again what somebody held at the last look; gives whether anything came free.
-fn take_back(member: &Member) -> Result<bool, ApplyError> {
+fn take_back(member: &LabelledDisk) -> Result<bool, ApplyError> {
     let (disk, held) = {
         let state = member.lock();
         let held: Vec<u32> = state.content().held.keys().copied().collect();
@@ -142,7 +142,7 @@ fn next_to_clean(state: &State, failed: &ExtentSet) -> Option<Extent> {
     Some(Extent { start: first.start, end: if end > first.start { end } else { first.end } })
 }
 
-fn erase(member: &Member, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
+fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Result<(), ApplyError> {
     // Once for each chunk, as it would hit what somebody made there since.
     member.lock().disk()?.prove_unchanged()?;
     if let Some(chunk) = work.chunk {

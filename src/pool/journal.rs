@@ -30,7 +30,7 @@ pub struct Journal {
     pub released: BTreeSet<String>,
     /// Claims of bare devices, by disk id.
     #[serde(default)]
-    pub raw: BTreeMap<String, RawClaim>,
+    pub raw: BTreeMap<String, BareClaim>,
     /// Devices that had, or may have had, a claim in a journal that was lost: left alone until somebody adopts them. By
     /// disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -101,7 +101,7 @@ impl KnownDisk {
 /// A bare device of the pool. It carries no label, so this is all that says whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RawClaim {
+pub struct BareClaim {
     pub set: SetRef,
     /// Grows with each change; to be compared with the volume's object.
     pub generation: u64,
@@ -115,7 +115,7 @@ pub struct RawClaim {
     /// It has had a volume since it was claimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub used: bool,
-    pub volume: Option<RawVolume>,
+    pub volume: Option<BareVolume>,
     /// A deleted volume that is not erased yet.
     pub erasing: Option<EraseRecord>,
     /// What that one was used as; `None`: not known.
@@ -142,7 +142,7 @@ pub struct LostVolume {
 /// The volume on a bare device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RawVolume {
+pub struct BareVolume {
     pub id: Uuid,
     pub record: VolumeRecord,
     /// Its filesystem was begun: what is on the device may be a part of it.
@@ -155,11 +155,11 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl RawClaim {
+impl BareClaim {
     /// Nothing was ever written to it that is not gone again: free, or with a volume whose filesystem was not begun.
     pub fn should_be_blank(&self) -> bool {
         let begun =
-            |volume: &RawVolume| volume.record.usage == VolumeUsage::Block || volume.formatting || volume.formatted;
+            |volume: &BareVolume| volume.record.usage == VolumeUsage::Block || volume.formatting || volume.formatted;
         self.erasing.is_none() && !self.volume.as_ref().is_some_and(begun)
     }
 }
@@ -292,8 +292,8 @@ mod tests {
             found: true,
         };
         let erasing = EraseRecord { was: id, policy: ErasePolicy::Zero, cursor: 4 };
-        let volume = RawVolume { id, record: record.clone(), formatting: true, formatted: true };
-        let claim = RawClaim {
+        let volume = BareVolume { id, record: record.clone(), formatting: true, formatted: true };
+        let claim = BareClaim {
             set: set.clone(),
             generation: 3,
             size: 5,

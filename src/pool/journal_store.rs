@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uuid::Uuid;
 
 use super::earlier::Seen;
-use super::journal::{JOURNAL, Journal, KnownDisk, LostClaim, LostVolume, RawClaim};
+use super::journal::{BareClaim, JOURNAL, Journal, KnownDisk, LostClaim, LostVolume};
 use crate::device::duplicate::Identities;
 use crate::host::{Host, HostError, chain};
 
@@ -162,7 +162,7 @@ impl JournalStore {
     }
 
     /// A lost claim is one again.
-    pub fn take_up(&self, disk: &str, claim: RawClaim) -> Result<(), StoreError> {
+    pub fn take_up(&self, disk: &str, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
             if let Some(volume) = &claim.volume {
                 journal.take_from_disks(volume.id);
@@ -391,21 +391,21 @@ impl JournalStore {
     }
 
     /// Raw claims, by disk id.
-    pub fn raw_claims(&self) -> Vec<(String, RawClaim)> {
+    pub fn bare_claims(&self) -> Vec<(String, BareClaim)> {
         self.journal().raw.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
     /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
-    pub fn raw_ids(&self) -> BTreeSet<String> {
+    pub fn bare_ids(&self) -> BTreeSet<String> {
         let journal = self.journal();
         journal.raw.keys().chain(journal.lost.keys()).cloned().collect()
     }
 
-    pub fn raw_claim(&self, disk: &str) -> Option<RawClaim> {
+    pub fn bare_claim(&self, disk: &str) -> Option<BareClaim> {
         self.journal().raw.get(disk).cloned()
     }
 
-    pub fn claim_raw(&self, disk: &str, claim: RawClaim) -> Result<(), StoreError> {
+    pub fn claim_bare(&self, disk: &str, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
             journal.raw.insert(disk.to_owned(), claim);
             Ok(())
@@ -413,7 +413,7 @@ impl JournalStore {
     }
 
     /// Changes a raw claim; its generation grows with each change.
-    pub fn change_raw<T>(&self, disk: &str, change: impl FnOnce(&mut RawClaim) -> T) -> Result<T, StoreError> {
+    pub fn change_bare<T>(&self, disk: &str, change: impl FnOnce(&mut BareClaim) -> T) -> Result<T, StoreError> {
         self.change(|journal| {
             let claim = journal.raw.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.to_owned()))?;
             let before = claim.clone();

@@ -1,423 +1,351 @@
-//! A disk of the pool over its life: it joins, leaves, and comes back under another name.
-//!
-//! One lock per disk: operations on different disks never wait for each other. Who only looks takes what is shown, so
-//! that a disk that hangs under its lock keeps nobody from looking at all disks.
+//! A place in the pool, labelled or bare: the verbs that both kinds know.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::choose::{Offer, offer};
-use super::content::{Content, OnDisk};
-use super::disk::{ApplyError, PoolDisk};
+use super::bare::{BareDevice, BareError};
+use super::choose::Offer;
+use super::device_pool::PoolError;
+use super::disk::ApplyError;
+use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
 use super::extents::ExtentSet;
-use super::journal::KnownDisk;
-use super::plan::{NewVolume, Site, create, expand, relabel};
+use super::journal_store::JournalStore;
+use super::labelled::{DiskView, LabelledDisk, PATIENCE, Standing, State, VolumeView};
+use super::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown};
 use crate::claim::rule::Rule;
-use crate::device::label::{Label, Layout, SetRef, VolumeRecord, VolumeUsage};
-use crate::host::pace::MOMENT;
-use crate::host::turn::{Held, Shows, Turn};
-use crate::host::{Disk, RawDisk};
+use crate::device::label::{ErasePolicy, VolumeUsage};
+use crate::host::pace::Call;
+use crate::host::turn::Held;
 
-/// How long one operation may have been under way on a disk before the next one is told to come back.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where something else can be done meanwhile: another disk may serve, or a later pass.
-pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
-/// A disk that is being zeroed, as all of a node may be at once, changes hands long before anybody gives it up.
-const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
-
-/// A disk of the pool. Its id never changes while the process lives.
-pub struct Member {
-    pub id: String,
-    turn: Turn<State>,
-    /// A background worker is busy with this disk.
-    worker: AtomicBool,
-    /// A worker shall try again what somebody held.
-    retries_held: AtomicBool,
-    failed: Mutex<FailedWork>,
-}
-
-/// What the disk failed of the background work since the worker last had nothing else to do.
-#[derive(Clone, Default)]
-pub(super) struct FailedWork {
-    /// Erasures, by GUID.
-    pub erasures: BTreeSet<Uuid>,
-    /// Free space that could not be zeroed.
-    pub free: ExtentSet,
-}
-
-/// What can be said of a member now.
-pub struct State {
-    /// As the kernel has, or last had, it.
-    pub raw: RawDisk,
-    holding: Holding,
-    standing: Standing,
-    /// The set that owns the disk, where it exists; without one the disk offers nothing.
-    pub rule: Option<Arc<Rule>>,
-    /// Free space that somebody waits for to be zeroed.
-    wanted: ExtentSet,
-}
-
-/// What there is to see of a member without its lock.
-pub struct Shown {
-    pub raw: RawDisk,
-    pub content: Content,
-    pub standing: Standing,
-    pub rule: Option<Arc<Rule>>,
-    /// Device nodes of its volumes, by number; none while it is not open.
-    nodes: BTreeMap<u32, PathBuf>,
-}
-
-enum Holding {
-    Open(PoolDisk),
-    /// What it held when it was last seen.
-    Closed(Box<Content>),
-}
-
-/// Whether a member can be used, in words for people where it cannot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    Ready,
-    NotReady(String),
-    Missing,
-}
-
-/// A volume as the rest of the product sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeView {
-    pub id: Uuid,
-    /// `None`: the label does not describe it; it can be found and kept, but not used.
-    pub record: Option<VolumeRecord>,
-    /// Bytes.
-    pub size: u64,
-    pub formatted: bool,
-    pub growable_to: u64,
-    pub set: SetRef,
-    /// Id of its disk.
-    pub disk: String,
-    pub standing: Standing,
-    /// It is, or may be, on another disk as well, in words: it cannot be used.
-    pub conflict: Option<String>,
-    /// The device that the tenant gets.
-    pub node: PathBuf,
-}
-
-/// A disk of the pool as the rest of the product sees it. Sizes in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskView {
-    pub id: String,
-    pub path: PathBuf,
-    pub model: Option<String>,
-    pub layout: Layout,
-    pub set: SetRef,
-    pub size: u64,
-    pub free: u64,
-    pub erasing: u64,
-    pub volumes: usize,
-    /// Slots, taken or free; else volumes.
-    pub partitions: usize,
-    pub standing: Standing,
-    /// Whether the set that owns it exists.
-    pub owned: bool,
-    /// What of it cannot be given away, as somebody uses it.
-    pub held: Option<String>,
-}
-
-impl DiskView {
-    /// A disk that has not been here since the process began: what is on it is not known.
-    pub fn absent(id: String, disk: KnownDisk) -> Self {
-        let KnownDisk { set, layout, path, model, size, .. } = disk;
-        Self {
-            id,
-            path,
-            model,
-            layout,
-            set,
-            size,
-            free: 0,
-            erasing: 0,
-            volumes: 0,
-            partitions: 0,
-            standing: Standing::Missing,
-            // It offers nothing either way, and that is said as missing.
-            owned: true,
-            held: None,
-        }
-    }
+/// A member of the pool.
+#[derive(Clone)]
+pub enum Member {
+    Labelled(Arc<LabelledDisk>),
+    Bare(Arc<BareDevice>),
 }
 
 impl Member {
-    /// What is remembered of it should it be away at the next start; `None`: that cannot be told, as a write failed or it
-    /// left.
-    pub fn known(&self) -> Option<KnownDisk> {
-        let shown = self.shown();
-        shown.is_usable().then(|| known(&shown.raw, &shown.content))
-    }
-
-    pub fn disk_view(&self) -> DiskView {
-        let shown = self.shown();
-        let content = &shown.content;
-        let volumes = content.volumes().count();
-        DiskView {
-            id: self.id.clone(),
-            path: shown.raw.path.clone(),
-            model: shown.raw.model.clone(),
-            layout: content.label.layout.clone(),
-            set: content.label.set.clone(),
-            size: content.geometry.size,
-            free: content.free().total(),
-            erasing: content.erasing().map(|(_, entry, _)| entry.extent.len()).sum(),
-            volumes,
-            partitions: volumes + content.free_slots().count(),
-            standing: shown.standing.clone(),
-            owned: shown.rule.is_some(),
-            held: shown.held(),
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Labelled(member) => &member.id,
+            Self::Bare(member) => &member.id,
         }
     }
 
-    pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state =
-            State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, wanted: ExtentSet::default() };
-        let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, turn: Turn::new(state), worker, retries_held, failed: Mutex::default() }
+    pub fn rule(&self) -> Option<Arc<Rule>> {
+        match self {
+            Self::Labelled(member) => member.shown().rule.clone(),
+            Self::Bare(member) => member.shown().rule.clone(),
+        }
     }
 
-    /// What there is to see, whoever has the lock.
-    pub fn shown(&self) -> Arc<Shown> {
-        self.turn.shown()
+    pub fn views(&self) -> Vec<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.views(),
+            Self::Bare(member) => member.view().into_iter().collect(),
+        }
     }
 
-    /// Waits as long as it takes: for the disk's own worker.
-    pub fn lock(&self) -> Held<'_, State> {
-        self.turn.lock()
+    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
+        match self {
+            Self::Labelled(member) => member.view(id),
+            Self::Bare(member) => member.view().filter(|view| view.id == id),
+        }
     }
 
-    /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, State>, ApplyError> {
-        let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.display().to_string(), stuck };
-        self.turn.lock_within(patience).map_err(stuck)
+    pub fn disk_view(&self) -> Option<DiskView> {
+        match self {
+            Self::Labelled(member) => Some(member.disk_view()),
+            Self::Bare(member) => member.disk_view(),
+        }
     }
 
-    /// For what one caller wants of this disk.
-    pub fn lock_in_time(&self) -> Result<Held<'_, State>, ApplyError> {
-        self.lock_within(PATIENCE)
+    pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+        match self {
+            Self::Labelled(member) => member.shown().offer(place, usage),
+            Self::Bare(member) => member.offer(place, usage),
+        }
     }
 
-    /// Writes another set into the label: the one that owns the disk now.
-    pub fn relabel(&self, set: SetRef) -> Result<(), ApplyError> {
-        self.lock_in_time()?.disk()?.change(|content| Ok(relabel(Label { set, ..Label::clone(&content.label) })))
+    /// Whether its disk is here and in order.
+    pub fn is_usable(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.shown().is_usable(),
+            Self::Bare(member) => member.shown().standing == Standing::Ready,
+        }
+    }
+
+    /// Why what is on the disk cannot be asked for now, as it goes on after the disk's name. The journal has what is on a
+    /// bare device.
+    pub fn why_unusable(&self) -> Option<String> {
+        let Self::Labelled(member) = self else { return None };
+        match &member.shown().standing {
+            Standing::Ready => None,
+            Standing::NotReady(why) => Some(format!("is not ready: {why}")),
+            Standing::Missing => Some("is missing".to_owned()),
+        }
+    }
+
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
+    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
+    /// until it is done there is nothing of the volume.
+    pub fn create(
+        &self,
+        site: Site,
+        volume: &NewVolume,
+        journal: &JournalStore,
+        patience: Duration,
+    ) -> Result<Taken, PoolError> {
+        let made = match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_create(site, volume);
+                // It is in the making until others can see what came of it.
+                let (begun, made) = {
+                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
+                        Ok(state) => state,
+                        Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
+                        Err(error) if is_taken(&error) => return Ok(Taken::ByOther),
+                        Err(error) => return Ok(Taken::Failed(error)),
+                    };
+                    // It has just left or failed: nothing is written down of it.
+                    if !state.is_usable() {
+                        return Ok(Taken::ByOther);
+                    }
+                    let begun = journal.begin(volume.id, &member.id, state.known())?;
+                    (begun, state.create(site, volume).map_err(PoolError::from))
+                };
+                if made.as_ref().is_err_and(left_nothing) {
+                    begun.withdraw()?;
+                }
+                made
+            }
+            Self::Bare(member) => match member.create(volume, patience) {
+                Err(BareError::BeingZeroed { left }) => {
+                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
+                }
+                made => made.map_err(PoolError::from),
+            },
+        };
+        match made {
+            Ok(()) => Ok(Taken::ByUs),
+            Err(error) if is_taken(&error) => Ok(Taken::ByOther),
+            Err(error) if left_nothing(&error) => Ok(Taken::Failed(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel has the volume mapped as the disk says.
+    pub fn remap(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.recover_mappings()?),
+            Self::Bare(_) => Ok(()),
+        }
+    }
+
+    pub fn delete(&self, id: Uuid) -> Result<(), PoolError> {
+        let policy = self.rule().map_or(ErasePolicy::default(), |rule| rule.erase);
+        match self {
+            Self::Labelled(member) => {
+                let mut state = member.lock_in_time()?;
+                match state.disk()?.change(|content| delete(content, id, policy, Uuid::new_v4())) {
+                    Err(error) => match error.busy() {
+                        Some(why) => Err(PoolError::InUse { id, why }),
+                        None => Err(error.into()),
+                    },
+                    Ok(()) => Ok(()),
+                }
+            }
+            Self::Bare(member) => match member.delete(id, policy) {
+                Err(BareError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
+                done => Ok(done?),
+            },
+        }
+    }
+
+    pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
+        let id = view.id;
+        match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut State| state.to_zero_for_expand(id, required);
+                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                match grown {
+                    Err(PoolError::Apply(ApplyError::Plan {
+                        source: PlanError::CannotGrow { id, wanted, growable_to },
+                        ..
+                    })) => Err(PoolError::CannotGrow { id, wanted, growable_to }),
+                    done => done,
+                }
+            }
+            Self::Bare(_) if required <= view.size => Ok(()),
+            Self::Bare(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
+        }
+    }
+
+    /// Whether some of its space is being erased.
+    pub fn is_erasing(&self) -> bool {
+        match self {
+            Self::Labelled(member) => member.shown().content.erasing().next().is_some(),
+            Self::Bare(_) => false,
+        }
+    }
+
+    /// A filesystem is about to be made. A labelled disk says by itself whether it was: only a bare one must be asked.
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(_) => Ok(()),
+            Self::Bare(member) => Ok(member.begin_format(id)?),
+        }
+    }
+
+    pub fn mark_formatted(&self, view: &VolumeView) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| formatted(content, view.id))?)
+            }
+            Self::Bare(member) => Ok(member.change_volume(view.id, |volume| {
+                (volume.formatting, volume.formatted) = (false, true);
+                volume.record.fs_size = view.size;
+            })?),
+        }
+    }
+
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| grown(content, id, size))?),
+            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.fs_size = size)?),
+        }
+    }
+
+    pub fn adopt_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
+            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
+        }
+    }
+
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| disown_volume(content, id))?)
+            }
+            Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = true)?),
+        }
+    }
+
+    /// Makes one of several volumes of an id another one. The journal has the fresh id before the disk has.
+    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str, journal: &JournalStore) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                let (begun, done) = {
+                    let mut state = member.lock_in_time()?;
+                    let mut known = state.known();
+                    // It goes without having been deleted.
+                    known.unseen.insert(id);
+                    let disk = state.disk()?;
+                    let begun = journal.begin(fresh, &member.id, known)?;
+                    (begun, disk.change(|content| give_other_id(content, id, fresh, name)))
+                };
+                let Err(error) = done else { return Ok(()) };
+                if error.left_nothing() {
+                    begun.withdraw()?;
+                }
+                Err(match error.busy() {
+                    Some(why) => PoolError::InUse { id, why },
+                    None => error.into(),
+                })
+            }
+            Self::Bare(member) => match member.give_other_id(id, fresh, name) {
+                Err(BareError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
+                done => Ok(done?),
+            },
+        }
+    }
+
+    pub fn work(&self) -> Result<Progress, PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(work(member)?),
+            Self::Bare(member) => Ok(member.work()?),
+        }
+    }
+
+    /// Both copies of the label say the same afterwards.
+    pub fn mirror(&self) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => Ok(member.lock().disk()?.mirror()?),
+            Self::Bare(_) => Ok(()),
+        }
     }
 
     pub fn has_worker(&self) -> bool {
-        self.worker.load(Ordering::SeqCst)
+        match self {
+            Self::Labelled(member) => member.has_worker(),
+            Self::Bare(member) => member.has_worker(),
+        }
     }
 
     /// Marks whether a worker is on it; gives whether one was.
     pub fn set_worker(&self, is_there: bool) -> bool {
-        self.worker.swap(is_there, Ordering::SeqCst)
-    }
-
-    /// Has the worker try again what somebody holds on it; gives whether there is any.
-    pub fn retry_held(&self) -> bool {
-        let shown = self.shown();
-        let is_held = shown.is_usable() && !shown.content.held.is_empty();
-        self.retries_held.store(is_held, Ordering::SeqCst);
-        is_held
-    }
-
-    /// Whether that is asked for; it is not any more then.
-    pub fn take_retry(&self) -> bool {
-        self.retries_held.swap(false, Ordering::SeqCst)
-    }
-
-    /// What the worker does last.
-    pub(super) fn failed(&self) -> MutexGuard<'_, FailedWork> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn views(&self) -> Vec<VolumeView> {
-        let shown = self.shown();
-        shown.content.volumes().map(|volume| shown.view(&self.id, &volume)).collect()
-    }
-
-    pub fn view(&self, id: Uuid) -> Option<VolumeView> {
-        let shown = self.shown();
-        let volume = shown.content.volume(id)?;
-        Some(shown.view(&self.id, &volume))
-    }
-}
-
-impl Shows for State {
-    type Shown = Shown;
-
-    fn shown(&self) -> Shown {
-        let nodes = match &self.holding {
-            Holding::Open(disk) => {
-                let numbers = disk.content().volumes().map(|volume| volume.number);
-                numbers.map(|number| (number, disk.disk().node(number))).collect()
-            }
-            Holding::Closed(_) => BTreeMap::new(),
-        };
-        Shown {
-            raw: self.raw.clone(),
-            content: self.content().clone(),
-            standing: self.standing(),
-            rule: self.rule.clone(),
-            nodes,
+        match self {
+            Self::Labelled(member) => member.set_worker(is_there),
+            Self::Bare(member) => member.set_worker(is_there),
         }
     }
 }
 
-impl Shown {
-    /// What of it somebody uses, though no volume is there, and what that costs.
-    pub fn held(&self) -> Option<String> {
-        let held: Vec<&str> = self.content.held.values().map(|held| held.why.as_str()).collect();
-        (!held.is_empty())
-            .then(|| format!("{}: not offered, and not erased, before that ends; tried again", held.join("; ")))
-    }
-
-    pub fn is_usable(&self) -> bool {
-        self.standing == Standing::Ready
-    }
-
-    /// What it has to give for `usage`, where its set exists and allows that.
-    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
-        let rule = self.rule.as_ref()?;
-        (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
-    }
-
-    fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {
-        let content = &self.content;
-        let mut into = content.unpartitioned();
-        let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
-        if block && !content.geometry.offloads_zeroes {
-            into = into.intersection(&content.clean());
+/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
+/// more than one call waits for. The worker then goes on.
+fn zeroed<'m>(
+    member: &'m LabelledDisk,
+    id: Uuid,
+    patience: Duration,
+    to_zero: impl Fn(&mut State) -> Result<ExtentSet, ApplyError>,
+) -> Result<Held<'m, State>, PoolError> {
+    let mut call = Call::begin();
+    loop {
+        let mut state = member.lock_within(patience)?;
+        if !state.is_usable() {
+            return Ok(state);
         }
-        VolumeView {
-            id: volume.id(),
-            record: volume.record.cloned(),
-            size: volume.size(),
-            formatted: volume.formatted(),
-            growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
-            set: content.label.set.clone(),
-            disk: member.to_owned(),
-            standing: self.standing.clone(),
-            conflict: None,
-            node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),
+        let left = to_zero(&mut state)?;
+        if left.is_empty() {
+            return Ok(state);
         }
+        let bytes = left.total();
+        if !zeroed_in_call(&mut state, left, &mut call)? {
+            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
+        }
+        drop(state);
+        std::thread::sleep(GIVE_WAY);
     }
 }
 
-impl State {
-    pub(super) fn known(&self) -> KnownDisk {
-        known(&self.raw, self.content())
-    }
-
-    pub fn content(&self) -> &Content {
-        match &self.holding {
-            Holding::Open(disk) => disk.content(),
-            Holding::Closed(content) => content,
+fn is_taken(error: &PoolError) -> bool {
+    match error {
+        PoolError::Apply(ApplyError::Plan { source, .. }) => {
+            matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
         }
-    }
-
-    pub fn standing(&self) -> Standing {
-        match &self.holding {
-            Holding::Open(disk) if self.standing == Standing::Ready => {
-                disk.lost().map_or(Standing::Ready, |why| Standing::NotReady(why.to_owned()))
-            }
-            Holding::Open(_) | Holding::Closed(_) => self.standing.clone(),
-        }
-    }
-
-    /// The open disk, or why there is none to work on.
-    pub fn disk(&mut self) -> Result<&mut PoolDisk, ApplyError> {
-        let gone = |why: &str, raw: &RawDisk| ApplyError::NotOurs {
-            disk: raw.path.display().to_string(),
-            why: why.to_owned(),
-        };
-        match (&mut self.holding, &self.standing) {
-            (Holding::Open(disk), Standing::Ready) => Ok(disk),
-            (_, Standing::NotReady(why)) => Err(gone(why, &self.raw)),
-            (Holding::Closed(_), _) | (_, Standing::Missing) => Err(gone("it is missing", &self.raw)),
-        }
-    }
-
-    /// A handle for work outside the lock.
-    pub fn handle(&self) -> Option<Arc<dyn Disk>> {
-        match (&self.holding, &self.standing) {
-            (Holding::Open(disk), Standing::Ready) => Some(Arc::clone(disk.disk())),
-            _ => None,
-        }
-    }
-
-    /// The disk left: its handle is dropped, what it held is remembered.
-    pub fn leave(&mut self, standing: Standing) {
-        if let Holding::Open(disk) = &self.holding {
-            self.holding = Holding::Closed(Box::new(disk.content().clone()));
-        }
-        self.standing = standing;
-    }
-
-    /// The disk is (back) here, perhaps under another name.
-    pub fn arrive(&mut self, raw: RawDisk, disk: PoolDisk) {
-        self.raw = raw;
-        self.holding = Holding::Open(disk);
-        self.standing = Standing::Ready;
-    }
-
-    /// Here, ready, and not lost by a failed write.
-    pub fn is_usable(&self) -> bool {
-        matches!(self.holding, Holding::Open(_)) && self.standing() == Standing::Ready
-    }
-
-    /// Whether only one copy of the label says what is on it.
-    pub fn is_unmirrored(&self) -> bool {
-        matches!(&self.holding, Holding::Open(disk) if !disk.is_mirrored()) && self.is_usable()
-    }
-
-    pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {
-        self.disk()?.change(|content| create(content, site, volume))
-    }
-
-    /// What must be zeroed before that.
-    pub fn to_zero_for_create(&mut self, site: Site, volume: &NewVolume) -> Result<ExtentSet, ApplyError> {
-        self.disk()?.to_zero(|content| create(content, site, volume))
-    }
-
-    pub fn expand(&mut self, id: Uuid, required: u64) -> Result<(), ApplyError> {
-        self.disk()?.change(|content| expand(content, id, required))
-    }
-
-    /// What must be zeroed before that.
-    pub fn to_zero_for_expand(&mut self, id: Uuid, required: u64) -> Result<ExtentSet, ApplyError> {
-        self.disk()?.to_zero(|content| expand(content, id, required))
-    }
-
-    /// Somebody waits for that: the background work does it first, also where it would leave it to the device.
-    pub fn want(&mut self, space: &ExtentSet) {
-        self.wanted = self.wanted.intersection(&self.content().dirty());
-        space.iter().for_each(|extent| self.wanted.insert(*extent));
-    }
-
-    pub fn wanted(&self) -> &ExtentSet {
-        &self.wanted
+        PoolError::Raw(error) => matches!(error, BareError::Taken(_)),
+        _ => false,
     }
 }
 
-/// A disk as the journal has it.
-fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
-    KnownDisk {
-        set: content.label.set.clone(),
-        layout: content.label.layout.clone(),
-        path: raw.path.clone(),
-        model: raw.model.clone(),
-        size: content.geometry.size,
-        written: content.written,
-        volumes: Some(content.volumes().map(|volume| volume.id()).collect()),
-        unseen: BTreeSet::new(),
-    }
+/// Nothing of what was asked for can be on the disk.
+fn left_nothing(error: &PoolError) -> bool {
+    is_taken(error)
+        || match error {
+            PoolError::Apply(error) => error.left_nothing(),
+            PoolError::Raw(error) => error.left_nothing(),
+            _ => false,
+        }
+}
+
+/// Who got a place.
+#[derive(Debug)]
+pub enum Taken {
+    ByUs,
+    ByOther,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
 }

@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use super::device_pool::{Pool, PoolError};
-use super::member::{Standing, VolumeView};
+use super::labelled::{Standing, VolumeView};
+use super::member::Member;
 use super::request::id_of_name;
-use super::seat::Seat;
 
 /// How a conflict is settled: nothing is erased by that.
 pub struct Settlement {
@@ -16,7 +16,7 @@ pub struct Settlement {
 
 /// A volume that becomes another one.
 pub struct Aside {
-    seat: Seat,
+    member: Member,
     pub was: VolumeView,
     pub id: Uuid,
     pub name: String,
@@ -30,30 +30,30 @@ impl Pool {
     /// is on one that is away cannot be changed.
     pub fn settlement(&self, id: Uuid, keep: &str) -> Result<Settlement, PoolError> {
         let refused = |why: String| PoolError::NotSettled { id, why };
-        let (kept, others): (Vec<_>, Vec<_>) = self.all_of(id).into_iter().partition(|(seat, _)| seat.id() == keep);
+        let (kept, others): (Vec<_>, Vec<_>) = self.all_of(id).into_iter().partition(|(member, _)| member.id() == keep);
         let (_, kept) = kept.into_iter().next().ok_or_else(|| {
             refused(format!("disk {keep} does not have it; `localpool volumes -o wide` says which disks do"))
         })?;
         let why = kept.conflict.clone().ok_or_else(|| refused("it is on one disk only".to_owned()))?;
-        let is_here = |disk: &str| disk == kept.disk || others.iter().any(|(seat, _)| seat.id() == disk);
+        let is_here = |disk: &str| disk == kept.disk || others.iter().any(|(member, _)| member.id() == disk);
         let all_usable =
             others.iter().map(|(_, view)| view).chain([&kept]).all(|view| view.standing == Standing::Ready);
         if !all_usable || self.unasked().iter().any(|one| one.listed.contains(&id) && !is_here(&one.disk)) {
             return Err(refused(why));
         }
-        let aside = others.into_iter().map(|(seat, was)| {
+        let aside = others.into_iter().map(|(member, was)| {
             let fresh = Uuid::new_v4().simple().to_string();
             let name: String = was.record.iter().flat_map(|record| record.name.chars()).take(NAME_PART).collect();
             let name = format!("{name}-aside-{}", &fresh[..8]);
-            Aside { seat, was, id: id_of_name(&name), name }
+            Aside { member, was, id: id_of_name(&name), name }
         });
         Ok(Settlement { id, kept, aside: aside.collect() })
     }
 
     /// Does it, one disk after the other: stopped in between it leaves a conflict of fewer disks.
     pub fn settle(&self, settlement: &Settlement) -> Result<(), PoolError> {
-        for Aside { seat, was, id, name } in &settlement.aside {
-            seat.give_other_id(settlement.id, *id, name, self.journal()).map_err(|error| match error {
+        for Aside { member, was, id, name } in &settlement.aside {
+            member.give_other_id(settlement.id, *id, name, self.journal()).map_err(|error| match error {
                 PoolError::InUse { why, .. } => {
                     let (node, disk) = (was.node.display(), &was.disk);
                     let why = format!("{node} on disk {disk} is in use: {why}; unmount it there first");

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::device_pool::{Pool, PoolError};
-use super::member::{Standing, VolumeView};
-use super::seat::Seat;
+use super::labelled::{Standing, VolumeView};
+use super::member::Member;
 
 /// A disk of ours whose content cannot be asked for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +75,8 @@ fn give_up(disk: &str) -> String {
 impl Pool {
     /// The disks of ours that cannot be asked now.
     pub fn unasked(&self) -> Vec<Unasked> {
-        let why = |disk: &str| match self.seat(disk) {
-            Some(seat) => seat.why_unusable(),
+        let why = |disk: &str| match self.member(disk) {
+            Some(member) => member.why_unusable(),
             None => Some("is missing".to_owned()),
         };
         let mut unasked = Vec::new();
@@ -85,14 +85,14 @@ impl Pool {
             let (why, listed) = (why(&disk), known.volumes.unwrap_or_default());
             unasked.extend(why.map(|why| Unasked { disk, why, listed, knowledge }));
         }
-        for (disk, claim) in self.journal().raw_claims().into_iter().filter(|(disk, _)| self.seat(disk).is_none()) {
+        for (disk, claim) in self.journal().bare_claims().into_iter().filter(|(disk, _)| self.member(disk).is_none()) {
             let listed = claim.volume.iter().map(|volume| volume.id).collect();
             let why = "was not looked at yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
         }
         let is_told = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
         let unread: Vec<Unasked> = self.unread().into_iter().filter(|one| !is_told(one)).collect();
-        unasked.extend(unread.into_iter().filter(|one| self.seat(&one.disk).is_none()));
+        unasked.extend(unread.into_iter().filter(|one| self.member(&one.disk).is_none()));
         unasked
     }
 
@@ -134,7 +134,7 @@ impl Pool {
             return Doubt::Of(error.to_string());
         }
         if let Some(disk) = told {
-            match self.seat(disk).map(|seat| seat.why_unusable()) {
+            match self.member(disk).map(|member| member.why_unusable()) {
                 // What a person gave up holds up nothing new; what it has is not deleted by that.
                 None if self.journal().has_let_go(disk) => {
                     return Doubt::General(format!("disk {disk} was given up, and the volume may be on it"));
@@ -175,14 +175,14 @@ impl Pool {
         }
     }
 
-    /// The views of one volume, each with its seat: of a sound one there is one.
-    pub(super) fn all_of(&self, id: Uuid) -> Vec<(Seat, VolumeView)> {
-        let found = self.seats().into_iter().filter_map(|seat| seat.view(id).map(|view| (seat, view)));
-        let (seats, mut views): (Vec<Seat>, Vec<VolumeView>) = found.unzip();
+    /// The views of one volume, each with its member: of a sound one there is one.
+    pub(super) fn all_of(&self, id: Uuid) -> Vec<(Member, VolumeView)> {
+        let found = self.members().into_iter().filter_map(|member| member.view(id).map(|view| (member, view)));
+        let (members, mut views): (Vec<Member>, Vec<VolumeView>) = found.unzip();
         if !views.is_empty() {
             self.mark_conflicts(&mut views);
         }
-        seats.into_iter().zip(views).collect()
+        members.into_iter().zip(views).collect()
     }
 }
 

@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::{AGENT_SOCKET, LogFormat, log_to_stderr, looking};
-use crate::agent::onlooker::{Wanted, look_on};
+use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
+use crate::agent::observer::{Wanted, observe};
 use crate::csi::client;
 use crate::csi::proto::agent::WatchRequest;
 use crate::host::arrival::Arrival;
@@ -147,7 +147,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> Asked {
 /// Looks at the disks until an agent comes.
 async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival: Arrival) -> Result<()> {
     let state = StateDir::at(&settings.state_dir);
-    let cluster = match looking::known_cluster(&state)? {
+    let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
         None => cluster(client).await?,
     };
@@ -158,13 +158,13 @@ async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival
         tokio::task::spawn_blocking(move || -> Result<()> {
             // Before the first look, so that nothing that comes after it is missed.
             let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-            let (mut agent, _pool) = looking::agent(looking::machine(state), owner)?;
+            let (mut agent, _pool) = observer::agent(observer::machine(state), owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
                 true => Wanted::NoMore,
                 false => Wanted::Still,
             };
             let seen = |shown: Vec<_>| drop(found.send_replace(Some(Arc::new(list(&shown).devices))));
-            Ok(look_on(&mut agent, &events, resync, seen, wanted)?)
+            Ok(observe(&mut agent, &events, resync, seen, wanted)?)
         })
     };
     tokio::pin!(looks);

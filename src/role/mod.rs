@@ -4,10 +4,10 @@
 pub mod controller;
 pub mod discovery;
 pub mod http;
-pub mod looking;
 pub mod machine;
 mod metrics;
 pub mod node;
+pub mod observer;
 mod set_metrics;
 pub mod sets;
 pub mod sidecar;

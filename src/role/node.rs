@@ -1,4 +1,4 @@
-//! The role `node`: the agent of one Kubernetes node. Wires the pool and its keeper, the CSI Node service on
+//! The role `node`: the agent of one Kubernetes node. Wires the pool and the agent, the CSI Node service on
 //! kubelet's socket, the registration with kubelet, the side of Kubernetes, and HTTP.
 //!
 //! Volumes that exist are staged and published without the API server: only what changes objects waits for it.
@@ -16,8 +16,8 @@ use tonic::service::Routes;
 
 use super::metrics::NodeMetrics;
 use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, http, log_to_stderr};
-use crate::agent::Agent;
-use crate::agent::keeper::Keeper;
+use crate::agent::Reconciler;
+use crate::agent::thread::AgentHandle;
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
@@ -145,7 +145,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
 
     let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
     // The sets come from the API server; until they do, nothing is claimed and all that is here works.
-    let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
+    let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
     let runtime = Handle::current();
     let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
     let ask = ask_promises(client.clone(), node.clone(), runtime.clone());
@@ -155,7 +155,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let (look, looked) = watch::channel(0);
     let looks = Looks { looked, stopped: stopped.clone() };
     let ready = readiness.clone();
-    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |pass| {
+    let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
@@ -163,7 +163,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
 
     let locks = VolumeLocks::default();
     let writes = metrics.writes();
-    let (operator, inbox) = NodeOperator::new(client, Arc::clone(&pool), keeper.clone(), locks.clone(), writes);
+    let (operator, inbox) = NodeOperator::new(client, Arc::clone(&pool), agent_handle.clone(), locks.clone(), writes);
     let operator = tokio::spawn(operator.run(inbox, seen.clone()));
 
     // kubelet asks at once for what only a first look can say.
@@ -177,7 +177,8 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks, super::sets::read_all)));
+    let own =
+        Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all)));
     let csi_socket = server::bind(&csi_path)?;
     let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");
@@ -197,7 +198,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         },
     };
     operator.abort();
-    keeper.stop();
+    agent_handle.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
     ended
 }

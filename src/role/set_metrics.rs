@@ -12,7 +12,7 @@ use tokio::sync::watch::Receiver;
 use crate::claim::rejection::Rejection;
 use crate::device::label::SetRef;
 use crate::operator::node::Seen;
-use crate::pool::member::{DiskView, Standing};
+use crate::pool::labelled::{DiskView, Standing};
 
 /// A figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);

@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
 use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, machine, sets};
-use crate::agent::Agent;
-use crate::agent::keeper::Keeper;
+use crate::agent::Reconciler;
+use crate::agent::thread::AgentHandle;
 use crate::claim::rule::Rule;
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
@@ -81,13 +81,13 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let agent_socket = server::bind(&settings.state_dir.join(AGENT_SOCKET))?;
 
     let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-    let agent = Agent::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
+    let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let ready = readiness.clone();
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let (look, looked) = tokio::sync::watch::channel(0);
     let looks = Looks { looked, stopped: stopped.clone() };
-    let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), Some(events), move |_| {
+    let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |_| {
         ready.set_ready();
         look.send_modify(|count| *count += 1);
     });
@@ -98,7 +98,7 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
-    let own = Routes::new(AgentServer::new(AgentService::new(keeper.clone(), pool, looks, sets::read_all)));
+    let own = Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_all)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
 
     let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
@@ -123,7 +123,7 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     if tokio::time::timeout(GRACE, &mut both).await.is_err() {
         tracing::warn!("calls were still under way at the end; they converge after the next start");
     }
-    keeper.stop();
+    agent_handle.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
     Ok(())
 }

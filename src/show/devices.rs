@@ -5,7 +5,7 @@
 use super::row::{List, Row, rows};
 use crate::device::size::Size;
 use crate::device::{Device, Standing, Verdict};
-use crate::host::natural::natural;
+use crate::host::natural_order::natural;
 use crate::host::raw::Kind;
 
 /// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.

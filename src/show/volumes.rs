@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::devices::{Format, ShowError};
 use crate::device::label::VolumeUsage;
 use crate::device::size::Size;
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 use crate::volume::{Condition, VolumeId};
 
 /// One volume as programs read it. Names stay; new ones may come.
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::device::label::{SetRef, VolumeRecord};
     use crate::host::FsKind;
-    use crate::pool::member::Standing;
+    use crate::pool::labelled::Standing;
 
     fn view(name: &str, standing: Standing, found: bool) -> VolumeView {
         let record = VolumeRecord {

@@ -8,7 +8,7 @@ use super::{
 use crate::host::chain;
 use crate::pool::choose::NoPlace;
 use crate::pool::device_pool::{CreateRequest, Pool, PoolError};
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 
 /// Volumes of one node, without anybody in between.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use super::{Condition, Error, VolumeId, VolumeLocks};
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
 use crate::pool::device_pool::Pool;
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 
 /// The node's side of volumes.
 #[derive(Clone)]

@@ -143,7 +143,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     claiming_says(client, "foreign-1", "AgentReady").await;
     assert_eq!(platter.write_count(), 0, "a dry run wrote");
     apply(client, "real", json!({})).await;
-    let claimed = async || (!node.pool().members().is_empty()).then_some(());
+    let claimed = async || (!node.pool().labelled_disks().is_empty()).then_some(());
     tokio::time::timeout(PATIENCE, until("the disk is claimed", claimed)).await.expect("soon");
     let told = async || sets.get("real").await.ok()?.status.filter(|status| status.total_provisioned_device_count == 1);
     until("the leader tells of it", told).await;

@@ -2,7 +2,7 @@
 
 use kube::Api;
 use kube::api::PostParams;
-use localpool::agent::keeper::Verb;
+use localpool::agent::thread::Verb;
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
 use localpool::volume::Volumes as _;
 use serde_json::json;
@@ -44,11 +44,11 @@ async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_a
     let writes = platter.write_count();
     node.run(&stage.client);
     stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| says(&it, "localpool disk adopt"))).await;
-    assert!(node.pool().seats().is_empty() && platter.write_count() == writes);
+    assert!(node.pool().members().is_empty() && platter.write_count() == writes);
 
     let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
-    let keeper = node.running.as_ref().expect("it runs").keeper.clone();
-    let adopted = tokio::task::spawn_blocking(move || keeper.verb(adopt)).await.expect("it ends");
+    let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
+    let adopted = tokio::task::spawn_blocking(move || agent_handle.verb(adopt)).await.expect("it ends");
     adopted.expect("it runs").expect("a person says so");
     let is_back = |it: &PoolVolume| {
         it.status.as_ref().is_some_and(|status| status.phase == Phase::Ready) && !says(it, "localpool disk adopt")

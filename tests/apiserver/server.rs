@@ -26,7 +26,7 @@ pub struct Server {
     port: u16,
     /// Ends the processes when it is dropped.
     stop: Option<mpsc::Sender<()>>,
-    keeper: Option<JoinHandle<()>>,
+    agent_handle: Option<JoinHandle<()>>,
 }
 
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
@@ -133,7 +133,7 @@ impl Server {
         let (stop, stopped) = mpsc::channel();
         let (began, beginning) = mpsc::channel();
         // The kernel ends the processes with the thread that started them: so also when the tests are killed.
-        let keeper = {
+        let agent_handle = {
             let folder = folder.clone();
             std::thread::spawn(move || {
                 let children = [etcd(&folder), apiserver(&folder, port)];
@@ -147,7 +147,7 @@ impl Server {
             })
         };
         beginning.recv().expect("etcd and the API server start");
-        Self { folder, port, stop: Some(stop), keeper: Some(keeper) }
+        Self { folder, port, stop: Some(stop), agent_handle: Some(agent_handle) }
     }
 
     pub async fn client(&self) -> Client {
@@ -196,8 +196,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(keeper) = self.keeper.take() {
-            let ended = keeper.join();
+        if let Some(agent_handle) = self.agent_handle.take() {
+            let ended = agent_handle.join();
             assert!(ended.is_ok() || std::thread::panicking(), "etcd and the API server did not end");
         }
     }

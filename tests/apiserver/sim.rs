@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use localpool::agent::Agent;
-use localpool::agent::keeper::{Keeper, KeeperThread};
+use localpool::agent::Reconciler;
+use localpool::agent::thread::{AgentHandle, AgentThread};
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
 use localpool::operator::node::{NodeOperator, Seen, Writes, ask_own, ask_promises, of_this_cluster};
@@ -30,8 +30,8 @@ pub struct SimNode {
 /// What a kill of the agent's process ends.
 pub struct Running {
     operator: JoinHandle<()>,
-    pub keeper: Keeper,
-    thread: KeeperThread,
+    pub agent_handle: AgentHandle,
+    thread: AgentThread,
     pool: Arc<Pool>,
 }
 
@@ -52,7 +52,7 @@ impl SimNode {
         let cluster = self.cluster.clone().unwrap_or_else(|| "sim".to_owned());
         let owner = Owner { cluster: cluster.clone(), node: self.name.clone() };
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Threads).expect("a pool"));
-        let agent = Agent::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let agent = Reconciler::new(machine, Arc::clone(&pool), Duration::ZERO, Vec::new());
         let runtime = tokio::runtime::Handle::current();
         let agent = agent.asking_for_own(ask_own(client.clone(), self.name.clone(), runtime.clone()));
         let mut ask = ask_promises(client.clone(), self.name.clone(), runtime.clone());
@@ -61,21 +61,22 @@ impl SimNode {
         }
         let agent = agent.asking_elsewhere(ask);
         let (see, seen) = watch::channel(None);
-        let (keeper, thread) = Keeper::start(agent, Arc::clone(&pool), None, move |pass| {
+        let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), None, move |pass| {
             see.send_replace(Some(Arc::new(Seen::of(pass))));
         });
         let writes = Arc::new(Writes::default());
         let locks = VolumeLocks::default();
-        let (operator, inbox) = NodeOperator::new(client.clone(), Arc::clone(&pool), keeper.clone(), locks, writes);
+        let (operator, inbox) =
+            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks, writes);
         let operator = tokio::spawn(operator.run(inbox, seen));
-        self.running = Some(Running { operator, keeper, thread, pool });
+        self.running = Some(Running { operator, agent_handle, thread, pool });
     }
 
     pub async fn kill(&mut self) {
-        let Some(Running { operator, keeper, thread, pool }) = self.running.take() else { return };
+        let Some(Running { operator, agent_handle, thread, pool }) = self.running.take() else { return };
         operator.abort();
         let _ = operator.await;
-        keeper.stop();
+        agent_handle.stop();
         drop(pool);
         tokio::task::spawn_blocking(move || thread.join()).await.expect("it ends");
     }
@@ -90,7 +91,7 @@ impl Drop for SimNode {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             running.operator.abort();
-            running.keeper.stop();
+            running.agent_handle.stop();
         }
     }
 }

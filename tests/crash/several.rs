@@ -145,7 +145,7 @@ fn stopped_at(layout: &Layout, (end, away): (End, Option<usize>), n: u64, fate: 
     }
     let mut node = start(&host, layout);
     node.passes().expect("claims");
-    assert_eq!(node.pool.seats().len(), DISKS.len(), "{at}: both are claimed");
+    assert_eq!(node.pool.members().len(), DISKS.len(), "{at}: both are claimed");
     let mut told = Told::default();
     host.power.cut_after(n);
     let Some((pending, next)) = live(&mut node, &host, &mut told) else { return false };

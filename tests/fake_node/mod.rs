@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::{Agent, Pass};
+use localpool::agent::{PassReport, Reconciler};
 use localpool::claim::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
@@ -18,7 +18,7 @@ pub const MIB: u64 = 1 << 20;
 
 pub struct Node {
     pub pool: Arc<Pool>,
-    pub agent: Agent,
+    pub agent: Reconciler,
 }
 
 impl Node {
@@ -28,12 +28,12 @@ impl Node {
         let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
         let pool = Pool::open(Arc::clone(&machine), owner, Workers::Caller).map_err(|e| e.to_string())?;
         let pool = Arc::new(pool);
-        let agent = Agent::new(machine, Arc::clone(&pool), min_age, rules);
+        let agent = Reconciler::new(machine, Arc::clone(&pool), min_age, rules);
         Ok(Self { pool, agent })
     }
 
     /// Two looks make a disk ripe; the third finds what the second claimed. Gives the last.
-    pub fn passes(&mut self) -> Result<Pass, String> {
+    pub fn passes(&mut self) -> Result<PassReport, String> {
         let mut last = self.agent.pass().map_err(|e| e.to_string())?;
         for _ in 0..2 {
             last = self.agent.pass().map_err(|e| e.to_string())?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::Pass;
-use localpool::agent::keeper::Verb;
+use localpool::agent::PassReport;
+use localpool::agent::thread::Verb;
 use localpool::claim::rule::{Filter, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
@@ -13,9 +13,9 @@ use localpool::device::reason::Reason;
 use localpool::device::{Device, Verdict};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fate, Platter};
-use localpool::pool::member::Standing;
+use localpool::pool::labelled::Standing;
+use localpool::pool::member::Taken;
 use localpool::pool::plan::{NewVolume, Site};
-use localpool::pool::seat::Taken;
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};
@@ -39,7 +39,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
     let mut node = start(&host);
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let id = node.pool.raw_members()[0].id.clone();
+    let id = node.pool.bare_devices()[0].id.clone();
     let platter = host.unplug("fake0").expect("it was there");
     node.passes().expect("looks");
     node.agent.verb(&Verb::ReleaseDisk { disk: id, dry_run: false }).expect("given up");
@@ -48,7 +48,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
     (host, platter, node)
 }
 
-fn verdict(pass: &Pass, name: &str) -> Verdict {
+fn verdict(pass: &PassReport, name: &str) -> Verdict {
     let is_it = |device: &&Device| device.raw.name == name;
     pass.set.devices.iter().find(is_it).expect("it is there").verdict.clone()
 }
@@ -63,7 +63,7 @@ fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself()
             node = start(&host);
         }
         let pass = node.passes().expect("looks");
-        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         let verdict = verdict(&pass, "fake0p1");
         let Verdict::Theirs(reason @ Reason::OnGivenUp { .. }) = &verdict else { panic!("{verdict:?}") };
         assert!(reason.to_string().contains("localpool disk adopt /dev/fake0"), "{reason}");
@@ -73,7 +73,7 @@ fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself()
     assert!(platter.content() == before, "something was written");
     node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
     node.passes().expect("claims");
-    assert_eq!(node.pool.seats().len(), 1, "a person said that it may be had");
+    assert_eq!(node.pool.members().len(), 1, "a person said that it may be had");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
             node = start(&host);
         }
         let pass = node.passes().expect("looks");
-        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         assert!(matches!(verdict(&pass, "fake0"), Verdict::Theirs(Reason::HasTable { .. })), "{:?}", pass.set.devices);
     }
     assert!(platter.content() == before, "something was written");
@@ -101,10 +101,10 @@ fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
 fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() {
     let (_host, _, mut node) = given_up(|_, _| {});
     node.passes().expect("looks");
-    assert!(node.pool.seats().is_empty());
+    assert!(node.pool.members().is_empty());
     node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
     node.passes().expect("claims");
-    assert_eq!(node.pool.raw_members().len(), 1);
+    assert_eq!(node.pool.bare_devices().len(), 1);
     assert!(node.pool.journal().given_up().is_empty());
 }
 
@@ -147,8 +147,8 @@ fn who_waited_for_a_disk_while_it_was_given_back_writes_nothing_on_it() {
     let mut node =
         Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
     node.passes().expect("claims");
-    let (seat, member) = (node.pool.seats().remove(0), Arc::clone(&node.pool.members()[0]));
-    node.pool.release(&seat).expect("it is empty");
+    let (member, labelled) = (node.pool.members().remove(0), Arc::clone(&node.pool.labelled_disks()[0]));
+    node.pool.release(&member).expect("it is empty");
     let whole = Extent { start: 0, end: disk.geometry.size };
     assert!(disk.is_zero(whole));
     let record = VolumeRecord {
@@ -161,10 +161,10 @@ fn who_waited_for_a_disk_while_it_was_given_back_writes_nothing_on_it() {
         found: false,
     };
     let (site, volume) = (Site::Space(Extent { start: 2 * MIB, end: 3 * MIB }), NewVolume { id: id("late"), record });
-    let made = seat.create(site, &volume, node.pool.journal(), Duration::from_secs(30));
+    let made = member.create(site, &volume, node.pool.journal(), Duration::from_secs(30));
     assert!(matches!(made, Ok(Taken::ByOther)), "it is made elsewhere");
-    assert!(member.lock().create(site, &volume).is_err());
-    assert!(member.lock().disk().is_ok_and(|disk| disk.mirror().is_err()));
+    assert!(labelled.lock().create(site, &volume).is_err());
+    assert!(labelled.lock().disk().is_ok_and(|disk| disk.mirror().is_err()));
     assert!(disk.is_zero(whole), "something was written");
     assert!(node.pool.journal().known(|_| true).is_empty(), "nothing is on it");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::pool::member::Standing;
+use localpool::pool::labelled::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, start};
@@ -72,7 +72,7 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     assert!(old.content() == is_old && new.content() == is_new, "something was written");
     node.agent.verb(&adopt("/dev/fake1", false)).expect("adopted");
     node.passes().expect("looks");
-    assert_eq!(node.pool.members()[0].shown().standing, Standing::Ready);
+    assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     node.pool.usable(id("b")).expect("it is there");
 }
 

@@ -61,7 +61,7 @@ fn a_device_that_an_older_journal_is_to_erase_and_that_holds_another_volume_sinc
     let (host, disk, node, _) = free();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     node.pool.delete(id("a")).expect("deleted");
-    node.pool.seats()[0].work().expect("the one chunk");
+    node.pool.members()[0].work().expect("the one chunk");
     let older = host.state().load(JOURNAL).expect("read").expect("there");
     node.pool.work_until_idle().expect("erased");
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::keeper::Verb;
+use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Geometry};
@@ -81,7 +81,7 @@ fn a_filesystem_that_somebody_made_on_a_bare_device_is_not_erased_with_the_volum
 fn what_somebody_wrote_behind_the_cursor_of_an_erasure_stops_it() {
     for usage in [EXT4, BLOCK] {
         let (host, disk, node) = deleted(usage, 3 * GIB);
-        node.pool.seats()[0].work().expect("the first chunk");
+        node.pool.members()[0].work().expect("the first chunk");
         assert!(disk.is_zero(Extent { start: 0, end: GIB }) && !disk.is_zero(Extent { start: GIB, end: 2 * GIB }));
         // A member of md, of which nothing else is in sight.
         disk.poke(4096, &[0x11; 512]);
@@ -126,7 +126,7 @@ fn a_bare_device_that_another_process_has_open_is_neither_deleted_nor_erased_bef
     assert!(held.contains("pid 7") && held.contains("not erased"), "{held}");
     assert!(node.agent.pass().expect("looks").ripe_in.is_some(), "no event tells when that ends");
     disk.set_opened(false);
-    node.pool.seats()[0].work().expect("the one piece");
+    node.pool.members()[0].work().expect("the one piece");
     assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));
     disk.set_opened(true);
     node.pool.work_until_idle().expect("it waits");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::Agent;
+use localpool::agent::Reconciler;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
@@ -150,12 +150,12 @@ fn a_verb_that_waited_for_a_bare_device_while_its_volume_became_another_one_does
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     disk.poke(MIB, &[0x77; 4096]);
-    let seat = node.pool.seats().remove(0);
+    let member = node.pool.members().remove(0);
     // A conflict that was settled meanwhile.
-    seat.give_other_id(id("a"), id("aside"), "aside", node.pool.journal()).expect("settled");
+    member.give_other_id(id("a"), id("aside"), "aside", node.pool.journal()).expect("settled");
     let view = node.pool.volume(id("aside")).expect("it is there");
-    seat.delete(id("a")).expect_err("it is not there");
-    seat.adopt_volume(id("a")).expect_err("nor to be adopted");
+    member.delete(id("a")).expect_err("it is not there");
+    member.adopt_volume(id("a")).expect_err("nor to be adopted");
     node.pool.work_until_idle().expect("nothing to do");
     assert_eq!(node.pool.volume(id("aside")).expect("it is there"), view);
     assert!(!disk.is_zero(Extent { start: MIB, end: 2 * MIB }), "it was erased");
@@ -198,7 +198,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         let owner = Owner { cluster: "test".to_owned(), node: "node-2".to_owned() };
         let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
-        let mut other = Agent::new(machine, pool, Duration::ZERO, Vec::new());
+        let mut other = Reconciler::new(machine, pool, Duration::ZERO, Vec::new());
         other.pass().expect("looks");
         other.verb(&adopt("/dev/fake5", false)).expect("taken over");
         disk.put_content(seen.content());
@@ -219,11 +219,11 @@ fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unc
     host.unplug("fake0");
     host.plug("fake0", "SERIAL-2", Arc::clone(&disk));
     node.passes().expect("looks");
-    let seat = node.pool.seats().remove(0);
-    node.agent.give_up(&seat).expect("released");
+    let member = node.pool.members().remove(0);
+    node.agent.give_up(&member).expect("released");
     for _ in 0..2 {
         assert!(node.passes().expect("looks").claimed.is_empty());
-        assert!(node.pool.seats().is_empty(), "{:?}", node.pool.disk_views());
+        assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
         drop(node);
         node =
             Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");

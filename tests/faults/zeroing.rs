@@ -93,14 +93,14 @@ fn a_bare_device_that_is_deleted_while_its_worker_ends_is_erased_all_the_same() 
     host.add_disk("fake0", "SERIAL-1", geometry());
     let node = start(&host, &Layout::RawDevice {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let member = node.pool.raw_members().remove(0);
+    let member = node.pool.bare_devices().remove(0);
     thread::scope(|scope| {
         let held = member.lock();
         let working = scope.spawn(|| member.work());
         // It has begun, and waits for the lock that the deletion has.
         thread::sleep(Duration::from_millis(100));
         let erasing = EraseRecord { was: id("a"), policy: ErasePolicy::Zero, cursor: 0 };
-        let deleted = node.pool.journal().change_raw(&member.id, |claim| {
+        let deleted = node.pool.journal().change_bare(&member.id, |claim| {
             (claim.volume, claim.erasing) = (None, Some(erasing));
         });
         deleted.expect("written");

@@ -1,15 +1,15 @@
 //! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
 
 use super::{AdminError, tense};
-use crate::agent::Agent;
+use crate::agent::Reconciler;
 use crate::device::Device;
 use crate::device::label::VolumeUsage;
 use crate::host::Access;
 use crate::pool::device_pool::PoolError;
-use crate::pool::journal::{JOURNAL, LostClaim, LostVolume, RawClaim, RawVolume};
+use crate::pool::journal::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume};
 use crate::pool::journal_store::StoreError;
 
-impl Agent {
+impl Reconciler {
     pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let journal = std::sync::Arc::clone(self.pool().journal());
         if journal.sound().is_ok() {
@@ -83,9 +83,9 @@ impl Agent {
             (VolumeUsage::Mount(_), false) => "without a filesystem of its own: used only if it is blank",
         };
         if !dry_run {
-            let volume = RawVolume { id: volume, record, formatting: false, formatted };
+            let volume = BareVolume { id: volume, record, formatting: false, formatted };
             let (volume, erasing) = (Some(volume), None);
-            let claim = RawClaim {
+            let claim = BareClaim {
                 set,
                 generation: 1,
                 size,

@@ -3,14 +3,14 @@
 use uuid::Uuid;
 
 use super::{AdminError, tense};
-use crate::agent::Agent;
+use crate::agent::Reconciler;
 use crate::device::size::Size;
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 
-impl Agent {
+impl Reconciler {
     pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let disk = match self.find(keep) {
-            Ok((_, device, seat)) => seat.map_or(device.id.text, |seat| seat.id().to_owned()),
+            Ok((_, device, member)) => member.map_or(device.id.text, |member| member.id().to_owned()),
             // One that is away is named by its id.
             Err(AdminError::NoSuchDisk(disk)) => disk,
             Err(error) => return Err(error),

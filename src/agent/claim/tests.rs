@@ -4,19 +4,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::Pass;
-use crate::agent::keeper::Verb;
-use crate::claim::elsewhere::Promise;
+use crate::agent::PassReport;
+use crate::agent::thread::Verb;
+use crate::claim::promise::Promise;
 use crate::claim::rule::Blankness;
 use crate::claim::sample;
 use crate::host::Extent;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::raw::Offer;
 use crate::pool::device_pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
-use crate::pool::member::Standing;
+use crate::pool::labelled::Standing;
 
 /// Two blank disks, and a set that takes one.
-fn machine() -> (Arc<FakeHost>, Agent) {
+fn machine() -> (Arc<FakeHost>, Reconciler) {
     let host = Arc::new(FakeHost::default());
     let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
     for name in ["fake0", "fake1"] {
@@ -25,12 +25,12 @@ fn machine() -> (Arc<FakeHost>, Agent) {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let rule = Rule { max_devices: Some(1), ..sample::rule("set") };
-    let agent = Agent::new(host.clone(), pool, Duration::ZERO, vec![rule]);
+    let agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule]);
     (host, agent)
 }
 
-fn passes(agent: &mut Agent, count: usize) -> (Vec<String>, Pass) {
-    let passes: Vec<Pass> = (0..count).map(|_| agent.pass().expect("a look")).collect();
+fn passes(agent: &mut Reconciler, count: usize) -> (Vec<String>, PassReport) {
+    let passes: Vec<PassReport> = (0..count).map(|_| agent.pass().expect("a look")).collect();
     let claimed = passes.iter().flat_map(|pass| pass.claimed.clone()).collect();
     (claimed, passes.into_iter().next_back().expect("at least one"))
 }
@@ -102,13 +102,13 @@ fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 
 /// The agent starts, with what its state directory remembers.
-fn start(host: &Arc<FakeHost>, rules: Vec<Rule>) -> Agent {
+fn start(host: &Arc<FakeHost>, rules: Vec<Rule>) -> Reconciler {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-    Agent::new(host.clone(), pool, Duration::ZERO, rules)
+    Reconciler::new(host.clone(), pool, Duration::ZERO, rules)
 }
 
-fn volume(agent: &Agent, id: u128) -> Result<(), String> {
+fn volume(agent: &Reconciler, id: u128) -> Result<(), String> {
     let request = CreateRequest {
         id: Uuid::from_u128(id),
         name: format!("volume-{id}"),
@@ -128,13 +128,13 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     host.add_disk("fake0", "A", GEOMETRY);
     let mut agent = start(&host, vec![rule()]);
     assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
-    let id = agent.pool().members()[0].id.clone();
+    let id = agent.pool().labelled_disks()[0].id.clone();
     let platter = host.unplug("fake0").expect("it was there");
     host.add_disk("fake1", "B", GEOMETRY);
 
     let mut agent = start(&host, vec![rule()]);
     let (claimed, last) = passes(&mut agent, 3);
-    assert_eq!((claimed, agent.pool().members().len()), (vec![], 0));
+    assert_eq!((claimed, agent.pool().labelled_disks().len()), (vec![], 0));
     assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
     let views = agent.pool().disk_views();
     assert_eq!((views.len(), &*views[0].id, &views[0].standing), (1, &*id, &Standing::Missing));
@@ -160,7 +160,7 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     // Given up was only that it is missed: what is on it still is ours.
     host.plug("fake0", "A", platter);
     passes(&mut agent, 1);
-    assert_eq!(agent.pool().members().len(), 2);
+    assert_eq!(agent.pool().labelled_disks().len(), 2);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_set_that_is_made_again_has_its_bare_devices_again_and_counts_them() {
         agent.set_rules(vec![rule("two", again)]);
         host.add_disk("fake1", "B", GEOMETRY);
         assert_eq!(passes(&mut agent, 4).0, [] as [String; 0]);
-        assert_eq!(agent.pool().journal().raw_claims()[0].1.set.uid, "two");
+        assert_eq!(agent.pool().journal().bare_claims()[0].1.set.uid, "two");
         volume(&agent, 1).expect("it offers its device");
     }
 }
@@ -250,7 +250,7 @@ fn a_blank_disk_that_a_program_writes_to_is_not_claimed_before_that_ends() {
         // A test of a new disk has it open for hours, and writes patterns that nothing recognises.
         disk.set_opened(true);
         let (claimed, last) = passes(&mut agent, 4);
-        assert!(claimed.is_empty() && agent.pool.seats().is_empty(), "{claimed:?}");
+        assert!(claimed.is_empty() && agent.pool.members().is_empty(), "{claimed:?}");
         assert_eq!(disk.write_count(), 0);
         assert!(last.problems["fake0"].contains("open in"), "{:?}", last.problems);
         assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::Pass;
-use crate::claim::elsewhere::Promise;
+use crate::agent::PassReport;
 use crate::claim::named::Named;
+use crate::claim::promise::Promise;
 use crate::claim::sample;
 use crate::device::label::Layout;
 use crate::host::fake::{FakeHost, Fault, Platter};
@@ -20,7 +20,7 @@ const AGE: Duration = Duration::from_secs(60);
 /// One machine, and an agent with a LocalVolume that orders to wipe what it names.
 struct Case {
     host: Arc<FakeHost>,
-    agent: Agent,
+    agent: Reconciler,
 }
 
 fn order(paths: &[&str]) -> Rule {
@@ -37,7 +37,7 @@ impl Case {
         }
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-        let agent = Agent::new(host.clone(), pool, AGE, rules);
+        let agent = Reconciler::new(host.clone(), pool, AGE, rules);
         Self { host, agent }
     }
 
@@ -45,7 +45,7 @@ impl Case {
     fn restart(&mut self, rules: Vec<Rule>) {
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(self.host.clone(), owner, Workers::Caller).expect("a pool"));
-        self.agent = Agent::new(self.host.clone(), pool, AGE, rules);
+        self.agent = Reconciler::new(self.host.clone(), pool, AGE, rules);
     }
 
     fn platter(&self, name: &str) -> Arc<Platter> {
@@ -66,12 +66,12 @@ impl Case {
         platter.poke(GEOMETRY.size - backup.len() as u64, &backup);
     }
 
-    fn pass(&mut self) -> Pass {
+    fn pass(&mut self) -> PassReport {
         self.agent.pass().expect("a look")
     }
 
     /// Passes, each a minimum age after the other.
-    fn passes(&mut self, count: usize) -> Pass {
+    fn passes(&mut self, count: usize) -> PassReport {
         for _ in 1..count {
             self.pass();
             self.host.advance(AGE);
@@ -90,7 +90,7 @@ impl Case {
     }
 }
 
-fn words(pass: &Pass, name: &str) -> String {
+fn words(pass: &PassReport, name: &str) -> String {
     let left = pass.outcomes.iter().flat_map(|outcome| &outcome.rejected).find(|(left, _)| left == name);
     let left = left.map(|(_, left)| left.to_string()).unwrap_or_default();
     format!("{left} {}", pass.problems.get(name).cloned().unwrap_or_default())
@@ -236,9 +236,9 @@ fn a_disk_that_an_older_set_would_take_or_that_was_given_back_is_not_wiped() {
     case.stays("fake0");
 
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-    assert_eq!(case.passes(3).claimed.len() + case.agent.pool.members().len(), 1, "it was blank");
-    let seat = case.agent.pool.seats().into_iter().next().expect("a member");
-    case.agent.give_up(&seat).expect("released");
+    assert_eq!(case.passes(3).claimed.len() + case.agent.pool.labelled_disks().len(), 1, "it was blank");
+    let member = case.agent.pool.members().into_iter().next().expect("a member");
+    case.agent.give_up(&member).expect("released");
     case.mkfs("fake0");
     let said = case.stays("fake0");
     assert!(said.contains("not wiped: given back"), "{said}");
@@ -249,7 +249,7 @@ fn a_disk_that_an_older_set_would_take_or_that_was_given_back_is_not_wiped() {
 fn a_name_that_another_disk_has_by_now_wipes_nothing() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0", "/dev/disk/by-id/on-another-node"])]);
     case.passes(3);
-    assert_eq!(case.agent.pool.members().len(), 1);
+    assert_eq!(case.agent.pool.labelled_disks().len(), 1);
     let platter = case.host.unplug("fake0").expect("it was there");
     case.pass();
     case.host.plug("fake1", "SERIAL-fake0", platter);
@@ -267,13 +267,13 @@ fn a_name_whose_disk_is_away_since_the_start_wipes_nothing() {
     for paths in [&["/dev/fake0"][..], &["/dev/fake0", "/dev/disk/by-id/on-another-node"]] {
         let mut case = Case::new(&["fake0"], vec![order(paths)]);
         case.passes(3);
-        assert_eq!(case.agent.pool.members().len(), 1);
+        assert_eq!(case.agent.pool.labelled_disks().len(), 1);
         case.host.unplug("fake0").expect("it was there");
         case.host.add_disk("fake0", "SERIAL-new", GEOMETRY);
         case.mkfs("fake0");
         case.restart(vec![order(paths)]);
         case.stays("fake0");
-        assert!(case.agent.pool.members().is_empty());
+        assert!(case.agent.pool.labelled_disks().is_empty());
     }
 }
 
@@ -332,14 +332,14 @@ fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot
 fn our_own_disks_and_those_of_others_nodes_are_never_wiped() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
     case.passes(3);
-    assert_eq!(case.agent.pool.members().len(), 1);
+    assert_eq!(case.agent.pool.labelled_disks().len(), 1);
     case.stays("fake0");
     // Another node's agent sees the same disk.
     let host = Arc::new(FakeHost::default());
     host.plug("fake0", "SERIAL-fake0", case.platter("fake0"));
     let owner = Owner { cluster: "c".to_owned(), node: "other".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
-    let agent = Agent::new(host.clone(), pool, AGE, vec![order(&["/dev/fake0"])]);
+    let agent = Reconciler::new(host.clone(), pool, AGE, vec![order(&["/dev/fake0"])]);
     let said = Case { host, agent }.stays("fake0");
     assert!(said.contains("belongs to node n") && said.contains("not wiped"), "{said}");
 }

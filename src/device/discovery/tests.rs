@@ -191,7 +191,7 @@ fn discovery() -> Discovery {
     Discovery::new(Home { cluster: "c".into(), node: "n".into() }, Duration::from_secs(60))
 }
 
-fn verdicts(set: &DeviceSet) -> Vec<(&str, &'static str)> {
+fn verdicts(set: &Snapshot) -> Vec<(&str, &'static str)> {
     let word = |verdict: &Verdict| match verdict {
         Verdict::Unclaimed => "unclaimed",
         Verdict::Ours => "ours",
@@ -202,7 +202,7 @@ fn verdicts(set: &DeviceSet) -> Vec<(&str, &'static str)> {
     set.devices.iter().map(|device| (device.raw.name.as_str(), word(&device.verdict))).collect()
 }
 
-fn find<'s>(set: &'s DeviceSet, name: &str) -> &'s Device {
+fn find<'s>(set: &'s Snapshot, name: &str) -> &'s Device {
     set.devices.iter().find(|device| device.raw.name == name).unwrap()
 }
 

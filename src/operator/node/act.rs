@@ -26,7 +26,7 @@ use crate::host::chain;
 use crate::operator::Error;
 use crate::operator::words;
 use crate::pool::device_pool::{Made, Place, Pool, PoolError};
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 use crate::pool::request::{CreateRequest, difference};
 use crate::pool::whereabouts::Doubt;
 use crate::volume::{Guard, VolumeId};

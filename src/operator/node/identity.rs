@@ -6,7 +6,7 @@ use kube::Client;
 use tokio::runtime::Handle;
 
 use super::claimed::cluster_uid;
-use crate::claim::elsewhere::AskPromises;
+use crate::claim::promise::AskPromises;
 use crate::operator::words;
 
 /// The document of the state directory that keeps the cluster's UID, for starts without the API server.

@@ -8,7 +8,7 @@ mod act;
 mod claimed;
 mod decide;
 mod definition;
-mod elsewhere;
+mod foreign_volumes;
 mod identity;
 mod nearness;
 mod own;
@@ -28,13 +28,13 @@ use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
 pub use claimed::cluster_uid;
-pub use elsewhere::ask as ask_promises;
+pub use foreign_volumes::ask as ask_promises;
 pub use identity::{CLUSTER_FILE, of_this_cluster};
 pub use nearness::Sort;
 pub use own::ask as ask_own;
 
-use crate::agent::Pass;
-use crate::agent::keeper::Keeper;
+use crate::agent::PassReport;
+use crate::agent::thread::AgentHandle;
 use crate::claim::election::Outcome;
 use crate::device::label::Label;
 use crate::device::{Device, Verdict, id};
@@ -58,8 +58,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn of(pass: &Pass) -> Self {
-        let Pass { set, problems, outcomes, claimed: _, ripe_in: _ } = pass;
+    pub fn of(pass: &PassReport) -> Self {
+        let PassReport { set, problems, outcomes, claimed: _, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is no device that anybody left.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
@@ -87,7 +87,7 @@ pub struct Writes {
 pub struct NodeOperator {
     client: Client,
     pool: Arc<Pool>,
-    keeper: Keeper,
+    agent_handle: AgentHandle,
     locks: VolumeLocks,
     node: Arc<str>,
     /// Volumes to look at again.
@@ -101,14 +101,14 @@ impl NodeOperator {
     pub fn new(
         client: Client,
         pool: Arc<Pool>,
-        keeper: Keeper,
+        agent_handle: AgentHandle,
         locks: VolumeLocks,
         writes: Arc<Writes>,
     ) -> (Self, Inbox) {
         let (dirty, inbox) = mpsc::unbounded_channel();
         let (changed, _) = channel::channel(0);
         let node = pool.owner().node.as_str().into();
-        (Self { client, pool, keeper, locks, node, dirty, changed: Arc::new(changed), writes }, Inbox(inbox))
+        (Self { client, pool, agent_handle, locks, node, dirty, changed: Arc::new(changed), writes }, Inbox(inbox))
     }
 
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
@@ -143,7 +143,7 @@ pub struct Inbox(mpsc::UnboundedReceiver<Uuid>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::discovery::DeviceSet;
+    use crate::device::discovery::Snapshot;
     use crate::device::label::Hardware;
     use crate::device::sample;
 
@@ -170,8 +170,8 @@ mod tests {
         // Another node's label is none of our business.
         let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
-        let set = DeviceSet { at: std::time::Duration::ZERO, devices };
-        let seen = Seen::of(&Pass::of_look(set));
+        let set = Snapshot { at: std::time::Duration::ZERO, devices };
+        let seen = Seen::of(&PassReport::of_look(set));
         assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
         assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned()]));
     }

@@ -10,7 +10,7 @@ use crate::claim::election::Outcome;
 use crate::claim::rejection::Rejection;
 use crate::claim::rule::Rule;
 use crate::device::label::Layout;
-use crate::pool::member::DiskView;
+use crate::pool::labelled::DiskView;
 
 /// More than a table of a node's disks ever has; what is above it is in `disks` all the same.
 const MOST: usize = 256;
@@ -53,10 +53,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::claim::age::Ripeness;
+    use crate::claim::ripeness::Ripeness;
     use crate::claim::sample::rule;
     use crate::device::sample::set;
-    use crate::pool::member::Standing;
+    use crate::pool::labelled::Standing;
 
     const SLOTS: Layout = Layout::Slots { size: None, count: Some(3) };
 

@@ -24,7 +24,7 @@ use crate::operator::Error;
 use crate::operator::condition::{Holds, condition};
 use crate::operator::words;
 use crate::pool::device_pool::{Pool, Selector, WantedUsage};
-use crate::pool::member::{DiskView, Standing};
+use crate::pool::labelled::{DiskView, Standing};
 
 /// Changes come in bursts; one write serves those of this time.
 const SETTLE: Duration = Duration::from_millis(100);

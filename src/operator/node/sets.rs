@@ -1,7 +1,7 @@
 //! What the cluster asks of this node: its sets and LocalVolumes as rules, whether it is cordoned, what its taints keep
 //! off, and whether the Local Storage Operator works there too.
 //!
-//! `rules` is pure; `keep` watches and hands the rules to the pool's keeper, only when they changed.
+//! `rules` is pure; `keep` watches and hands the rules to the agent, only when they changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -175,7 +175,7 @@ async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, de
             let next = Arc::new(look(&now, &operator.node));
             let rules = next.rules();
             if next.complete && handed_over.as_ref() != Some(&rules) {
-                operator.keeper.set_rules(rules.clone());
+                operator.agent_handle.set_rules(rules.clone());
                 handed_over = Some(rules);
             }
             if **world.borrow() != *next {

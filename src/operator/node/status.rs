@@ -10,7 +10,7 @@ use crate::host::chain;
 use crate::operator::condition::condition;
 use crate::pool::choose::NoPlace;
 use crate::pool::device_pool::PoolError;
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 use crate::volume::Condition;
 
 /// The condition that says how a volume is doing.
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
     use crate::device::label::SetRef;
-    use crate::pool::member::Standing;
+    use crate::pool::labelled::Standing;
     use crate::volume::VolumeId;
 
     #[test]

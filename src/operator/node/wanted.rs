@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 use crate::api::crd::{FINALIZER, Intent, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
-use crate::pool::member::VolumeView;
+use crate::pool::labelled::VolumeView;
 use crate::pool::request::{CreateRequest, Selector, WantedUsage};
 use crate::volume::VolumeId;
 
@@ -95,7 +95,7 @@ pub fn signed(bytes: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::device::label::SetRef;
-    use crate::pool::member::Standing;
+    use crate::pool::labelled::Standing;
     use crate::pool::request::difference;
 
     fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {

@@ -169,7 +169,7 @@ async fn seed_filesystem(space: &Space) {
     let workers = workers(space, [&[&matching[..], &others].concat(), &others]).await;
     apply(space, "seed-set-filesystem").await;
     has(space, "example-autodetect", 5).await;
-    assert_eq!(workers[0].pool().members().len(), 5);
+    assert_eq!(workers[0].pool().labelled_disks().len(), 5);
     for taken in ["sda", "sdb", "sdc", "sdd", "sde"] {
         assert!(workers[0].host.platter(taken).unwrap().write_count() > 0, "{taken} is not taken");
     }

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{RawError, RawMember, RawState, whole};
+use super::{BareDevice, BareError, BareState, whole};
 use crate::device::label::VolumeUsage;
 use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::erase::{reads_all_zeros, samples_are_zero};
-use crate::pool::journal::RawClaim;
-use crate::pool::member::Standing;
+use crate::pool::journal::BareClaim;
+use crate::pool::labelled::Standing;
 
 /// How it begins what is said of a claim that the device contradicts.
 pub(super) const DISPUTED: &str = "claim disputed";
 /// Where filesystems, volume groups and tables begin.
 const HEAD: u64 = 1 << 20;
 
-impl RawMember {
+impl BareDevice {
     /// What is on a device that was zeros when it was claimed or erased: it has another user, or the journal is wrong.
     pub(super) fn found_on(
         &self,
         raw: &RawDisk,
         disk: &dyn Disk,
-        claim: &RawClaim,
-    ) -> Result<Option<String>, RawError> {
-        let away = |why: String| RawError::Away { disk: self.id.clone(), why };
+        claim: &BareClaim,
+    ) -> Result<Option<String>, BareError> {
+        let away = |why: String| BareError::Away { disk: self.id.clone(), why };
         let contents = match self.host.probe(raw) {
             Probe::Looked(contents) => contents,
             Probe::Failed(why) => return Err(away(format!("could not be looked at: {why}"))),
@@ -48,15 +48,15 @@ impl RawMember {
 
     /// Nobody has the device, and nobody has put anything on it: asked while nobody else can. Else it is disputed from
     /// here on.
-    pub(super) fn prove_blank(&self, state: &mut RawState, claim: &RawClaim) -> Result<(), RawError> {
+    pub(super) fn prove_blank(&self, state: &mut BareState, claim: &BareClaim) -> Result<(), BareError> {
         let raw = self.here(state)?;
-        let held = self.host.open(raw, Access::Alone).map_err(RawError::Busy)?;
+        let held = self.host.open(raw, Access::Alone).map_err(BareError::Busy)?;
         let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
         let why = disputed(claim, &found);
         tracing::warn!(disk = %self.id, why, "a bare device is left alone");
         state.standing = Standing::NotReady(why.clone());
         state.disk = None;
-        Err(RawError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
+        Err(BareError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
     }
 
     /// What somebody has put on a device since its volume was deleted, as far as that can be told from what the volume had
@@ -65,8 +65,8 @@ impl RawMember {
         &self,
         raw: &RawDisk,
         disk: &dyn Disk,
-        claim: &RawClaim,
-    ) -> Result<Option<String>, RawError> {
+        claim: &BareClaim,
+    ) -> Result<Option<String>, BareError> {
         let Some(erasing) = &claim.erasing else { return Ok(None) };
         let found = match (erasing.cursor, claim.erasing_usage) {
             // A raw volume had whatever it had.
@@ -106,7 +106,11 @@ impl RawMember {
 
     /// Before a chunk is erased: nobody has the device, and nobody has put anything there. Nobody gets it before the
     /// handle goes. `None`: it stays as it is, and why is said.
-    pub(super) fn may_erase(&self, state: &mut RawState, claim: &RawClaim) -> Result<Option<Arc<dyn Disk>>, RawError> {
+    pub(super) fn may_erase(
+        &self,
+        state: &mut BareState,
+        claim: &BareClaim,
+    ) -> Result<Option<Arc<dyn Disk>>, BareError> {
         let alone = self.host.open(self.here(state)?, Access::Alone);
         // Not before each chunk: that asks all processes. After the last one it is given on.
         let is_at_either_end = |disk: &dyn Disk| {
@@ -128,7 +132,7 @@ impl RawMember {
                 }
                 return Ok(None);
             }
-            Err(error) => return Err(RawError::Open(error)),
+            Err(error) => return Err(BareError::Open(error)),
         };
         if state.held.is_some() {
             state.held = None;
@@ -148,7 +152,7 @@ impl RawMember {
     }
 }
 
-pub(super) fn disputed(claim: &RawClaim, found: &str) -> String {
+pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
     match &claim.volume {
         None => format!(
             "{DISPUTED}: the device should be free, and holds {found}; `localpool disk adopt` erases it and offers it again"

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::admin::inventory;
-use super::{Agent, Pass};
+use super::{PassReport, Reconciler};
 use crate::device::discovery::DiscoveryError;
 use crate::host::events::{DeviceEvents, Hint};
 use crate::host::{HostError, chain};
@@ -46,8 +46,8 @@ impl Hints for DeviceEvents {
 }
 
 /// Looks until nobody wants it any more, or the machine cannot be looked at.
-pub fn look_on(
-    agent: &mut Agent,
+pub fn observe(
+    agent: &mut Reconciler,
     events: &impl Hints,
     resync: Duration,
     mut found: impl FnMut(Vec<Shown>),
@@ -63,7 +63,7 @@ pub fn look_on(
                 let soon = agent.must_look_again(&set);
                 let due = if soon { again } else { resync };
                 again = if soon { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
-                found(inventory(agent.pool(), &Pass::of_look(set)));
+                found(inventory(agent.pool(), &PassReport::of_look(set)));
                 due.min(resync)
             }
             Err(error) => {
@@ -87,7 +87,7 @@ pub fn look_on(
 }
 
 /// Waits for an event and the end of its burst; false where none came in time.
-fn wait(agent: &mut Agent, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Wanted) -> bool {
+fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Wanted) -> bool {
     let due = Instant::now() + due;
     let mut until: Option<Instant> = None;
     loop {
@@ -152,13 +152,13 @@ mod tests {
         }
     }
 
-    fn machine() -> (Arc<FakeHost>, Agent) {
+    fn machine() -> (Arc<FakeHost>, Reconciler) {
         let host = Arc::new(FakeHost::default());
         host.add_disk("sda", "A", GEOMETRY);
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let real: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).unwrap());
-        (host, Agent::new(real, pool, Duration::MAX, Vec::new()))
+        (host, Reconciler::new(real, pool, Duration::MAX, Vec::new()))
     }
 
     /// The names that each look finds, with what happens after it, until there are so many.
@@ -176,7 +176,7 @@ mod tests {
             after(&host, seen.borrow().len());
         };
         let wanted = || if seen.borrow().len() < most { Wanted::Still } else { Wanted::NoMore };
-        look_on(&mut agent, &script, resync, found, wanted).unwrap();
+        observe(&mut agent, &script, resync, found, wanted).unwrap();
         seen.into_inner()
     }
 
@@ -210,7 +210,7 @@ mod tests {
             platter.set_in_use(0, false);
         };
         let wanted = || if verdicts.borrow().len() < 2 { Wanted::Still } else { Wanted::NoMore };
-        look_on(&mut agent, &Script::default(), FOREVER, found, wanted).unwrap();
+        observe(&mut agent, &Script::default(), FOREVER, found, wanted).unwrap();
         assert_eq!(verdicts.into_inner(), [Verdict::Theirs(Reason::Busy), Verdict::Unclaimed]);
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let (_host, mut agent) = machine();
         let script = Script { hints: RefCell::new(hints) };
         let done = || if script.hints.borrow().is_empty() && count.get() > 1 { Wanted::NoMore } else { Wanted::Still };
-        look_on(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
+        observe(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
         // One at first, and then at most one in each time of settling.
         let most = 3 + usize::try_from(began.elapsed().as_secs()).unwrap();
         assert!(count.get() <= most, "{} looks", count.get());
@@ -235,7 +235,7 @@ mod tests {
         let count = Cell::new(0);
         let script = Script { hints: RefCell::new((0..5).map(|_| changed("sda")).collect()) };
         let wanted = || if count.get() < 2 { Wanted::Still } else { Wanted::NoMore };
-        look_on(&mut agent, &script, Duration::from_millis(1), |_| count.set(count.get() + 1), wanted).unwrap();
+        observe(&mut agent, &script, Duration::from_millis(1), |_| count.set(count.get() + 1), wanted).unwrap();
         assert_eq!(platter.write_count(), 0);
     }
 }

@@ -16,9 +16,9 @@ use super::choose::Offer;
 use super::disk::zero;
 use super::erase::{GIVE_WAY, Progress, prove_erased, samples_are_zero};
 use super::extents::ExtentSet;
-use super::journal::{RawClaim, RawVolume};
+use super::journal::{BareClaim, BareVolume};
 use super::journal_store::{JournalStore, StoreError};
-use super::member::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
+use super::labelled::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
 use super::plan::{ERASE_CHUNK, NewVolume, Site};
 use crate::claim::rule::Rule;
 use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
@@ -27,18 +27,18 @@ use crate::host::turn::{Held, Shows, Stuck, Turn};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Openers, RawDisk};
 
 /// A claimed bare device, here or not.
-pub struct RawMember {
+pub struct BareDevice {
     /// The hardware's id, the key of its claim in the journal.
     pub id: String,
     host: Arc<dyn Host>,
     journal: Arc<JournalStore>,
-    turn: Turn<RawState>,
+    turn: Turn<BareState>,
     /// A background worker is busy with it.
     worker: AtomicBool,
 }
 
 /// What can be said of it now.
-pub struct RawState {
+pub struct BareState {
     /// None: it was not here since this process began.
     pub raw: Option<RawDisk>,
     disk: Option<Arc<dyn Disk>>,
@@ -60,7 +60,7 @@ pub struct RawShown {
     offloads_zeroes: Option<bool>,
 }
 
-impl Shows for RawState {
+impl Shows for BareState {
     type Shown = RawShown;
 
     fn shown(&self) -> RawShown {
@@ -83,7 +83,7 @@ impl RawShown {
 
 /// Why something was not done with a bare device.
 #[derive(Debug, thiserror::Error)]
-pub enum RawError {
+pub enum BareError {
     #[error("the device {0} is not free any more")]
     Taken(String),
     #[error("the device {disk} {why}")]
@@ -106,7 +106,7 @@ pub enum RawError {
     Journal(#[from] StoreError),
 }
 
-impl RawError {
+impl BareError {
     /// The device failed before the journal said anything of what was asked for.
     pub fn left_nothing(&self) -> bool {
         match self {
@@ -118,10 +118,10 @@ impl RawError {
     }
 }
 
-impl RawMember {
+impl BareDevice {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
         let state =
-            RawState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false, held: None };
+            BareState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false, held: None };
         Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
     }
 
@@ -131,13 +131,13 @@ impl RawMember {
     }
 
     /// Waits as long as it takes: for the device's own worker.
-    pub fn lock(&self) -> Held<'_, RawState> {
+    pub fn lock(&self) -> Held<'_, BareState> {
         self.turn.lock()
     }
 
     /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, RawState>, RawError> {
-        let stuck = |stuck| RawError::Stuck { disk: self.shown().path().display().to_string(), stuck };
+    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, BareState>, BareError> {
+        let stuck = |stuck| BareError::Stuck { disk: self.shown().path().display().to_string(), stuck };
         self.turn.lock_within(patience).map_err(stuck)
     }
 
@@ -150,13 +150,13 @@ impl RawMember {
         self.worker.swap(is_there, Ordering::SeqCst)
     }
 
-    fn claim(&self) -> Result<RawClaim, RawError> {
-        let gone = || RawError::Journal(StoreError::NoClaim(self.id.clone()));
-        self.journal.raw_claim(&self.id).ok_or_else(gone)
+    fn claim(&self) -> Result<BareClaim, BareError> {
+        let gone = || BareError::Journal(StoreError::NoClaim(self.id.clone()));
+        self.journal.bare_claim(&self.id).ok_or_else(gone)
     }
 
     /// The device is here: opened, and held against what the journal says of it.
-    pub fn arrive(&self, raw: &RawDisk) -> Result<(), RawError> {
+    pub fn arrive(&self, raw: &RawDisk) -> Result<(), BareError> {
         if self.is_open_as(raw) {
             return Ok(());
         }
@@ -207,12 +207,12 @@ impl RawMember {
 
     /// A free device that has grown is given out whole, so that what it gained is dirty. A volume keeps its size, though
     /// its tenant has all of the device: what he had is erased with it.
-    fn follow_growth(&self, claim: &RawClaim, size: u64) -> Result<(), RawError> {
+    fn follow_growth(&self, claim: &BareClaim, size: u64) -> Result<(), BareError> {
         if size <= claim.size || claim.volume.is_some() {
             return Ok(());
         }
         tracing::info!(disk = %self.id, from = claim.size, to = size, "a bare device has grown");
-        self.journal.change_raw(&self.id, |claim| {
+        self.journal.change_bare(&self.id, |claim| {
             claim.cleaned = if claim.clean { claim.size } else { claim.cleaned };
             (claim.clean, claim.size) = (false, size);
         })?;
@@ -221,7 +221,7 @@ impl RawMember {
 
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
-    pub fn begin_format(&self, id: Uuid) -> Result<(), RawError> {
+    pub fn begin_format(&self, id: Uuid) -> Result<(), BareError> {
         let mut state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         let claim = self.claim()?;
@@ -254,7 +254,7 @@ impl RawMember {
         })
     }
 
-    pub fn leave(&self) -> Result<(), RawError> {
+    pub fn leave(&self) -> Result<(), BareError> {
         if self.shown().standing == Standing::Missing {
             return Ok(());
         }
@@ -266,14 +266,14 @@ impl RawMember {
 
     /// Ends a dispute, as a person said that the device is ours: a free one is erased and offered again, one
     /// with a volume is taken as it is.
-    pub fn settle(&self) -> Result<(), RawError> {
+    pub fn settle(&self) -> Result<(), BareError> {
         let mut state = self.lock_within(PATIENCE)?;
-        let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(RawError::Busy)?;
+        let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(BareError::Busy)?;
         let size = disk.geometry().size;
         drop(disk);
-        let identified = self.host.filesystems().identify(&self.here(&state)?.path).map_err(RawError::Open)?;
+        let identified = self.host.filesystems().identify(&self.here(&state)?.path).map_err(BareError::Open)?;
         let found = identified.and_then(|found| found.uuid);
-        self.journal.change_raw(&self.id, |claim| {
+        self.journal.change_bare(&self.id, |claim| {
             claim.size = size;
             let disputed = claim.should_be_blank();
             match &mut claim.volume {
@@ -288,12 +288,12 @@ impl RawMember {
                 }
             }
         })?;
-        state.disk = Some(self.host.open(self.here(&state)?, Access::Own).map_err(RawError::Open)?);
+        state.disk = Some(self.host.open(self.here(&state)?, Access::Own).map_err(BareError::Open)?);
         state.standing = Standing::Ready;
         Ok(())
     }
 
-    pub fn offer<D>(&self, seat: D, usage: VolumeUsage) -> Option<Offer<D>> {
+    pub fn offer<D>(&self, member: D, usage: VolumeUsage) -> Option<Offer<D>> {
         let claim = self.claim().ok()?;
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
@@ -304,17 +304,17 @@ impl RawMember {
             true => vec![(Site::Slot(0), whole(claim.size))],
             false => Vec::new(),
         };
-        let offer = Offer { disk: seat, places, room: ExtentSet::default(), volume_ends: Vec::new() };
+        let offer = Offer { disk: member, places, room: ExtentSet::default(), volume_ends: Vec::new() };
         (allowed && shown.standing == Standing::Ready).then_some(offer)
     }
 
-    fn here<'s>(&self, state: &'s RawState) -> Result<&'s RawDisk, RawError> {
-        let away = || RawError::Away { disk: self.id.clone(), why: "is missing".to_owned() };
+    fn here<'s>(&self, state: &'s BareState) -> Result<&'s RawDisk, BareError> {
+        let away = || BareError::Away { disk: self.id.clone(), why: "is missing".to_owned() };
         state.raw.as_ref().ok_or_else(away)
     }
 
-    fn disk(&self, state: &RawState) -> Result<Arc<dyn Disk>, RawError> {
-        let away = || RawError::Away {
+    fn disk(&self, state: &BareState) -> Result<Arc<dyn Disk>, BareError> {
+        let away = || BareError::Away {
             disk: self.id.clone(),
             why: match &state.standing {
                 Standing::NotReady(why) => format!("is not ready: {why}"),
@@ -326,26 +326,26 @@ impl RawMember {
 
     /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is
     /// there, the kernel would refuse our own mounts.
-    fn prove_unused(&self, state: &RawState) -> Result<(), RawError> {
-        self.host.open(self.here(state)?, Access::Alone).map(drop).map_err(RawError::Busy)
+    fn prove_unused(&self, state: &BareState) -> Result<(), BareError> {
+        self.host.open(self.here(state)?, Access::Alone).map(drop).map_err(BareError::Busy)
     }
 
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
     /// and the worker goes on where the caller does not wait.
-    pub fn create(&self, volume: &NewVolume, patience: Duration) -> Result<(), RawError> {
+    pub fn create(&self, volume: &NewVolume, patience: Duration) -> Result<(), BareError> {
         let mut call = Call::begin();
         let _state = loop {
             let mut state = self.lock_within(patience)?;
             let disk = self.disk(&state)?;
             let claim = self.claim()?;
             if claim.volume.is_some() || claim.erasing.is_some() {
-                return Err(RawError::Taken(self.id.clone()));
+                return Err(BareError::Taken(self.id.clone()));
             }
             self.has_its_size(&state, &claim)?;
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
             if !is_zero && call.is_over() {
                 state.is_wanted = true;
-                return Err(RawError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
+                return Err(BareError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
             }
             self.prove_blank(&mut state, &claim)?;
             if is_zero {
@@ -355,31 +355,31 @@ impl RawMember {
             drop(state);
             std::thread::sleep(GIVE_WAY);
         };
-        self.journal.change_raw(&self.id, |claim| {
+        self.journal.change_bare(&self.id, |claim| {
             (claim.clean, claim.cleaned) = (false, 0);
             claim.used = true;
             claim.volume =
-                Some(RawVolume { id: volume.id, record: volume.record.clone(), formatting: false, formatted: false });
+                Some(BareVolume { id: volume.id, record: volume.record.clone(), formatting: false, formatted: false });
         })?;
         Ok(())
     }
 
     /// What it has gained since it was opened is not known to be zeros; the next pass opens it again.
-    fn has_its_size(&self, state: &RawState, claim: &RawClaim) -> Result<(), RawError> {
-        let size = self.host.open(self.here(state)?, Access::Look).map_err(RawError::Open)?.geometry().size;
+    fn has_its_size(&self, state: &BareState, claim: &BareClaim) -> Result<(), BareError> {
+        let size = self.host.open(self.here(state)?, Access::Look).map_err(BareError::Open)?.geometry().size;
         let why = || format!("has {size} bytes by now, and not {}: call again", claim.size);
-        if size == claim.size { Ok(()) } else { Err(RawError::Away { disk: self.id.clone(), why: why() }) }
+        if size == claim.size { Ok(()) } else { Err(BareError::Away { disk: self.id.clone(), why: why() }) }
     }
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
-    pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), RawError> {
+    pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), BareError> {
         let state = self.lock_within(PATIENCE)?;
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
-        disk.prove_unopened(Openers::All).map_err(RawError::Busy)?;
+        disk.prove_unopened(Openers::All).map_err(BareError::Busy)?;
         unmap_all(&*disk)?;
-        self.journal.change_raw(&self.id, |claim| {
+        self.journal.change_bare(&self.id, |claim| {
             if let Some(volume) = claim.volume.take() {
                 // Without erasure a bare device could not be told from somebody else's afterwards.
                 let policy = if policy == ErasePolicy::None { ErasePolicy::Zero } else { policy };
@@ -391,25 +391,25 @@ impl RawMember {
     }
 
     /// Whoever waited for the device may find another volume there.
-    fn has(&self, id: Uuid) -> Result<(), RawError> {
+    fn has(&self, id: Uuid) -> Result<(), BareError> {
         match self.claim()?.volume {
             Some(volume) if volume.id == id => Ok(()),
             Some(_) | None => {
-                Err(RawError::Away { disk: self.id.clone(), why: format!("does not have volume {id} any more") })
+                Err(BareError::Away { disk: self.id.clone(), why: format!("does not have volume {id} any more") })
             }
         }
     }
 
     /// Changes the volume's own record.
-    pub fn change_volume(&self, id: Uuid, change: impl FnOnce(&mut RawVolume)) -> Result<(), RawError> {
+    pub fn change_volume(&self, id: Uuid, change: impl FnOnce(&mut BareVolume)) -> Result<(), BareError> {
         self.has(id)?;
         self.journal
-            .change_raw(&self.id, |claim| claim.volume.as_mut().filter(|volume| volume.id == id).map(change))?;
+            .change_bare(&self.id, |claim| claim.volume.as_mut().filter(|volume| volume.id == id).map(change))?;
         Ok(())
     }
 
     /// Its volume becomes another one, found, its data as it is.
-    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), RawError> {
+    pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), BareError> {
         let state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
@@ -421,25 +421,25 @@ impl RawMember {
     }
 
     /// Whether the claim could be ended: no volume, and nothing left to erase.
-    pub fn can_release(&self) -> Result<(), RawError> {
+    pub fn can_release(&self) -> Result<(), BareError> {
         let claim = self.claim()?;
         match (claim.volume, claim.erasing) {
-            (Some(volume), _) => Err(RawError::Taken(format!("{}: it holds volume {}", self.id, volume.id))),
+            (Some(volume), _) => Err(BareError::Taken(format!("{}: it holds volume {}", self.id, volume.id))),
             // What somebody put there is his.
             (None, Some(_)) if self.is_disputed() => Ok(()),
-            (None, Some(_)) => Err(RawError::Taken(format!("{}: it is being erased", self.id))),
+            (None, Some(_)) => Err(BareError::Taken(format!("{}: it is being erased", self.id))),
             (None, None) => Ok(()),
         }
     }
 
     /// Ends the claim of a device that is away, with its volume if it has one.
-    pub fn forget(&self) -> Result<(), RawError> {
+    pub fn forget(&self) -> Result<(), BareError> {
         let _state = self.lock_within(PATIENCE)?;
         Ok(self.journal.release(&self.id)?)
     }
 
     /// Ends the claim.
-    pub fn release(&self) -> Result<(), RawError> {
+    pub fn release(&self) -> Result<(), BareError> {
         let _state = self.lock_within(PATIENCE)?;
         self.can_release()?;
         Ok(self.journal.release(&self.id)?)
@@ -465,7 +465,7 @@ impl RawMember {
     }
 
     /// One chunk of erasing or cleaning.
-    pub fn work(&self) -> Result<Progress, RawError> {
+    pub fn work(&self) -> Result<Progress, BareError> {
         let (disk, _alone, claim, erasing) = {
             let mut state = self.lock();
             // Under the lock: what is written down of it after this look finds no worker, and starts one.
@@ -503,13 +503,13 @@ impl RawMember {
             // Made since the deletion: it would lead into the next tenant's volume.
             unmap_all(&*disk)?;
             prove_erased(&*disk, whole(size), erasing.policy)?;
-            self.journal.change_raw(&self.id, |claim| {
+            self.journal.change_bare(&self.id, |claim| {
                 (claim.erasing, claim.erasing_usage) = (None, None);
                 (claim.clean, claim.size) = (true, size);
             })?;
         } else {
             zero(&*disk, chunk)?;
-            self.journal.change_raw(&self.id, |claim| {
+            self.journal.change_bare(&self.id, |claim| {
                 if let Some(erasing) = claim.erasing.as_mut() {
                     erasing.cursor = chunk.end;
                 }
@@ -520,9 +520,9 @@ impl RawMember {
 
     /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume may
     /// be made on it at any time.
-    fn clean(&self, disk: &dyn Disk, claim: &RawClaim) -> Result<u64, RawError> {
+    fn clean(&self, disk: &dyn Disk, claim: &BareClaim) -> Result<u64, BareError> {
         let done = zero_for_a_moment(disk, Extent { start: claim.cleaned.min(claim.size), end: claim.size })?;
-        self.journal.change_raw(&self.id, |claim| {
+        self.journal.change_bare(&self.id, |claim| {
             claim.cleaned = done.end;
             claim.clean = done.end == claim.size;
         })?;
@@ -531,11 +531,11 @@ impl RawMember {
 }
 
 /// Drops all partitions that the kernel has on a device, which are what it made of a tenant's bytes.
-fn unmap_all(disk: &dyn Disk) -> Result<(), RawError> {
-    for mapping in disk.mapped().map_err(RawError::Unmap)? {
+fn unmap_all(disk: &dyn Disk) -> Result<(), BareError> {
+    for mapping in disk.mapped().map_err(BareError::Unmap)? {
         disk.unmap(mapping.number).map_err(|error| match error {
-            HostError::Busy { .. } => RawError::Busy(error),
-            error => RawError::Unmap(error),
+            HostError::Busy { .. } => BareError::Busy(error),
+            error => BareError::Unmap(error),
         })?;
     }
     Ok(())

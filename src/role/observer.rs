@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::machine;
 use super::node::CLUSTER_FILE;
-use crate::agent::Agent;
+use crate::agent::Reconciler;
 use crate::host::agent_lock::AgentLock;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
@@ -41,7 +41,7 @@ pub fn machine_after(state: StateDir, lock: &AgentLock) -> Arc<dyn Host> {
 }
 
 /// Without rules; on a machine whose lock nobody has taken it must not be asked for more than looks.
-pub fn agent(host: Arc<dyn Host>, owner: Owner) -> Result<(Agent, Arc<Pool>)> {
+pub fn agent(host: Arc<dyn Host>, owner: Owner) -> Result<(Reconciler, Arc<Pool>)> {
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller)?);
-    Ok((Agent::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))
+    Ok((Reconciler::new(host, Arc::clone(&pool), Duration::MAX, Vec::new()), pool))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::admin::{self, AdminError};
-use super::{Agent, Pass};
+use super::{PassReport, Reconciler};
 use crate::claim::rule::Rule;
 use crate::host::events::{DeviceEvents, Hint};
 use crate::host::{HostError, chain};
@@ -74,26 +74,26 @@ pub enum Verb {
 
 /// A handle to the thread; dropping the last one ends it.
 #[derive(Clone)]
-pub struct Keeper {
+pub struct AgentHandle {
     requests: Sender<Request>,
 }
 
 /// The thread itself, to be joined at the end.
-pub struct KeeperThread(JoinHandle<()>);
+pub struct AgentThread(JoinHandle<()>);
 
 /// The thread is gone: the process is stopping.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent is stopping")]
 pub struct Stopped;
 
-impl Keeper {
+impl AgentHandle {
     /// Subscribes to events, then starts the thread. `seen` is called after each pass.
     pub fn start(
-        agent: Agent,
+        agent: Reconciler,
         pool: Arc<Pool>,
         events: Option<DeviceEvents>,
-        seen: impl FnMut(&Pass) + Send + 'static,
-    ) -> (Self, KeeperThread) {
+        seen: impl FnMut(&PassReport) + Send + 'static,
+    ) -> (Self, AgentThread) {
         let (requests, inbox) = mpsc::channel();
         if let Some(events) = events {
             let outbox = requests.clone();
@@ -104,7 +104,7 @@ impl Keeper {
             let _ = outbox.send(Request::Look);
         });
         let thread = std::thread::spawn(move || keep(agent, &pool, &inbox, seen));
-        (Self { requests }, KeeperThread(thread))
+        (Self { requests }, AgentThread(thread))
     }
 
     /// Every device of the machine, as the last pass saw it. Blocks.
@@ -133,7 +133,7 @@ impl Keeper {
     }
 }
 
-impl KeeperThread {
+impl AgentThread {
     pub fn join(self) {
         if self.0.join().is_err() {
             tracing::error!("the agent's thread ended in a bug");
@@ -169,12 +169,12 @@ fn report(error: &HostError) {
 
 /// The last pass, and when the next one is due. Requests that come meanwhile do not put that off.
 struct Looked {
-    pass: Option<Pass>,
+    pass: Option<PassReport>,
     due: Instant,
 }
 
 impl Looked {
-    fn now(agent: &mut Agent, seen: &mut dyn FnMut(&Pass)) -> Self {
+    fn now(agent: &mut Reconciler, seen: &mut dyn FnMut(&PassReport)) -> Self {
         let pass = pass(agent);
         if let Some(pass) = &pass {
             seen(pass);
@@ -187,7 +187,7 @@ impl Looked {
     }
 }
 
-fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen: impl FnMut(&Pass)) {
+fn keep(mut agent: Reconciler, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen: impl FnMut(&PassReport)) {
     let mut last = Looked::now(&mut agent, &mut seen);
     loop {
         // Even a queue that is never empty leaves a pass its turn.
@@ -209,12 +209,12 @@ fn keep(mut agent: Agent, pool: &Arc<Pool>, inbox: &Receiver<Request>, mut seen:
 
 /// Serves one request and what arrives with it; true: stop.
 fn serve(
-    agent: &mut Agent,
+    agent: &mut Reconciler,
     pool: &Arc<Pool>,
     inbox: &Receiver<Request>,
     request: Request,
     last: &mut Looked,
-    seen: &mut dyn FnMut(&Pass),
+    seen: &mut dyn FnMut(&PassReport),
 ) -> bool {
     let until = Instant::now() + SETTLE_AT_MOST;
     let mut next = Some(request);
@@ -261,7 +261,7 @@ fn serve(
 
 /// A pass, with those that it makes due at once: with no age to wait for, a second look makes ripe what the first
 /// one saw; and after a claim, another one sees the disk as it is now.
-fn pass(agent: &mut Agent) -> Option<Pass> {
+fn pass(agent: &mut Reconciler) -> Option<PassReport> {
     let mut last = None;
     for _ in 0..AT_ONCE {
         match agent.pass() {
@@ -297,11 +297,11 @@ mod tests {
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let real = Arc::clone(&host) as Arc<dyn Host>;
         let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
-        let agent = Agent::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
+        let agent = Reconciler::new(real, Arc::clone(&pool), Duration::MAX, Vec::new());
         let passes = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&passes);
         let began = Instant::now();
-        let (keeper, thread) = Keeper::start(agent, pool, None, move |_| {
+        let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         for event in 0..20_000 {
@@ -310,13 +310,13 @@ mod tests {
                 1 => Hint::Described { name: "sda".to_owned() },
                 _ => Hint::Overflow,
             };
-            keeper.requests.send(Request::Event(hint)).expect("it runs");
+            agent_handle.requests.send(Request::Event(hint)).expect("it runs");
         }
         host.add_disk("sdb", "B", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
         let names: Vec<String> =
-            keeper.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
+            agent_handle.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
         assert_eq!(names, ["sda", "sdb"]);
-        keeper.stop();
+        agent_handle.stop();
         thread.join();
         // One at first, and then at most one in each time of settling, with the looks that it makes due.
         let most = (2 + began.elapsed().as_secs()).saturating_mul(u64::try_from(AT_ONCE).expect("a few"));

@@ -6,33 +6,33 @@
 
 use std::collections::BTreeSet;
 
-use super::Agent;
+use super::Reconciler;
 use crate::claim::wipe::{Spared, may_wipe};
 use crate::device::Device;
-use crate::device::discovery::DeviceSet;
+use crate::device::discovery::Snapshot;
 use crate::host::RawDisk;
 
 /// The sizes of what is away, in bytes.
-pub(super) struct Doubts(BTreeSet<u64>);
+pub(super) struct RenamedBare(BTreeSet<u64>);
 
-impl Agent {
-    pub(super) fn doubts(&self, set: &DeviceSet) -> Doubts {
-        let claims = self.pool.journal().raw_claims();
+impl Reconciler {
+    pub(super) fn doubts(&self, set: &Snapshot) -> RenamedBare {
+        let claims = self.pool.journal().bare_claims();
         let here: BTreeSet<String> =
             set.devices.iter().filter_map(|device| self.pool.bare_claim_of(set, device)).map(|(id, _)| id).collect();
         let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !here.contains(id));
-        Doubts(away.map(|(_, claim)| claim.size).collect())
+        RenamedBare(away.map(|(_, claim)| claim.size).collect())
     }
 }
 
-impl Doubts {
+impl RenamedBare {
     pub fn are_of(&self, raw: &RawDisk) -> bool {
         // What is left of a last sector cannot be reached, and is not in a claim's size.
         self.0.contains(&(raw.size - raw.size % u64::from(raw.logical_sector.max(1))))
     }
 
     /// Whether what is on a device may go, where somebody orders it.
-    pub fn may_wipe(&self, device: &Device, set: &DeviceSet) -> Result<(), Spared> {
+    pub fn may_wipe(&self, device: &Device, set: &Snapshot) -> Result<(), Spared> {
         may_wipe(device, &set.devices)?;
         if self.are_of(&device.raw) { Err(Spared::MayBeOurs) } else { Ok(()) }
     }

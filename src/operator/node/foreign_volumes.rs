@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::runtime::Handle;
 
 use crate::api::{Node, node_selector};
-use crate::claim::elsewhere::{AskPromises, Promise};
+use crate::claim::promise::{AskPromises, Promise};
 use crate::host::patience::Patience;
 use crate::host::{chain, links};
 use crate::operator::{Error, words};
