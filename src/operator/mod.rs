@@ -1,15 +1,26 @@
 //! The Kubernetes edge: observe → decide → apply → report.
 //!
-//! Takes in objects by watches, gives out statuses, events and verbs on the pool. `node` is the agent's
-//! side, the one writer of its pool's objects; `controller` is the other, the one writer of specs; `discovery` tells
-//! of the devices of a node.
-//! What is decided (`decide`, `report`) takes no client, clock or path.
+//! Takes in objects by watches, gives out statuses, events and verbs on the pool. Each object has a folder with both of its sides:
+//! `volume`, `set`, `pool`, `discovery`. `node` wires those of an agent, the one writer of its pool's objects; `controller` and
+//! `leader` those of the controller, the one writer of specs. `store`, `latest` and `watch` keep what was seen.
+//! What is decided takes no client, clock or path.
 
 pub mod condition;
 pub mod controller;
+pub(in crate::operator) mod crd_owner;
 pub mod crds;
 pub mod discovery;
+pub(in crate::operator) mod event;
+pub mod identity;
+pub(in crate::operator) mod latest;
+pub(in crate::operator) mod leader;
+pub mod lease;
 pub mod node;
+pub(in crate::operator) mod pool;
+pub(in crate::operator) mod set;
+pub(in crate::operator) mod store;
+pub mod volume;
+pub(in crate::operator) mod watch;
 
 use kube::Client;
 

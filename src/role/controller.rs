@@ -18,8 +18,9 @@ use super::{GRACE, LogFormat, http, log_to_stderr};
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::{Calls, ControllerService, ExpansionService, IdentityService, Readiness, server};
-use crate::operator::controller::lease::{self, Lease};
 use crate::operator::controller::{Caches, Discoveries, Gone, Leader, Metrics, Pattern};
+use crate::operator::lease;
+use crate::operator::lease::Lease;
 
 /// What the role is started with.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::Caches;
-use super::wish::phase;
 use crate::api::crd::Phase;
+use crate::operator::volume::spec::phase;
 
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),
@@ -66,8 +66,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::in_phase;
     use super::*;
+    use crate::operator::volume::sample::in_phase;
 
     #[test]
     fn a_set_that_is_deleted_and_still_there_tells_since_when_and_a_set_that_is_gone_does_not() {

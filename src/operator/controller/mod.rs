@@ -1,35 +1,9 @@
 //! The controller's side of Kubernetes: the one writer of specs.
 //!
-//! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which
-//! the agents of the nodes answer. `create`, `delete`, `expand`, `offered` and `room` decide and are pure; `volumes` does
-//! what was decided, through `objects`, where each write holds only for the state that was seen.
-//!
-//! ```text
-//!  CSI ─▶ volumes ─▶ objects ─▶ API server ─▶ agent of the node
-//!            ▲  └▶ create, delete, expand, room          │
-//!            └──────────── cache, sight ◀────────────────┘ status
-//! ```
+//! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which the agents of the
+//! nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of discovery.
 
-mod abandon;
-mod cache;
-mod create;
-mod delete;
-mod discovery;
-mod expand;
-mod handle;
-mod leader;
-pub mod lease;
 mod metrics;
-mod objects;
-mod offered;
-mod parsed;
-mod room;
-#[cfg(test)]
-mod sample;
-mod sight;
-mod view;
-mod volumes;
-mod wish;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ApiResource, DeserializeGuard, DynamicObject, PartialObjectMeta};
@@ -38,14 +12,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
+pub use crate::operator::discovery::controller::{Discoveries, Pattern, PatternError};
+pub use crate::operator::leader::{Gone, Leader};
+use crate::operator::set::parsed::Parsed;
+pub use crate::operator::store::{Cache, Known};
+pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::volume::VolumeLocks;
-pub use abandon::abandon;
-pub use cache::{Cache, Known};
-pub use discovery::{Discoveries, Pattern, PatternError};
-pub use leader::{Gone, Leader};
 pub use metrics::Metrics;
-use parsed::Parsed;
-pub use volumes::ClusterVolumes;
 
 /// What the controller knows of the cluster.
 #[derive(Clone)]
@@ -56,14 +29,14 @@ pub struct Caches {
     pub sets: Cache<LocalVolumeSet>,
     /// No call of CSI needs them: they may be unknown where all else is known.
     pub local_volumes: Cache<LocalVolume>,
-    read_sets: Parsed<LocalVolumeSet>,
-    read_volumes: Parsed<LocalVolume>,
+    pub(in crate::operator) read_sets: Parsed<LocalVolumeSet>,
+    pub(in crate::operator) read_volumes: Parsed<LocalVolume>,
 }
 
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            volumes: Cache::grouped(|a, b| a == b, room::promised_on),
+            volumes: Cache::grouped(|a, b| a == b, crate::operator::volume::node_capacity::promised_on),
             pools: Cache::new(|a, b| a == b),
             // A node's heartbeat is nobody's business here.
             nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
@@ -81,12 +54,29 @@ impl Caches {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
         let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
-        tasks.spawn(cache::keep_standing_in(volumes, api, room::unread, "PoolVolumes"));
-        tasks.spawn(cache::keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
-        tasks.spawn(cache::keep(sets, Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), "LocalVolumeSets"));
+        tasks.spawn(crate::operator::store::keep_standing_in(
+            volumes,
+            api,
+            crate::operator::volume::node_capacity::unread,
+            "PoolVolumes",
+        ));
+        tasks.spawn(crate::operator::store::keep(
+            pools,
+            Api::<DeserializeGuard<DevicePool>>::all(client()),
+            "DevicePools",
+        ));
+        tasks.spawn(crate::operator::store::keep(
+            sets,
+            Api::<DeserializeGuard<LocalVolumeSet>>::all(client()),
+            "LocalVolumeSets",
+        ));
         let api = Api::<DeserializeGuard<LocalVolume>>::all(client());
-        tasks.spawn(cache::keep(local_volumes, api, "LocalVolumes"));
-        tasks.spawn(cache::keep_metadata(nodes, Api::<PartialObjectMeta<Node>>::all(client()), "Nodes"));
+        tasks.spawn(crate::operator::store::keep(local_volumes, api, "LocalVolumes"));
+        tasks.spawn(crate::operator::store::keep_metadata(
+            nodes,
+            Api::<PartialObjectMeta<Node>>::all(client()),
+            "Nodes",
+        ));
     }
 
     /// All was read, and the API server serves all kinds.
@@ -103,7 +93,11 @@ impl Caches {
 
     /// The port `Volumes` on them.
     pub fn volumes(&self, client: Client) -> ClusterVolumes {
-        ClusterVolumes { objects: objects::Objects::new(client), caches: self.clone(), locks: VolumeLocks::default() }
+        ClusterVolumes {
+            objects: crate::operator::volume::objects::Objects::new(client),
+            caches: self.clone(),
+            locks: VolumeLocks::default(),
+        }
     }
 }
 

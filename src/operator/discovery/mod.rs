@@ -2,6 +2,7 @@
 //!
 //! Takes in rows of devices, however they were found; writes only when they say something else than the object.
 
+pub mod controller;
 mod result;
 
 use std::sync::Arc;

@@ -1,23 +1,10 @@
 //! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
 //!
 //! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
-//! gives out verbs on the pool, statuses, and objects for volumes that have none. `decide`, `wanted` and
-//! `report` are pure; `act` does what was decided; `sets` turns objects into rules.
+//! gives out verbs on the pool, statuses, and objects for volumes that have none. What is done is in `volume::agent`,
+//! `pool::report` and `set::config`; this wires them.
 
-mod act;
-mod claimed;
-mod decide;
-mod definition;
-mod foreign_volumes;
-mod identity;
-mod nearness;
-mod own;
-mod partitioning;
-mod report;
-mod sets;
-mod status;
-mod wanted;
-mod watch;
+pub(in crate::operator) mod definition;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,11 +14,11 @@ use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
-pub use claimed::cluster_uid;
-pub use foreign_volumes::ask as ask_promises;
-pub use identity::{CLUSTER_FILE, of_this_cluster};
-pub use nearness::Sort;
-pub use own::ask as ask_own;
+pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
+pub use crate::operator::set::relevance::Sort;
+pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
+pub use crate::operator::volume::own::ask as ask_own;
+pub use crate::operator::volume::persistent_volumes::cluster_uid;
 
 use crate::agent::PassReport;
 use crate::agent::thread::AgentHandle;
@@ -85,16 +72,16 @@ pub struct Writes {
 /// What the tasks of one agent share.
 #[derive(Clone)]
 pub struct NodeOperator {
-    client: Client,
-    pool: Arc<Pool>,
-    agent_handle: AgentHandle,
-    locks: VolumeLocks,
-    node: Arc<str>,
+    pub(in crate::operator) client: Client,
+    pub(in crate::operator) pool: Arc<Pool>,
+    pub(in crate::operator) agent_handle: AgentHandle,
+    pub(in crate::operator) locks: VolumeLocks,
+    pub(in crate::operator) node: Arc<str>,
     /// Volumes to look at again.
-    dirty: mpsc::UnboundedSender<Uuid>,
+    pub(in crate::operator) dirty: mpsc::UnboundedSender<Uuid>,
     /// The pool changed: its status is due.
-    changed: Arc<channel::Sender<u64>>,
-    writes: Arc<Writes>,
+    pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
+    pub(in crate::operator) writes: Arc<Writes>,
 }
 
 impl NodeOperator {
@@ -114,25 +101,25 @@ impl NodeOperator {
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
     pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
         let Inbox(inbox) = inbox;
-        let (world, worlds) = channel::channel(Arc::new(sets::World::default()));
-        let known = act::Known::default();
+        let (world, worlds) = channel::channel(Arc::new(crate::operator::set::config::World::default()));
+        let known = crate::operator::volume::agent::Known::default();
         tokio::join!(
-            sets::keep(self.clone(), world),
-            report::keep(self.clone(), seen.clone(), worlds.clone()),
-            watch::volumes(self.clone(), known.clone()),
-            act::keep(self.clone(), known, inbox, seen, worlds),
+            crate::operator::set::config::keep(self.clone(), world),
+            crate::operator::pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
+            crate::operator::watch::volumes(self.clone(), known.clone()),
+            crate::operator::volume::agent::keep(self.clone(), known, inbox, seen, worlds),
         );
     }
 
-    fn look_at(&self, id: Uuid) {
+    pub(in crate::operator) fn look_at(&self, id: Uuid) {
         let _ = self.dirty.send(id);
     }
 
-    fn pool_changed(&self) {
+    pub(in crate::operator) fn pool_changed(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    fn count(&self, counter: impl Fn(&Writes) -> &AtomicU64) {
+    pub(in crate::operator) fn count(&self, counter: impl Fn(&Writes) -> &AtomicU64) {
         counter(&self.writes).fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,341 @@
+//! What becomes of a LocalVolumeDiscovery: a DaemonSet that is made, kept and deleted, and a status that says how it
+//! does.
+//!
+//! Each pass looks at the whole and writes what differs. `daemon`, `decide` and `creating` are pure; this does it. The DaemonSet
+//! runs in our namespace, wherever the object is: whoever may write objects elsewhere gets no privileged pod there.
+
+mod creating;
+mod daemon;
+mod decide;
+#[cfg(test)]
+mod sample;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::events::{Event as News, EventType, Recorder, Reporter};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::api::crd::{
+    DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
+};
+use crate::api::{Discovery, Node, parse_discovery};
+use crate::operator::controller::{Caches, Metrics};
+use crate::operator::set::parsed::selected;
+use crate::operator::store;
+use crate::operator::store::Cache;
+use crate::operator::volume::objects::within;
+use crate::operator::{Error, words};
+use crate::volume::DRIVER_NAME;
+use creating::Creating;
+pub use daemon::{Pattern, PatternError};
+use decide::{Daemons, State, TOLD};
+
+/// The field manager of the DaemonSet.
+const MANAGER: &str = "localpool-controller";
+/// Changes come in crowds; a pass waits for the end of one.
+const SETTLE: Duration = Duration::from_millis(250);
+/// How long a pass that could not do all is not tried again: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The work of the leader for discovery.
+pub struct Discoveries {
+    client: Client,
+    /// Where the DaemonSet runs.
+    namespace: String,
+    /// None where nobody said what to run.
+    pattern: Option<Pattern>,
+    nodes: Cache<PartialObjectMeta<KubeNode>>,
+    objects: Cache<LocalVolumeDiscovery>,
+    daemons: Cache<DaemonSet>,
+    pods: Cache<Pod>,
+    recorder: Recorder,
+    metrics: Metrics,
+}
+
+impl Discoveries {
+    pub fn new(
+        client: Client,
+        caches: &Caches,
+        metrics: Metrics,
+        namespace: &str,
+        pattern: Option<Pattern>,
+        identity: &str,
+    ) -> Self {
+        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
+        Self {
+            namespace: namespace.to_owned(),
+            pattern,
+            nodes: caches.nodes.clone(),
+            objects: Cache::new(|a, b| a == b),
+            daemons: Cache::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
+            // Only what keeps a pod from running is of interest.
+            pods: Cache::new(|a, b| a.status == b.status),
+            recorder: Recorder::new(client.clone(), reporter),
+            metrics,
+            client,
+        }
+    }
+
+    /// Works until it is dropped.
+    pub async fn run(self) {
+        let mut tasks = JoinSet::new();
+        let api = Api::<DeserializeGuard<LocalVolumeDiscovery>>::all(self.client.clone());
+        tasks.spawn(store::keep(self.objects.clone(), api, "LocalVolumeDiscoveries"));
+        if let Some(Pattern { name, selector, .. }) = &self.pattern {
+            let api = Api::<DeserializeGuard<DaemonSet>>::namespaced(self.client.clone(), &self.namespace);
+            let config = Config::default().fields(&format!("metadata.name={name}"));
+            tasks.spawn(store::keep_some(self.daemons.clone(), api, config, "DaemonSets"));
+            let api = Api::<DeserializeGuard<Pod>>::namespaced(self.client.clone(), &self.namespace);
+            tasks.spawn(store::keep_some(
+                self.pods.clone(),
+                api,
+                Config::default().labels(selector),
+                "Pods of discovery",
+            ));
+        }
+        let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
+        let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
+        let mut wait = FIRST_WAIT;
+        loop {
+            // What changes from here on begins another pass.
+            for kind in [&mut objects, &mut daemons, &mut pods, &mut nodes] {
+                kind.mark_unchanged();
+            }
+            let known = self.pattern.is_none() || (self.daemons.is_synced() && self.pods.is_synced());
+            let done = match known && self.objects.is_synced() && self.nodes.is_synced() {
+                true => self.pass().await,
+                false => true,
+            };
+            let again = if done { Duration::MAX } else { wait };
+            wait = if done { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            let _ = tokio::time::timeout(again, async {
+                // An end of a cache would be an end of the process.
+                let _ = tokio::select! {
+                    changed = objects.changed() => changed,
+                    changed = daemons.changed() => changed,
+                    changed = pods.changed() => changed,
+                    changed = nodes.changed() => changed,
+                };
+            })
+            .await;
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    /// Whether all was done.
+    async fn pass(&self) -> bool {
+        let mut objects = self.objects.all();
+        objects.retain(|object| object.metadata.deletion_timestamp.is_none());
+        // The oldest one of the name is in charge.
+        let age = |object: &LocalVolumeDiscovery| object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        objects.sort_by_key(|object| (object.name_any() != DISCOVERY_NAME, age(object), object.namespace()));
+        if objects.is_empty() {
+            return self.remove().await;
+        }
+        match self.is_ours().await {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => return self.note(Err::<(), _>(error)),
+        }
+        let mut done = true;
+        let mut in_charge: Option<&LocalVolumeDiscovery> = None;
+        for object in &objects {
+            let state = match in_charge {
+                Some(other) => State::Refused {
+                    reason: "NotInCharge",
+                    message: format!(
+                        "{}/{} is in charge, and there is one discovery in a cluster: delete one of them",
+                        other.namespace().unwrap_or_default(),
+                        other.name_any()
+                    ),
+                },
+                None => {
+                    in_charge = Some(object);
+                    let (state, complete) = self.carry_out(object).await;
+                    done &= complete;
+                    state
+                }
+            };
+            let status = decide::decide(object, &state);
+            if object.status.as_ref() != Some(&status) {
+                done &= self.note(self.write(object, &status).await);
+                self.tell(object, &status).await;
+            }
+        }
+        done
+    }
+
+    /// Whether the CRD is ours: under that of the Local Storage Operator the objects are its own.
+    async fn is_ours(&self) -> Result<bool, Error> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let name = discovery_crd().name_any();
+        let crd = within(&format!("reading the CRD {name}"), api.get(&name)).await?;
+        let ours = has_our_schema(&crd);
+        if !ours {
+            tracing::warn!(
+                "the CRD {name} is not of this version of localpool, so its objects are left alone; \
+                 `localpool crds --apply` (with --take-ownership, if it is the Local Storage Operator's) makes them ours"
+            );
+        }
+        Ok(ours)
+    }
+
+    /// Brings the DaemonSet to what an object wants. Gives how it stands, and whether that is all that can be done.
+    async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (State, bool) {
+        let refused = |reason, message| (State::Refused { reason, message }, true);
+        let Some(pattern) = &self.pattern else {
+            let message = "the controller was not told what to run (--discovery-daemonset): install it by the chart";
+            return refused("NotConfigured", message.to_owned());
+        };
+        let (read, selected) = match self.read(object) {
+            Ok(read) => read,
+            // What runs already, runs on.
+            Err(problems) => return refused("Invalid", problems),
+        };
+        let wanted = match pattern.daemon(&self.namespace, object, &read) {
+            Ok(wanted) => wanted,
+            Err(error) => return refused("Invalid", words(&error)),
+        };
+        let live = self.daemons.get(&format!("{}/{}", self.namespace, pattern.name));
+        let value = json!(wanted);
+        let live = match live {
+            Some(live) if daemon::covers(&value, &json!(*live)) => live,
+            _ => match self.apply(&pattern.name, &value).await {
+                Ok(live) => {
+                    self.note(Ok(()));
+                    Arc::new(live)
+                }
+                Err(error) => {
+                    let message = words(&error);
+                    self.note(Err::<(), _>(error));
+                    return (State::Refused { reason: "DaemonSetNotWritten", message }, false);
+                }
+            },
+        };
+        let pods = self.pods.all();
+        let mut daemons = Daemons::of(&live, &pods, self.nodes.all().len(), selected);
+        let lacking = daemons.lacks_pods();
+        if lacking {
+            let why = self.newest_event(&live.uid().unwrap_or_default(), "reason=FailedCreate").await;
+            daemons.troubles.extend(why.and_then(|event| event.message));
+        }
+        let creating = Creating::of(&live, &pods);
+        daemons.troubles.extend(self.stuck(&creating).await);
+        // Nothing changes as time goes by: they are looked at again.
+        (State::Running(daemons), !lacking && creating.is_empty())
+    }
+
+    /// What the object says, and how many nodes it selects; or all that is wrong with it.
+    fn read(&self, object: &LocalVolumeDiscovery) -> Result<(Discovery, usize), String> {
+        let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+        let read = parse_discovery(&value, &Node::standalone("any"))
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+        Ok((read, selected(value["spec"].get("nodeSelector"), &self.nodes.all())))
+    }
+
+    fn daemon_api(&self) -> Api<DaemonSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn apply(&self, name: &str, wanted: &Value) -> Result<DaemonSet, Error> {
+        let mut wanted = wanted.clone();
+        (wanted["apiVersion"], wanted["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
+        let what = format!("applying DaemonSet {}/{name}", self.namespace);
+        let params = PatchParams::apply(MANAGER).force();
+        within(&what, self.daemon_api().patch(name, &params, &Patch::Apply(&wanted))).await
+    }
+
+    /// Nobody asks for discovery: the DaemonSet goes, the results stay.
+    async fn remove(&self) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        let Some(live) = self.daemons.get(&format!("{}/{}", self.namespace, pattern.name)) else { return true };
+        if live.metadata.deletion_timestamp.is_some() || !live.annotations().contains_key(daemon::FOR) {
+            return true;
+        }
+        let uid = Preconditions { uid: live.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::background() };
+        let what = format!("deleting DaemonSet {}/{}", self.namespace, pattern.name);
+        match within(&what, self.daemon_api().delete(&pattern.name, &params)).await {
+            Err(error) if error.is_not_found() || error.is_conflict() => true,
+            Ok(_) => self.note(Ok(())),
+            Err(error) => self.note(Err::<(), _>(error)),
+        }
+    }
+
+    /// What is to be told of pods that should have a container by now.
+    async fn stuck(&self, creating: &[Creating]) -> Vec<String> {
+        let now = jiff::Timestamp::now();
+        let mut told = Vec::new();
+        for pod in creating.iter().filter(|pod| pod.is_stuck(now)) {
+            // Of the others only how many they are is told.
+            let why = if told.len() < TOLD { self.newest_event(&pod.uid, "type=Warning").await } else { None };
+            told.push(pod.told(why.as_ref()));
+        }
+        told
+    }
+
+    /// What an event says of an object whose status does not tell it.
+    async fn newest_event(&self, uid: &str, such: &str) -> Option<Event> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let params = ListParams::default().fields(&format!("involvedObject.uid={uid},{such}"));
+        match within("listing events", events.list(&params)).await {
+            Ok(events) => creating::newest(events.items),
+            Err(error) => {
+                self.note(Err::<(), _>(error));
+                None
+            }
+        }
+    }
+
+    async fn write(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) -> Result<(), Error> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let api: Api<LocalVolumeDiscovery> = Api::namespaced(self.client.clone(), &namespace);
+        let what = format!("writing the status of LocalVolumeDiscovery {namespace}/{name}");
+        let change = json!({ "status": status });
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// An Event where the phase has changed.
+    async fn tell(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
+        let before = object.status.as_ref().map(|status| status.phase);
+        let (type_, reason) = match (before, status.phase) {
+            (before, phase) if before == Some(phase) => return,
+            (_, DiscoveryPhase::DiscoveryFailed) => (EventType::Warning, "DiscoveryFailed"),
+            (_, DiscoveryPhase::Discovering) => (EventType::Normal, "Discovering"),
+        };
+        let note = status.conditions.first().map(|condition| condition.message.clone());
+        let news = News { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
+        let told = within("writing an Event", self.recorder.publish(&news, &object.object_ref(&()))).await;
+        if told.is_err() {
+            self.note(told);
+        }
+    }
+
+    /// Counts a write, and says what went wrong.
+    fn note<T>(&self, result: Result<T, Error>) -> bool {
+        match result {
+            Ok(_) => {
+                self.metrics.writes.with_label_values(&["discovery"]).inc();
+                true
+            }
+            Err(error) => {
+                self.metrics.errors.with_label_values(&["discovery"]).inc();
+                tracing::warn!(controller = "discovery", "{}; it is tried again", words(&error));
+                false
+            }
+        }
+    }
+}

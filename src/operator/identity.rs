@@ -1,0 +1,56 @@
+//! Whether the API server is that of the cluster whose name the agent writes on disks.
+
+use std::time::Duration;
+
+use kube::Client;
+use tokio::runtime::Handle;
+
+use super::volume::persistent_volumes::cluster_uid;
+use super::words;
+use crate::claim::promise::AskPromises;
+
+/// The document of the state directory that keeps the cluster's UID, for starts without the API server.
+pub const CLUSTER_FILE: &str = "cluster";
+/// How long the API server may take to say which it is.
+const ENOUGH: Duration = Duration::from_secs(30);
+
+/// The same question, once the API server has proved to be that of this cluster: the state directory may have come with a
+/// machine, or a copy of one, from another one.
+pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask: AskPromises) -> AskPromises {
+    let mut is_proved = false;
+    Box::new(move || {
+        if !is_proved {
+            let now = runtime.block_on(async { tokio::time::timeout(ENOUGH, cluster_uid(client.clone())).await });
+            let now = now.map_err(|_| format!("no answer within {ENOUGH:?}"))?;
+            same_cluster(&cluster, &now.map_err(|error| words(&error))?)?;
+            is_proved = true;
+        }
+        ask()
+    })
+}
+
+fn same_cluster(written: &str, now: &str) -> Result<(), String> {
+    if written == now {
+        return Ok(());
+    }
+    Err(format!(
+        "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the \
+         API server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster`, \
+         then restart the agent; disks of the old cluster are left alone from then on until `localpool disk adopt`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_server_of_another_cluster_than_the_state_directory_says_is_refused_in_words() {
+        assert_eq!(same_cluster("uid-1", "uid-1"), Ok(()));
+        let why = same_cluster("uid-1", "uid-2").expect_err("another cluster");
+        for word in ["says uid-1", "of cluster uid-2", "`localpool state set-aside cluster`", "`localpool disk adopt`"]
+        {
+            assert!(why.contains(word), "{why}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The last that is known of one object, from the watch and from the answers to our own requests, whichever
+//! is newer: a watch that lags behind our own write must not undo what we know.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::store::{Cache, Known};
+use crate::api::crd::PoolVolume;
+
+pub struct Sight {
+    cache: Cache<PoolVolume>,
+    changes: watch::Receiver<Known>,
+    name: String,
+    last: Option<Arc<PoolVolume>>,
+    /// The watch has shown the object that `last` is a state of.
+    watched: bool,
+    /// UIDs of objects that are gone, though the watch may still show them.
+    gone: Vec<String>,
+}
+
+impl Sight {
+    pub fn new(cache: &Cache<PoolVolume>, name: String) -> Self {
+        let changes = cache.changes();
+        let mut sight = Self { cache: cache.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
+        sight.look();
+        sight
+    }
+
+    /// What is known now.
+    pub fn look(&mut self) -> Option<Arc<PoolVolume>> {
+        // Before the look: what changes during it rings again.
+        self.changes.borrow_and_update();
+        let shown = self.cache.get(&self.name);
+        let shown = shown.filter(|object| object.uid().is_none_or(|uid| !self.gone.contains(&uid)));
+        match (&shown, &self.last) {
+            (Some(new), Some(old)) if newer(new, old) || new.uid() == old.uid() => {
+                self.watched = true;
+                if newer(new, old) {
+                    self.last = shown;
+                }
+            }
+            (Some(_), None) => (self.last, self.watched) = (shown, true),
+            (Some(_), Some(_)) => {}
+            (None, Some(old)) if self.watched => {
+                self.gone.extend(old.uid());
+                (self.last, self.watched) = (None, false);
+            }
+            (None, _) => {}
+        }
+        self.last.clone()
+    }
+
+    /// Takes over what a request has shown.
+    pub fn learn(&mut self, object: Option<PoolVolume>) {
+        match object {
+            Some(object) => {
+                let same = self.last.as_ref().is_some_and(|last| last.uid() == object.uid());
+                if !same {
+                    self.gone.extend(self.last.as_ref().and_then(|last| last.uid()));
+                    self.watched = false;
+                }
+                self.last = Some(Arc::new(object));
+            }
+            None => {
+                self.gone.extend(self.last.take().and_then(|last| last.uid()));
+                self.watched = false;
+            }
+        }
+    }
+
+    /// Waits for a change of anything, at most until then.
+    pub async fn changed(&mut self, until: Instant) {
+        // An end of the watch would be an end of the process; the time limit holds either way.
+        let _ = tokio::time::timeout_at(until, self.changes.changed()).await;
+    }
+}
+
+/// Resource versions are numbers that grow; what is none is taken as it comes.
+fn newer(new: &PoolVolume, old: &PoolVolume) -> bool {
+    let version = |object: &PoolVolume| object.resource_version().and_then(|text| text.parse::<u128>().ok());
+    match (version(new), version(old)) {
+        (Some(new), Some(old)) => new > old,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::volume::sample::in_phase;
+    use super::*;
+    use crate::api::crd::Phase;
+
+    fn state(uid: &str, version: u32) -> PoolVolume {
+        let mut object = in_phase(Phase::Pending);
+        object.metadata.uid = Some(uid.to_owned());
+        object.metadata.resource_version = Some(version.to_string());
+        object
+    }
+
+    fn sight(shown: Option<PoolVolume>) -> Sight {
+        let name = state("a", 1).name_any();
+        Sight::new(&Cache::of(shown, |_, _| false), name)
+    }
+
+    fn show(sight: &mut Sight, shown: Option<PoolVolume>) {
+        sight.cache = Cache::of(shown, |_, _| false);
+    }
+
+    fn seen(sight: &mut Sight) -> Option<(String, String)> {
+        sight.look().map(|object| (object.uid().expect("set"), object.resource_version().expect("set")))
+    }
+
+    fn is(uid: &str, version: &str) -> Option<(String, String)> {
+        Some((uid.to_owned(), version.to_owned()))
+    }
+
+    #[test]
+    fn a_watch_that_lags_behind_our_own_write_undoes_nothing() {
+        let mut sight = sight(None);
+        assert_eq!(seen(&mut sight), None);
+        sight.learn(Some(state("a", 5)));
+        assert_eq!(seen(&mut sight), is("a", "5"), "the watch has not shown it yet");
+        show(&mut sight, Some(state("a", 4)));
+        assert_eq!(seen(&mut sight), is("a", "5"));
+        show(&mut sight, Some(state("a", 7)));
+        assert_eq!(seen(&mut sight), is("a", "7"));
+        show(&mut sight, None);
+        assert_eq!(seen(&mut sight), None, "the watch has shown it before, so it is gone");
+    }
+
+    #[test]
+    fn what_was_withdrawn_stays_gone_though_the_watch_still_shows_it() {
+        let mut sight = sight(Some(state("a", 5)));
+        assert_eq!(seen(&mut sight), is("a", "5"));
+        sight.learn(None);
+        assert_eq!(seen(&mut sight), None);
+        sight.learn(Some(state("b", 9)));
+        assert_eq!(seen(&mut sight), is("b", "9"));
+        show(&mut sight, None);
+        assert_eq!(seen(&mut sight), is("b", "9"), "that was the end of the former one");
+        show(&mut sight, Some(state("b", 9)));
+        assert_eq!(seen(&mut sight), is("b", "9"));
+        show(&mut sight, Some(state("c", 11)));
+        assert_eq!(seen(&mut sight), is("c", "11"));
+    }
+}

@@ -1,0 +1,410 @@
+//! The DevicePool's status: what this node has, what it can give, and what it left. Written when it changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::watch as channel;
+
+use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
+use crate::api::quantity;
+use crate::claim::election::Outcome;
+use crate::claim::rejection::Rejection;
+use crate::claim::rule::Rule;
+use crate::device::label::{Layout, SetRef};
+use crate::operator::Error;
+use crate::operator::condition::{Holds, condition};
+use crate::operator::node::{NodeOperator, Seen};
+use crate::operator::set::config::{Diskmaker, World};
+use crate::operator::set::partitioning::partitioning;
+use crate::operator::set::relevance::nearest_first;
+use crate::operator::volume::request::signed;
+use crate::operator::words;
+use crate::pool::device_pool::{Pool, Selector, WantedUsage};
+use crate::pool::labelled::{DiskView, Standing};
+
+/// Changes come in bursts; one write serves those of this time.
+const SETTLE: Duration = Duration::from_millis(100);
+/// After a failed write.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Devices that a set takes or leaves and that are named, at most; of the others it is told how many they are.
+const NAMED: usize = 32;
+/// The field manager of the status.
+const MANAGER: &str = "localpool-agent";
+
+/// Writes the status whenever what it says has changed.
+pub async fn keep(
+    operator: NodeOperator,
+    mut seen: channel::Receiver<Option<Arc<Seen>>>,
+    mut worlds: channel::Receiver<Arc<World>>,
+) {
+    let mut changed = operator.changed.subscribe();
+    let mut written: Option<DevicePoolStatus> = None;
+    let mut failed = false;
+    loop {
+        let wait = if failed { AGAIN } else { Duration::MAX };
+        tokio::select! {
+            ok = seen.changed() => if ok.is_err() { return },
+            ok = worlds.changed() => if ok.is_err() { return },
+            ok = changed.changed() => if ok.is_err() { return },
+            () = sleep(wait) => {}
+        }
+        tokio::time::sleep(SETTLE).await;
+        let (Some(seen), world) = (seen.borrow_and_update().clone(), worlds.borrow_and_update().clone()) else {
+            continue;
+        };
+        changed.mark_unchanged();
+        if !world.complete {
+            continue;
+        }
+        if !world.pool_exists {
+            written = None;
+        }
+        let pool = Arc::clone(&operator.pool);
+        let before = written.clone().unwrap_or_default();
+        let status = tokio::task::spawn_blocking(move || status(&pool, &seen, &world, &before)).await;
+        let Ok(status) = status else { continue };
+        if written.as_ref() == Some(&status) {
+            continue;
+        }
+        failed = match write(&operator, &status).await {
+            Ok(()) => {
+                written = Some(status);
+                false
+            }
+            Err(error) => {
+                tracing::warn!(error = words(&error), "the DevicePool's status is not up to date; trying again");
+                true
+            }
+        };
+    }
+}
+
+async fn sleep(time: Duration) {
+    match time {
+        Duration::MAX => std::future::pending().await,
+        time => tokio::time::sleep(time).await,
+    }
+}
+
+async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
+    let api: Api<DevicePool> = Api::all(operator.client.clone());
+    let name = &*operator.node;
+    let failed = || Error::api(format!("writing the status of DevicePool {name}"));
+    let params = PatchParams::apply(MANAGER).force();
+    let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
+    operator.count(|writes| &writes.pool);
+    match api.patch_status(name, &params, &Patch::Apply(&patch)).await {
+        Ok(_) => return Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(failed()(error)),
+    }
+    let pool = DevicePool::new(name, DevicePoolSpec::default());
+    match api.create(&PostParams::default(), &pool).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(Error::api(format!("making DevicePool {name}"))(error)),
+    }
+    api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())?;
+    Ok(())
+}
+
+/// What there is to say. `before` lends the times of its conditions.
+fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+    let disks: Vec<DiskView> = pool.disk_views();
+    let sets: Vec<SetOffer> = world
+        .sets
+        .iter()
+        .map(|((namespace, name), set)| match set {
+            Ok(rule) => {
+                let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
+                let offer = offer(pool, &disks, seen, rule);
+                SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
+            }
+            Err(problem) => SetOffer {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                message: Some(problem.clone()),
+                ..SetOffer::default()
+            },
+        })
+        .collect();
+    let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
+    let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
+    let (reason, message) = match world.cordoned {
+        true => ("Cordoned", "no new volumes here: spec.cordon is set"),
+        false => ("AgentReady", "the node's agent works"),
+    };
+    DevicePoolStatus {
+        disk_count: count(disks.len()),
+        volume_count: count(disks.iter().map(|disk| disk.volumes).sum()),
+        size: total(|disk| disk.size),
+        free: total(|disk| disk.free),
+        largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
+        disks: disks.iter().map(disk).collect(),
+        sets,
+        conditions: vec![
+            condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
+            claiming(world, &before.conditions),
+        ],
+    }
+}
+
+/// Whether new disks are claimed at all.
+fn claiming(world: &World, before: &[Condition]) -> Condition {
+    let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
+        (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
+        (None, Diskmaker::Runs(pod)) => {
+            let words = format!(
+                "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has works on"
+            );
+            (Holds::False, "DiskmakerRuns", words)
+        }
+        (None, Diskmaker::NotKnown) => {
+            let words = "whether the Local Storage Operator's diskmaker runs on this node is not known yet";
+            (Holds::Unknown, "NotKnown", words.to_owned())
+        }
+        (None, Diskmaker::Absent) => (Holds::True, "AgentReady", "the sets claim disks here".to_owned()),
+    };
+    condition(before, "Claiming", holds, reason, message, None)
+}
+
+fn disk(view: &DiskView) -> DiskStatus {
+    let DiskView { id, path, model, layout, set, size, free, erasing, volumes, partitions: _, standing, owned, held } =
+        view;
+    let (state, message) = match standing {
+        Standing::Ready if !owned => {
+            let words = format!("its set {}/{} does not exist: it offers nothing", set.namespace, set.name);
+            (DiskState::Ready, Some(words))
+        }
+        Standing::Ready => (DiskState::Ready, held.clone()),
+        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
+        Standing::Missing => (
+            DiskState::Missing,
+            Some(format!(
+                "it is not there; is it unplugged or dead? `localpool disk release {id}` on the node gives it up"
+            )),
+        ),
+    };
+    let layout = match layout {
+        Layout::Whole {} => "Whole",
+        Layout::Slots { .. } => "Slots",
+        Layout::Carved {} => "Carved",
+        Layout::RawDevice {} => "RawDevice",
+    };
+    DiskStatus {
+        id: id.clone(),
+        path: path.display().to_string(),
+        model: model.clone(),
+        layout: layout.to_owned(),
+        set: format!("{}/{}", set.namespace, set.name),
+        size: signed(*size),
+        free: signed(*free),
+        erasing: signed(*erasing),
+        volumes: count(*volumes),
+        state,
+        message,
+    }
+}
+
+fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
+    let set = &rule.set;
+    let selector = Selector { class: None, set: Some(format!("{}/{}", set.namespace, set.name)) };
+    let mount = pool.capacity(&selector, WantedUsage::Mount(None));
+    let block = pool.capacity(&selector, WantedUsage::Block);
+    let own = || disks.iter().filter(|disk| (&disk.set.namespace, &disk.set.name) == (&set.namespace, &set.name));
+    let (would_take, would_take_omitted) = named(would_take(seen, rule));
+    let (unmatched, unmatched_omitted) = named(unmatched(seen, rule));
+    SetOffer {
+        namespace: set.namespace.clone(),
+        name: set.name.clone(),
+        uid: set.uid.clone(),
+        class: rule.class.clone(),
+        devices: count(own().count()),
+        partitions: count(own().map(|disk| disk.partitions).sum()),
+        available: signed(mount.available),
+        largest: signed(mount.largest),
+        smallest: signed(mount.smallest),
+        block_available: signed(block.available),
+        block_largest: signed(block.largest),
+        block_smallest: signed(block.smallest),
+        message: contested(seen, rule),
+        would_take,
+        would_take_omitted,
+        unmatched,
+        unmatched_omitted,
+        partitioning: partitioning(rule, outcome(seen, rule), disks, seen),
+        missing_device_paths: missing(seen, rule),
+    }
+}
+
+/// Other sets that would have what this one has or takes: they are told of each device, and this one that there are such
+/// sets.
+fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
+    let is_this = |set: &SetRef| (&set.namespace, &set.name) == (&rule.set.namespace, &rule.set.name);
+    let lost = |(_, left): &&(String, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
+    let said = seen.outcomes.iter().filter_map(|outcome| {
+        let devices = outcome.rejected.iter().filter(lost).count();
+        let SetRef { namespace, name, .. } = &outcome.set;
+        (devices > 0).then(|| format!("{namespace}/{name} selects {devices} of its devices too"))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
+    seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
+}
+
+/// What there is room for, and how many more there are.
+fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
+    let omitted = count(all.len().saturating_sub(NAMED));
+    all.truncate(NAMED);
+    (all, omitted)
+}
+
+/// What a dry run would take, by the names that people use.
+fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
+    let names = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.would_take);
+    let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
+    names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
+}
+
+/// The devices that a set left, or could not claim, by the names that people use.
+fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
+    let reason = |(name, left): (&String, Option<&Rejection>)| match (seen.problems.get(name), left) {
+        (Some(problem), _) => Some(problem.clone()),
+        // The words of an election count seconds, which would be a write each.
+        (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
+        (None, left) => left.map(ToString::to_string),
+    };
+    let told = |(name, left): (&String, Option<&Rejection>)| {
+        Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
+    };
+    let outcome = outcome(seen, rule);
+    // What a LocalVolume does not name is none of its business.
+    let rejected =
+        outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| *left != Rejection::NotNamed);
+    let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);
+    let all = rejected.map(|(name, left)| (name, Some(left))).chain(takes.map(|name| (name, None))).collect();
+    nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
+}
+
+fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
+    let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
+    paths.take(NAMED).cloned().collect()
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::sample::rule;
+    use crate::host::RawDisk;
+    use crate::host::raw::{DevNo, Kind};
+    use crate::operator::node::Sort;
+
+    fn said(world: World) -> (String, String) {
+        let Condition { type_, status, reason, .. } = claiming(&world, &[]);
+        assert_eq!(type_, "Claiming");
+        (status, reason)
+    }
+
+    #[test]
+    fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
+        let raw =
+            |name: &str, kind| RawDisk::named(name.to_owned(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
+        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), Kind::Loop(None)));
+        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
+        let rule = rule("a");
+        let names = || devices.iter().map(|raw| raw.name.clone());
+        let outcome = Outcome {
+            set: rule.set.clone(),
+            takes: Vec::new(),
+            would_take: names().collect(),
+            rejected: names().map(|name| (name, Rejection::GivenBack)).collect(),
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        };
+        let seen = Seen {
+            links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
+            sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
+            outcomes: vec![outcome],
+            ..Seen::default()
+        };
+        let (unmatched, omitted) = named(unmatched(&seen, &rule));
+        assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
+        let (would_take, omitted) = named(would_take(&seen, &rule));
+        assert_eq!((would_take.len(), omitted), (NAMED, 60 - 32));
+        for (device, name) in unmatched.iter().map(|left| &left.device).zip(&would_take) {
+            assert_eq!(device, name);
+        }
+        assert!(would_take[..20].iter().all(|name| name.starts_with("/dev/sd")), "{would_take:?}");
+    }
+
+    #[test]
+    fn a_disk_that_could_not_be_claimed_is_named_with_the_reason_and_one_under_way_is_not() {
+        let rule = rule("a");
+        let outcome = Outcome {
+            set: rule.set.clone(),
+            takes: vec!["sda".to_owned(), "sdb".to_owned()],
+            would_take: Vec::new(),
+            rejected: vec![("sdc".to_owned(), Rejection::GivenBack)],
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        };
+        let link = |name: &str| (name.to_owned(), format!("/dev/{name}"));
+        let seen = Seen {
+            links: ["sda", "sdb", "sdc"].map(link).into(),
+            problems: [("sda".to_owned(), "nothing is claimed".to_owned())].into(),
+            outcomes: vec![outcome],
+            ..Seen::default()
+        };
+        let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
+        let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
+        assert_eq!((told("/dev/sda"), told("/dev/sdb")), (Some("nothing is claimed"), None));
+        assert!(told("/dev/sdc").is_some_and(|reason| reason == Rejection::GivenBack.to_string()));
+    }
+
+    #[test]
+    fn a_set_is_told_which_others_want_its_devices_too() {
+        let lost = |name: &str, left| (name.to_owned(), left);
+        let outcome = |of: &str, rejected| Outcome {
+            set: rule(of).set,
+            takes: Vec::new(),
+            would_take: Vec::new(),
+            rejected,
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        };
+        let again = SetRef { uid: "made again".to_owned(), ..rule("a").set };
+        let late = vec![
+            lost("sda", Rejection::InSet(again)),
+            lost("sdb", Rejection::OlderSet(rule("a").set)),
+            lost("sdc", Rejection::InSet(rule("c").set)),
+            lost("sdd", Rejection::GivenBack),
+        ];
+        let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
+        let SetRef { namespace, .. } = rule("late").set;
+        let words = format!("{namespace}/late selects 2 of its devices too");
+        assert_eq!(contested(&seen, &rule("a")), Some(words));
+        assert_eq!(contested(&seen, &rule("late")), None);
+    }
+
+    #[test]
+    fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
+        let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+        let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+        assert_eq!(said(World::default()), word("Unknown", "NotKnown"));
+        assert_eq!(said(World { diskmaker: Diskmaker::Absent, ..World::default() }), word("True", "AgentReady"));
+        assert_eq!(said(World { diskmaker: runs(), ..World::default() }), word("False", "DiskmakerRuns"));
+        let held = World { diskmaker: runs(), held_back: Some("old".to_owned()), ..World::default() };
+        assert_eq!(said(held), word("False", "HeldBack"));
+    }
+}

@@ -1,0 +1,297 @@
+//! The status of each LocalVolume, from what the nodes say of its classes. Pure but for the clock of conditions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+
+use super::class::Class;
+use super::parsed::{Reading, selected};
+use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
+use crate::operator::condition::condition;
+use crate::operator::event::{News, clip};
+
+/// Each path leads to a device, on each selected node.
+pub const FOUND: &str = "DevicePathsFound";
+
+/// What a LocalVolume asks for, as far as the whole cluster is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    Valid {
+        classes: Vec<String>,
+        paths: usize,
+        /// How many nodes it selects, of how many.
+        selected: usize,
+        nodes: usize,
+        /// By its managementState nothing new is claimed.
+        left_alone: bool,
+    },
+    Invalid(Vec<String>),
+}
+
+/// What one that was read asks of the whole cluster.
+pub fn read(volume: &LocalVolume, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+    let rules = match reading.as_ref() {
+        Ok(rules) => rules,
+        Err(problems) => return Read::Invalid(problems.clone()),
+    };
+    let selector = volume.spec.get("nodeSelector").filter(|_| !rules.is_empty());
+    Read::Valid {
+        paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
+        left_alone: rules.iter().any(|rule| rule.dry_run),
+        classes: rules.iter().map(|rule| rule.class.clone()).collect(),
+        selected: selected(selector, nodes),
+        nodes: nodes.len(),
+    }
+}
+
+/// What one node says of one class.
+pub type Offers<'a> = Vec<(String, &'a SetOffer)>;
+
+/// What the nodes say of its classes.
+pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
+    let (namespace, prefix) = (volume.namespace().unwrap_or_default(), format!("{}/", volume.name_any()));
+    let mut offers = Vec::new();
+    for pool in pools {
+        let all = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
+        let own = all.iter().filter(|offer| offer.namespace == namespace && offer.name.starts_with(&prefix));
+        offers.extend(own.map(|offer| (pool.name_any(), offer)));
+    }
+    offers
+}
+
+/// The status, and what is new in it.
+pub fn decide(
+    volume: &LocalVolume,
+    read: &Read,
+    classes: &BTreeMap<String, Class>,
+    offers: &Offers<'_>,
+) -> (LocalVolumeStatus, Vec<News>) {
+    let before = volume.status.clone().unwrap_or_default();
+    let generation = volume.metadata.generation;
+    let now = |kind: &str, (holds, reason, message): Said| {
+        condition(&before.conditions, kind, holds, reason, clip(message), generation)
+    };
+    let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
+    if let Read::Valid { classes: wanted, left_alone: false, .. } = read {
+        conditions.push(now(FOUND, found(offers)));
+        let stand: Vec<Said> =
+            wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
+        // One that is not as it should be says more than those that are.
+        let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
+        conditions.extend(told.map(|told| now(CLASS, told)));
+    }
+    let gone = |node: &str, path: &String| json!({"node": node, "path": path});
+    let missing = offers.iter().map(|(node, o)| o.missing_device_paths.iter().map(|path| gone(node, path)).collect());
+    let (missing_device_paths, missing_device_paths_omitted) = nearest(missing.collect());
+    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
+    let (unmatched_devices, cut) = nearest(left.collect());
+    let omitted = offers.iter().map(|(_, offer)| offer.unmatched_omitted.max(0)).fold(cut, i64::saturating_add);
+    let nodes: BTreeSet<&String> = offers.iter().map(|(node, _)| node).collect();
+    let state = volume.spec.get("managementState").and_then(Value::as_str).filter(|state| !state.is_empty());
+    let status = LocalVolumeStatus {
+        observed_generation: generation.unwrap_or_default(),
+        management_state: state.unwrap_or("Managed").to_owned(),
+        ready_replicas: i32::try_from(nodes.len()).unwrap_or(i32::MAX),
+        total_provisioned_device_count: i32::try_from(devices(offers)).unwrap_or(i32::MAX),
+        missing_device_paths,
+        missing_device_paths_omitted,
+        unmatched_devices,
+        unmatched_devices_omitted: omitted,
+        conditions,
+    };
+    let mut told = news(&before.conditions, &status.conditions);
+    // Which disk is away is told by the condition; people hear of it once, as it turns.
+    told.dedup();
+    (status, told)
+}
+
+fn devices(offers: &Offers<'_>) -> usize {
+    offers.iter().map(|(_, offer)| usize::try_from(offer.devices).unwrap_or(0)).sum()
+}
+
+fn valid(read: &Read) -> Said {
+    match read {
+        Read::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
+        Read::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+    }
+}
+
+fn found(offers: &Offers<'_>) -> Said {
+    let away = away(offers);
+    match away.is_empty() {
+        true => (true, "Found", "every path leads to a device".to_owned()),
+        false => (false, "Missing", format!("no device is there for {}", away.join(", "))),
+    }
+}
+
+/// `node: path` of each path that leads nowhere.
+fn away(offers: &Offers<'_>) -> Vec<String> {
+    let of = |(node, offer): &(String, &SetOffer)| {
+        let node = node.clone();
+        offer.missing_device_paths.iter().map(move |path| format!("{node}: {path}")).collect::<Vec<_>>()
+    };
+    offers.iter().flat_map(of).collect()
+}
+
+/// Its message is what `kubectl get` shows, so the most important thing comes first.
+fn available(read: &Read, offers: &Offers<'_>) -> Said {
+    let devices = devices(offers);
+    let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
+    let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
+    let problem = match read {
+        Read::Invalid(problems) => {
+            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
+        }
+        Read::Valid { left_alone: true, .. } => {
+            Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
+        }
+        Read::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
+        Read::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
+            Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
+        }
+        Read::Valid { .. } => None,
+    };
+    match (devices > 0, problem) {
+        (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),
+        (true, Some((_, words))) => (true, "DevicesClaimed", format!("{}; {words}", claimed())),
+        (false, Some((reason, words))) => (false, reason, words),
+        (false, None) => (false, "NoDevices", with_words("no device is claimed yet".to_owned(), offers)),
+    }
+}
+
+/// What the nodes say, after what there is to say: why devices are left, and which are not there.
+fn with_words(first: String, offers: &Offers<'_>) -> String {
+    let mut said: BTreeSet<String> =
+        offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
+    said.extend(offers.iter().flat_map(|(node, offer)| {
+        offer.unmatched.iter().map(move |left| format!("{node}: {}: {}", left.device, left.reason))
+    }));
+    said.extend(away(offers).into_iter().map(|path| format!("{path} is not there")));
+    let not_named = |(_, offer): &(String, &SetOffer)| usize::try_from(offer.unmatched_omitted).unwrap_or(0);
+    let omitted: usize = offers.iter().map(not_named).sum();
+    let more = match said.len().saturating_sub(NAMED) + omitted {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let said: Vec<String> = [first].into_iter().chain(said.into_iter().take(NAMED)).collect();
+    said.join("; ") + &more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{local_volume, node};
+    use crate::operator::event::Tone;
+    use std::sync::Arc;
+
+    use super::super::parsed::Parsed;
+    use super::*;
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+
+    fn reading(volume: &LocalVolume) -> Reading {
+        Parsed::default().of(&[Arc::new(volume.clone())]).remove(0)
+    }
+
+    fn pool(name: &str, offers: Vec<SetOffer>) -> DevicePool {
+        let mut pool = DevicePool::new(name, DevicePoolSpec::default());
+        pool.status = Some(DevicePoolStatus { sets: offers, ..DevicePoolStatus::default() });
+        pool
+    }
+
+    fn offer(class: &str, devices: i64) -> SetOffer {
+        SetOffer { namespace: "storage".to_owned(), name: format!("lv/{class}"), devices, ..SetOffer::default() }
+    }
+
+    fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<News>) {
+        let read = read(volume, &reading(volume), &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
+        decide(volume, &read, &BTreeMap::from(classes), &offers(volume, pools))
+    }
+
+    fn says(status: &LocalVolumeStatus, kind: &str) -> (String, String, String) {
+        let found = status.conditions.iter().find(|condition| condition.type_ == kind).expect("the condition is there");
+        (found.status.clone(), found.reason.clone(), found.message.clone())
+    }
+
+    fn words(status: &str, reason: &str, message: &str) -> (String, String, String) {
+        (status.to_owned(), reason.to_owned(), message.to_owned())
+    }
+
+    #[test]
+    fn what_its_classes_have_on_the_nodes_is_summed_up_and_told_once() {
+        let mut volume = local_volume("lv", &["/dev/sdb"]);
+        let other = SetOffer { name: "lvx/fast".to_owned(), ..offer("fast", 9) };
+        let set = SetOffer { name: "lv".to_owned(), ..offer("fast", 9) };
+        let pools =
+            [pool("a", vec![offer("fast", 1), offer("slow", 1), other, set]), pool("b", vec![offer("fast", 1)])];
+        let (status, news) = status_of(&volume, &pools);
+        assert_eq!((status.total_provisioned_device_count, status.ready_replicas), (3, 2));
+        assert_eq!((status.observed_generation, status.management_state.as_str()), (3, "Managed"));
+        assert_eq!(says(&status, AVAILABLE), words("True", "DevicesClaimed", "3 devices on 2 nodes"));
+        assert_eq!(says(&status, FOUND).0, "True");
+        assert_eq!(says(&status, CLASS).1, "Ready");
+        assert_eq!(news.len(), 1, "{news:?}");
+        volume.status = Some(status.clone());
+        assert_eq!(status_of(&volume, &pools), (status, vec![]), "the same world is the same status, and no news");
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_and_a_disk_that_is_left_are_told_with_their_node() {
+        let volume = local_volume("lv", &["/dev/sdb", "/dev/sdc"]);
+        let mut left = offer("fast", 0);
+        left.missing_device_paths = vec!["/dev/sdc".to_owned()];
+        left.unmatched = vec![Unmatched { device: "/dev/sdb".to_owned(), reason: "holds ext4".to_owned() }];
+        let (status, _) = status_of(&volume, &[pool("a", vec![left])]);
+        assert_eq!(status.missing_device_paths, [json!({"node": "a", "path": "/dev/sdc"})]);
+        assert_eq!(status.unmatched_devices[0]["reason"], "holds ext4");
+        assert_eq!(says(&status, FOUND), words("False", "Missing", "no device is there for a: /dev/sdc"));
+        let message = "no device is claimed yet; a: /dev/sdb: holds ext4; a: /dev/sdc is not there";
+        assert_eq!(says(&status, AVAILABLE), words("False", "NoDevices", message));
+    }
+
+    #[test]
+    fn of_lists_that_are_too_long_the_status_says_how_much_it_leaves_out() {
+        let volume = local_volume("lv", &["/dev/sdb"]);
+        let mut full = offer("fast", 0);
+        full.missing_device_paths = (0..50).map(|n| format!("/dev/gone{n}")).collect();
+        let left = |n| Unmatched { device: format!("/dev/sd{n}"), reason: "holds ext4".to_owned() };
+        (full.unmatched, full.unmatched_omitted) = ((0..32).map(left).collect(), 5);
+        let (status, _) = status_of(&volume, &["a", "b", "c"].map(|node| pool(node, vec![full.clone()])));
+        assert_eq!((status.missing_device_paths.len(), status.missing_device_paths_omitted), (64, 150 - 64));
+        assert_eq!((status.unmatched_devices.len(), status.unmatched_devices_omitted), (64, 3 * 37 - 64));
+        assert_eq!(status.missing_device_paths.last(), Some(&json!({"node": "c", "path": "/dev/gone20"})));
+    }
+
+    #[test]
+    fn why_nothing_is_claimed_is_told_by_the_first_reason() {
+        let mut volume = local_volume("lv", &[]);
+        assert_eq!(says(&status_of(&volume, &[]).0, AVAILABLE).1, "NoDevicePaths");
+        volume = local_volume("lv", &["/dev/sdb"]);
+        assert_eq!(says(&status_of(&volume, &[]).0, AVAILABLE).1, "NoDevices");
+        let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["no"]}]});
+        volume.spec["nodeSelector"] = json!({"nodeSelectorTerms": [term]});
+        assert_eq!(says(&status_of(&volume, &[]).0, AVAILABLE).1, "NoNodeSelected");
+        volume.spec["managementState"] = json!("Removed");
+        let (status, _) = status_of(&volume, &[]);
+        assert_eq!((says(&status, AVAILABLE).1.as_str(), status.management_state.as_str()), ("Unmanaged", "Removed"));
+        volume.spec["storageClassDevices"][0]["devicePaths"] = json!(["sdb"]);
+        let (status, news) = status_of(&volume, &[]);
+        assert_eq!(says(&status, AVAILABLE).1, "Invalid");
+        assert!(says(&status, VALID).2.contains("devicePaths[0]"), "{status:?}");
+        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+    }
+
+    #[test]
+    fn a_class_that_is_anothers_is_told_before_those_that_are_ours() {
+        let volume = local_volume("lv", &["/dev/sdb"]);
+        let read = read(&volume, &reading(&volume), &[node("a", &[])]);
+        let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
+        let classes = BTreeMap::from([("fast".to_owned(), Class::Ours), ("slow".to_owned(), foreign)]);
+        let (status, _) = decide(&volume, &read, &classes, &Offers::new());
+        assert_eq!(says(&status, CLASS).1, "ForeignProvisioner");
+    }
+}

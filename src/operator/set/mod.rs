@@ -1,0 +1,14 @@
+//! LocalVolumeSets and LocalVolumes: what they ask of a node, and what they are told.
+//!
+//! Takes in the objects and what the nodes offer for them; gives out rules (`config`), statuses and StorageClasses. All but the
+//! watches of `config` is pure.
+
+pub(in crate::operator) mod class;
+pub(in crate::operator) mod config;
+pub(in crate::operator) mod local_volume;
+pub(in crate::operator) mod parsed;
+pub(in crate::operator) mod partitioning;
+pub(in crate::operator) mod relevance;
+#[cfg(test)]
+pub(in crate::operator) mod sample;
+pub(in crate::operator) mod status;

@@ -1,0 +1,135 @@
+//! How far the disks of a set with a partitioningSpec are: waiting, being laid out, done.
+//!
+//! Takes in a set, what the last election meant for it, and the pool's disks; gives out a line for each disk that it has
+//! or is about to take. Pure. It stands in for the ConfigMap of the proposal, and is told from the disks each time: no
+//! record of it could be lost or wrong.
+
+use crate::api::crd::{DiskPartitioning, PartitioningState};
+use crate::claim::election::Outcome;
+use crate::claim::rejection::Rejection;
+use crate::claim::rule::Rule;
+use crate::device::label::Layout;
+use crate::operator::node::Seen;
+use crate::pool::labelled::DiskView;
+
+/// More than a table of a node's disks ever has; what is above it is in `disks` all the same.
+const MOST: usize = 256;
+
+pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], seen: &Seen) -> Vec<DiskPartitioning> {
+    let cuts = matches!(rule.layout, Layout::Slots { .. } | Layout::Carved {});
+    if !cuts || rule.dry_run {
+        return Vec::new();
+    }
+    let line = |device: String, state| DiskPartitioning { device, state };
+    let own = |disk: &&DiskView| (&disk.set.namespace, &disk.set.name) == (&rule.set.namespace, &rule.set.name);
+    let name = |disk: &DiskView| disk.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let link = |name: &str| seen.links.get(name).cloned();
+    let done: Vec<&DiskView> = disks.iter().filter(own).collect();
+    let is_done = |wanted: &str| done.iter().any(|disk| name(disk).as_deref() == Some(wanted));
+
+    let mut lines: Vec<DiskPartitioning> = Vec::new();
+    for disk in &done {
+        let known = name(disk).and_then(|name| link(&name));
+        lines.push(line(known.unwrap_or_else(|| disk.path.display().to_string()), PartitioningState::Done));
+    }
+    for taken in outcome.into_iter().flat_map(|outcome| &outcome.takes).filter(|taken| !is_done(taken)) {
+        // What could not be claimed is tried again, and not under way meanwhile.
+        let failed = seen.problems.contains_key(taken);
+        let state = if failed { PartitioningState::Unpartitioned } else { PartitioningState::Partitioning };
+        lines.extend(link(taken).map(|link| line(link, state)));
+    }
+    let waits = |left: &Rejection| matches!(left, Rejection::TooYoung(_) | Rejection::WaitsForMinimum { .. });
+    let waiting = outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| waits(left));
+    for (left, _) in waiting.filter(|(left, _)| !is_done(left)) {
+        lines.extend(link(left).map(|link| line(link, PartitioningState::Unpartitioned)));
+    }
+    lines.sort_by(|a, b| a.device.cmp(&b.device));
+    lines.truncate(MOST);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::claim::ripeness::Ripeness;
+    use crate::claim::sample::rule;
+    use crate::device::sample::set;
+    use crate::pool::labelled::Standing;
+
+    const SLOTS: Layout = Layout::Slots { size: None, count: Some(3) };
+
+    fn disk(path: &str, of: &str) -> DiskView {
+        DiskView {
+            id: format!("gpt-{path}"),
+            path: path.into(),
+            model: None,
+            layout: SLOTS,
+            set: set(of),
+            size: 9,
+            free: 9,
+            erasing: 0,
+            volumes: 0,
+            partitions: 3,
+            standing: Standing::Ready,
+            owned: true,
+            held: None,
+        }
+    }
+
+    fn seen(problems: &[&str]) -> Seen {
+        let link = |name: &str| (name.to_owned(), format!("/dev/disk/by-id/{name}"));
+        Seen {
+            links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
+            outcomes: Vec::new(),
+            problems: problems.iter().map(|name| ((*name).to_owned(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
+            ..Seen::default()
+        }
+    }
+
+    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> Outcome {
+        Outcome {
+            set: set("a"),
+            takes: takes.iter().map(|name| (*name).to_owned()).collect(),
+            would_take: Vec::new(),
+            rejected: rejected.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect(),
+            missing: Vec::new(),
+            deselected: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_disk_of_a_set_that_partitions_is_waiting_under_way_or_done() {
+        let rule = Rule { layout: SLOTS, ..rule("a") };
+        let disks = [disk("/dev/sda", "a"), disk("/dev/sdz", "a"), disk("/dev/sdy", "b")];
+        let left = [
+            ("sdb", Rejection::TooYoung(Ripeness::Unseen)),
+            ("sdc", Rejection::WaitsForMinimum { ripe: 1, least: 2 }),
+            ("sdx", Rejection::GivenBack),
+        ];
+        let said = partitioning(&rule, Some(&outcome(&["sda", "sdd", "sde"], &left)), &disks, &seen(&["sde"]));
+        let said: Vec<_> = said.iter().map(|line| (line.device.as_str(), line.state)).collect();
+        let (waits, under_way, done) =
+            (PartitioningState::Unpartitioned, PartitioningState::Partitioning, PartitioningState::Done);
+        assert_eq!(
+            said,
+            [
+                ("/dev/disk/by-id/sda", done),
+                ("/dev/disk/by-id/sdb", waits),
+                ("/dev/disk/by-id/sdc", waits),
+                ("/dev/disk/by-id/sdd", under_way),
+                ("/dev/disk/by-id/sde", waits),
+                ("/dev/sdz", done),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_set_that_cuts_nothing_and_a_dry_run_have_no_such_list() {
+        let taken = outcome(&["sda"], &[]);
+        for rule in [rule("a"), Rule { layout: SLOTS, dry_run: true, ..rule("a") }] {
+            assert_eq!(partitioning(&rule, Some(&taken), &[disk("/dev/sdb", "a")], &seen(&[])), []);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The status of each LocalVolumeSet, from what the nodes say of it. Pure but for the clock of conditions.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+
+use super::class::Class;
+use super::parsed::{Reading, selected};
+use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
+use crate::operator::condition::condition;
+use crate::operator::event::{News, Tone, clip};
+
+/// Devices were claimed on some node.
+pub const AVAILABLE: &str = "Available";
+/// The spec says nothing wrong.
+pub const VALID: &str = "Valid";
+/// The StorageClass leads to our driver.
+pub const CLASS: &str = "StorageClassReady";
+/// At most this many devices that were left are named.
+const LEFT: usize = 64;
+/// At most this many nodes are named in a message.
+pub const NAMED: usize = 5;
+
+/// What a set asks for, as far as the whole cluster is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    Valid {
+        class: String,
+        /// How many nodes it selects, of how many.
+        selected: usize,
+        nodes: usize,
+        dry_run: bool,
+    },
+    Invalid(Vec<String>),
+}
+
+/// What a set that was read asks of the whole cluster.
+pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+    match reading.as_ref() {
+        Err(problems) => Read::Invalid(problems.clone()),
+        Ok(rules) => Read::Valid {
+            class: rules.first().map(|rule| rule.class.clone()).unwrap_or_default(),
+            dry_run: rules.iter().any(|rule| rule.dry_run),
+            selected: selected(set.spec.get("nodeSelector"), nodes),
+            nodes: nodes.len(),
+        },
+    }
+}
+
+/// What the nodes say of a set, by node.
+pub fn offers<'a>(
+    set: &LocalVolumeSet,
+    pools: impl IntoIterator<Item = &'a DevicePool>,
+) -> BTreeMap<String, &'a SetOffer> {
+    let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
+    let of = |pool: &'a DevicePool| {
+        let offers = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
+        let offer = offers.iter().find(|offer| offer.namespace == namespace && offer.name == name)?;
+        Some((pool.name_any(), offer))
+    };
+    pools.into_iter().filter_map(of).collect()
+}
+
+/// The status, and what is new in it.
+pub fn decide(
+    set: &LocalVolumeSet,
+    read: &Read,
+    class: Option<&Class>,
+    offers: &BTreeMap<String, &SetOffer>,
+) -> (LocalVolumeSetStatus, Vec<News>) {
+    let before = set.status.clone().unwrap_or_default();
+    let generation = set.metadata.generation;
+    let now = |kind: &str, (holds, reason, message): (bool, &str, String)| {
+        condition(&before.conditions, kind, holds, reason, clip(message), generation)
+    };
+    let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
+    if let (Read::Valid { class: name, .. }, Some(class)) = (read, class) {
+        conditions.push(now(CLASS, class_condition(name, class)));
+    }
+    let count = |of: fn(&SetOffer) -> i64| {
+        let sum = offers.values().map(|offer| of(offer).max(0)).fold(0_i64, i64::saturating_add);
+        i32::try_from(sum).unwrap_or(i32::MAX)
+    };
+    let left = |node: &str, left: &Unmatched| json!({"node": node, "device": left.device, "reason": left.reason});
+    let left = offers.iter().map(|(node, offer)| offer.unmatched.iter().map(|one| left(node, one)).collect());
+    let (unmatched_devices, unmatched_cut) = nearest(left.collect());
+    let would = |node: &str, device: &String| json!({"node": node, "device": device});
+    let would = offers.iter().map(|(node, offer)| offer.would_take.iter().map(|one| would(node, one)).collect());
+    let (would_take_devices, would_cut) = nearest(would.collect());
+    let omitted = |of: fn(&SetOffer) -> i64| offers.values().map(|offer| of(offer).max(0)).fold(0, i64::saturating_add);
+    let status = LocalVolumeSetStatus {
+        total_provisioned_device_count: count(|offer| offer.devices),
+        total_provisioned_partition_count: count(|offer| offer.partitions),
+        observed_generation: generation.unwrap_or_default(),
+        unmatched_devices,
+        unmatched_devices_omitted: omitted(|offer| offer.unmatched_omitted).saturating_add(unmatched_cut),
+        would_take_devices,
+        would_take_devices_omitted: omitted(|offer| offer.would_take_omitted).saturating_add(would_cut),
+        conditions,
+    };
+    let news = news(&before.conditions, &status.conditions);
+    (status, news)
+}
+
+/// Of lists that begin with what matters most, one for each node, the beginnings that there is room for, and how many
+/// did not find room. What is of one node stands together.
+pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
+    let of_node =
+        |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
+    let mut all: Vec<(usize, usize, Value)> = nodes.into_iter().enumerate().flat_map(of_node).collect();
+    let omitted = i64::try_from(all.len().saturating_sub(LEFT)).unwrap_or(i64::MAX);
+    all.sort_by_key(|(at, node, _)| (*at, *node));
+    all.truncate(LEFT);
+    all.sort_by_key(|(at, node, _)| (*node, *at));
+    (all.into_iter().map(|(_, _, one)| one).collect(), omitted)
+}
+
+/// Whether a condition holds, its reason, its message.
+pub type Said = (bool, &'static str, String);
+
+fn valid(read: &Read) -> Said {
+    match read {
+        Read::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
+        Read::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+    }
+}
+
+/// Its message is what `kubectl get` shows, so the most important thing comes first.
+fn available(read: &Read, offers: &BTreeMap<String, &SetOffer>) -> Said {
+    let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
+    let on = offers.values().filter(|offer| offer.devices > 0).count();
+    let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
+    let problem = match read {
+        Read::Invalid(problems) => {
+            Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
+        }
+        Read::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
+            Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
+        }
+        Read::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
+        Read::Valid { .. } => None,
+    };
+    match (devices > 0, problem) {
+        (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),
+        (true, Some((_, words))) => (true, "DevicesClaimed", format!("{}; {words}", claimed())),
+        (false, Some((reason, words))) => (false, reason, words),
+        (false, None) => (false, "NoDevices", with_words("no device is claimed yet".to_owned(), offers)),
+    }
+}
+
+fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
+    let more = |offer: &SetOffer| usize::try_from(offer.would_take_omitted).unwrap_or(0);
+    let devices: usize = offers.values().map(|offer| offer.would_take.len().saturating_add(more(offer))).sum();
+    let on = offers.values().filter(|offer| !offer.would_take.is_empty()).count();
+    let would = format!("dry run: would take {} on {}", count(devices, "device"), count(on, "node"));
+    with_words(would, offers)
+}
+
+/// What nodes say of the set, after what there is to say.
+fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
+    let said: Vec<String> =
+        offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();
+    match said.len() {
+        0 => first,
+        some => {
+            let more = if some > NAMED { format!("; and {} more", count(some - NAMED, "node")) } else { String::new() };
+            format!("{first}; {}{more}", said[..some.min(NAMED)].join("; "))
+        }
+    }
+}
+
+pub fn class_condition(name: &str, class: &Class) -> Said {
+    match class {
+        Class::Ours => (true, "Ready", format!("StorageClass {name} leads to localpool")),
+        Class::Missing => (false, "Missing", format!("StorageClass {name} is not made yet")),
+        Class::Foreign { provisioner } => (
+            false,
+            "ForeignProvisioner",
+            format!(
+                "StorageClass {name} has the provisioner {provisioner} and is left alone; the set's disks can be had \
+                 through a StorageClass of localpool with parameters.class {name}"
+            ),
+        ),
+        Class::Refused(why) => (false, "Refused", format!("StorageClass {name} could not be made: {why}")),
+    }
+}
+
+pub fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// One line for each condition that has turned.
+pub fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
+    let turned = |condition: &&Condition| {
+        let former = before.iter().find(|former| former.type_ == condition.type_);
+        former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
+    };
+    let told = |condition: &Condition| {
+        let tone = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
+            (AVAILABLE, "True", _) => Tone::Normal,
+            // The other conditions say why.
+            (AVAILABLE, _, "NoNodeSelected") => Tone::Warning,
+            (VALID | CLASS, "False", reason) if reason != "Missing" => Tone::Warning,
+            _ => return None,
+        };
+        Some(News { tone, reason: condition.reason.clone(), note: condition.message.clone() })
+    };
+    now.iter().filter(turned).filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::parsed::Parsed;
+    use super::super::sample::{node, set};
+    use super::*;
+    use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
+
+    fn reading(set: &LocalVolumeSet) -> Reading {
+        Parsed::default().of(&[Arc::new(set.clone())]).remove(0)
+    }
+
+    fn pool(name: &str, offer: SetOffer) -> DevicePool {
+        let mut pool = DevicePool::new(name, DevicePoolSpec::default());
+        pool.status = Some(DevicePoolStatus { sets: vec![offer], ..DevicePoolStatus::default() });
+        pool
+    }
+
+    fn offer(devices: i64, message: Option<&str>) -> SetOffer {
+        SetOffer {
+            namespace: "storage".to_owned(),
+            name: "disks".to_owned(),
+            class: "fast".to_owned(),
+            devices,
+            partitions: devices * 4,
+            message: message.map(str::to_owned),
+            ..SetOffer::default()
+        }
+    }
+
+    fn find<'a>(status: &'a LocalVolumeSetStatus, kind: &str) -> &'a Condition {
+        status.conditions.iter().find(|condition| condition.type_ == kind).expect("the condition is there")
+    }
+
+    fn is(condition: &Condition) -> (&str, &str) {
+        (&condition.status, &condition.reason)
+    }
+
+    fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<News>) {
+        let read = read(set, &reading(set), &[node("a", &[("disk", "yes")]), node("b", &[])]);
+        decide(set, &read, Some(&Class::Ours), &offers(set, pools))
+    }
+
+    #[test]
+    fn what_the_nodes_claimed_is_summed_up_and_told_once() {
+        let mut set = set("disks", "fast");
+        let pools = [pool("a", offer(2, None)), pool("b", offer(1, None)), pool("c", SetOffer::default())];
+        let (status, news) = status_of(&set, &pools);
+        assert_eq!((status.total_provisioned_device_count, status.total_provisioned_partition_count), (3, 12));
+        assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
+        assert_eq!(find(&status, AVAILABLE).message, "3 devices on 2 nodes");
+        assert_eq!(is(find(&status, VALID)), ("True", "Valid"));
+        assert_eq!(is(find(&status, CLASS)), ("True", "Ready"));
+        assert_eq!(news.len(), 1, "{news:?}");
+        set.status = Some(status.clone());
+        assert_eq!(status_of(&set, &pools), (status, vec![]), "the same world is the same status, and no news");
+    }
+
+    #[test]
+    fn an_invalid_set_says_what_is_wrong_and_keeps_counting_what_it_has() {
+        let mut set = set("disks", "fast");
+        set.spec["dryRnu"] = json!(true);
+        let (status, news) = status_of(&set, &[]);
+        assert_eq!(is(find(&status, AVAILABLE)), ("False", "Invalid"));
+        assert!(find(&status, VALID).message.contains("spec.dryRnu: unknown field; did you mean dryRun?"));
+        assert!(status.conditions.iter().all(|condition| condition.type_ != CLASS), "no class is asked for");
+        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+        let (status, _) = status_of(&set, &[pool("a", offer(1, None))]);
+        assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
+        assert!(find(&status, AVAILABLE).message.contains("1 device on 1 node; nothing new is claimed"));
+    }
+
+    #[test]
+    fn a_dry_run_says_where_it_would_take_what() {
+        let mut set = set("disks", "fast");
+        set.spec["dryRun"] = json!(true);
+        let would = |devices: &[&str]| SetOffer {
+            would_take: devices.iter().map(|device| (*device).to_owned()).collect(),
+            would_take_omitted: 5,
+            ..offer(0, None)
+        };
+        let pools = [pool("a", would(&["/dev/sda", "/dev/sdb"])), pool("b", would(&["/dev/sda"]))];
+        let (status, _) = status_of(&set, &pools);
+        assert_eq!(is(find(&status, AVAILABLE)), ("False", "DryRun"));
+        assert_eq!(
+            find(&status, AVAILABLE).message,
+            "dry run: would take 13 devices on 2 nodes",
+            "also those not named"
+        );
+        assert_eq!(status.would_take_devices_omitted, 10);
+        let (a, b) = (json!({"node": "a", "device": "/dev/sdb"}), json!({"node": "b", "device": "/dev/sda"}));
+        assert_eq!(status.would_take_devices[1..], [a, b]);
+    }
+
+    #[test]
+    fn a_selector_that_selects_nothing_is_told() {
+        let mut set = set("disks", "fast");
+        let select = |value: &str| json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}]});
+        set.spec["nodeSelector"] = select("no");
+        let (status, news) = status_of(&set, &[]);
+        assert_eq!(is(find(&status, AVAILABLE)), ("False", "NoNodeSelected"));
+        assert_eq!(find(&status, AVAILABLE).message, "nodeSelector selects none of 2 nodes");
+        assert_eq!(news.len(), 1);
+        set.spec["nodeSelector"] = select("yes");
+        let (status, news) = status_of(&set, &[]);
+        assert_eq!((is(find(&status, AVAILABLE)), news.len()), (("False", "NoDevices"), 0));
+        let all = [node("a", &[("disk", "yes")]), node("b", &[])];
+        assert_eq!(
+            read(&set, &reading(&set), &all),
+            Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
+        );
+        let none: [Arc<PartialObjectMeta<KubeNode>>; 0] = [];
+        let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &BTreeMap::new()).0;
+        assert_eq!(is(find(&unknown, AVAILABLE)).1, "NoDevices", "a cluster without nodes is not the selector's fault");
+    }
+
+    #[test]
+    fn the_class_of_another_provisioner_is_told_with_the_way_out() {
+        let set = set("disks", "fast");
+        let read = read(&set, &reading(&set), &[node("a", &[])]);
+        let foreign = Class::Foreign { provisioner: "other.example".to_owned() };
+        let (status, news) = decide(&set, &read, Some(&foreign), &BTreeMap::new());
+        assert_eq!(is(find(&status, CLASS)), ("False", "ForeignProvisioner"));
+        assert!(news[0].note.contains("other.example") && news[0].note.contains("parameters.class fast"));
+        let (_, news) = decide(&set, &read, Some(&Class::Missing), &BTreeMap::new());
+        assert!(news.is_empty(), "it is being made");
+    }
+
+    #[test]
+    fn what_was_left_and_what_nodes_say_is_told_up_to_a_limit() {
+        let set = set("disks", "fast");
+        let unmatched = |count: usize| {
+            let left = |n: usize| Unmatched { device: format!("/dev/sd{n}"), reason: "too small".to_owned() };
+            (0..count).map(left).collect()
+        };
+        let pools: Vec<_> = (0..9)
+            .map(|n| {
+                let mut offer = offer(0, Some("no device matches"));
+                (offer.unmatched, offer.unmatched_omitted) = (unmatched(20), 2);
+                pool(&format!("n{n}"), offer)
+            })
+            .collect();
+        let (status, _) = status_of(&set, &pools);
+        assert_eq!(status.unmatched_devices.len(), LEFT);
+        assert_eq!(status.unmatched_devices_omitted, 9 * 22 - 64);
+        let of_last = status.unmatched_devices.iter().filter(|left| left["node"] == "n8");
+        assert_eq!(of_last.count(), 7, "no node's lines keep out another's");
+        assert_eq!(status.unmatched_devices[0], json!({"node": "n0", "device": "/dev/sd0", "reason": "too small"}));
+        let message = &find(&status, AVAILABLE).message;
+        assert!(message.contains("n4: no device matches") && message.ends_with("and 4 nodes more"), "{message}");
+    }
+}

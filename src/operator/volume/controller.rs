@@ -1,0 +1,366 @@
+//! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for
+//! its answer on the watch. What is done next is decided in `create`, `delete` and `expand`; this does it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::objects::{Objects, Outcome};
+use super::{create, delete, expand, handle, node_capacity, offered, spec, view};
+use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::host::chain;
+use crate::operator::controller::Caches;
+use crate::operator::latest::Sight;
+use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+
+/// How long a deletion or an expansion is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an agent gets to notice what has just changed.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long before the end of a caller's patience it is answered, at most.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Volumes of a cluster.
+#[derive(Clone)]
+pub struct ClusterVolumes {
+    pub(in crate::operator) objects: Objects,
+    pub(in crate::operator) caches: Caches,
+    pub(in crate::operator) locks: VolumeLocks,
+}
+
+impl ClusterVolumes {
+    fn node_exists(&self, node: &str) -> bool {
+        self.caches.nodes.get(node).is_some()
+    }
+
+    /// Without a view of the cluster nothing can be said of it.
+    fn synced(&self) -> Result<(), Error> {
+        self.caches.are_synced().then_some(()).ok_or_else(|| {
+            Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
+        })
+    }
+
+    /// Runs to its end, whether or not the caller waits for it: what was begun is not left half done.
+    async fn to_its_end<T, F>(&self, id: VolumeId, work: impl FnOnce(Self) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.synced()?;
+        let guard = self.locks.hold(id)?;
+        let work = work(self.clone());
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            drop(guard);
+            result
+        });
+        task.await.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
+    }
+
+    async fn make(self, id: VolumeId, wanted: NewVolume) -> Result<Volume, Error> {
+        let began = Instant::now();
+        let silent_at = began + wanted.patience * 3 / 4;
+        let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        let mut own = None;
+        let mut refusal: Option<Error> = None;
+        let mut tried = Vec::new();
+        loop {
+            let seen = sight.look();
+            if let Some(pending) = seen.as_deref().filter(|seen| spec::phase(seen) == Phase::Pending) {
+                own = pending.uid();
+            }
+            let now = Instant::now();
+            let facts = create::Facts {
+                own_uid: own.as_deref(),
+                node_exists: seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node)),
+                silent: now >= silent_at,
+                over: now >= over_at,
+            };
+            // Nobody else is asked so late.
+            if let Some(refusal) = refusal.take_if(|_| seen.is_none() && facts.silent) {
+                return Err(refusal);
+            }
+            match create::step(&wanted, seen.as_deref(), facts) {
+                create::Act::Make => {
+                    let node = match (self.choose(&wanted, &tried), refusal.take()) {
+                        (Ok(node), _) => node,
+                        (Err(_), Some(refusal)) => return Err(refusal),
+                        (Err(error), None) => return Err(error),
+                    };
+                    match self.objects.create(&spec::object(&wanted, &node)).await.map_err(unknown)? {
+                        Outcome::Done(made) => {
+                            own = made.uid();
+                            sight.learn(Some(made));
+                        }
+                        Outcome::Changed => self.look_again(&mut sight, id).await?,
+                    }
+                }
+                create::Act::Wait(create::Until::Silent) => sight.changed(silent_at).await,
+                create::Act::Wait(create::Until::Over) => sight.changed(over_at).await,
+                create::Act::Withdraw(then) => {
+                    let Some(seen) = seen else { continue };
+                    match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                        Outcome::Changed => self.look_again(&mut sight, id).await?,
+                        Outcome::Done(()) => {
+                            sight.learn(None);
+                            match then {
+                                create::Then::Anew => {}
+                                create::Then::Elsewhere(error) => {
+                                    tried.push(seen.spec.node.clone());
+                                    refusal = Some(error);
+                                }
+                                create::Then::Answer(error) => return Err(error),
+                            }
+                        }
+                    }
+                }
+                create::Act::Answer(Ok(())) => return answer(seen.as_deref()),
+                create::Act::Answer(Err(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
+        self.offered(&wanted.selector, Some(wanted.usage))?;
+        let named = match &wanted.nodes {
+            Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => Some(nodes.as_slice()),
+            Nodes::Any => None,
+        };
+        let rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
+        node_capacity::choose(wanted, &rooms, |node| self.node_exists(node), tried)
+    }
+
+    /// What nodes have to give, those that are named or all.
+    fn rooms(
+        &self,
+        named: Option<&[String]>,
+        selector: &Selector,
+        usage: Option<WantedUsage>,
+    ) -> BTreeMap<String, Capacity> {
+        let (pools, promised) = match named {
+            None => (self.caches.pools.all(), self.caches.volumes.all_groups()),
+            Some(named) => {
+                let named: BTreeSet<&String> = named.iter().collect();
+                let pools = named.iter().filter_map(|node| self.caches.pools.get(node)).collect();
+                (pools, named.iter().flat_map(|node| self.caches.volumes.group(node)).collect())
+            }
+        };
+        node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
+    }
+
+    /// Whether there is a set or LocalVolume that can serve it, on whatever node.
+    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<(), Error> {
+        // A request that names none is served by whatever class there is.
+        if *selector == Selector::default() {
+            return Ok(());
+        }
+        let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
+        let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
+        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of(&all_sets));
+        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of(&all_volumes)));
+        match offered::rules(selector, &candidates) {
+            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage)),
+            // It may be a LocalVolume that is not read yet.
+            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
+        sight.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
+        Ok(())
+    }
+
+    async fn erase(self, id: VolumeId) -> Result<(), Error> {
+        let name = id.to_string();
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.caches.volumes, name.clone());
+        self.look_again(&mut sight, id).await?;
+        let pending = sight.look().is_some_and(|seen| spec::phase(&seen) == Phase::Pending);
+        // Only there it matters.
+        let persistent = pending && self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some();
+        let mut ordered = false;
+        loop {
+            let seen = sight.look();
+            ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let (grace, over) = (now >= grace_at, now >= over_at);
+            let act = delete::step(seen.as_deref(), delete::Facts { node_exists, persistent, ordered, grace, over });
+            let done = match (act, seen) {
+                (delete::Act::Answer(answer), _) => return answer,
+                (delete::Act::Trace, _) => {
+                    let Some(object) = self.trace(id).await? else { return Ok(()) };
+                    self.objects.create(&object).await.map(|done| done.map(Some))
+                }
+                (delete::Act::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                    Outcome::Done(()) => return Ok(()),
+                    Outcome::Changed => Ok(Outcome::Changed),
+                },
+                (delete::Act::Order, Some(seen)) => {
+                    if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
+                        unbound(id, &volume)?;
+                    }
+                    self.objects.order(&seen).await.map(|done| done.map(Some))
+                }
+                (delete::Act::Delete, Some(seen)) => self.objects.delete(&seen).await,
+                (_, _) => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+            };
+            match done.map_err(unknown)? {
+                Outcome::Done(now) => sight.learn(now),
+                Outcome::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+
+    /// The object that orders a volume erased whose own object is missing, where a PersistentVolume tells of it.
+    async fn trace(&self, id: VolumeId) -> Result<Option<PoolVolume>, Error> {
+        match self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)? {
+            Some(volume) => self.order_of(id, &volume),
+            None => Ok(None),
+        }
+    }
+
+    /// The object that orders it; `None` where its node is missing, too.
+    fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
+        unbound(id, volume)?;
+        let spec = handle::order(volume).map_err(|why| {
+            let name = volume.name_any();
+            Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
+        })?;
+        if !self.node_exists(&spec.node) {
+            tracing::info!(volume = %id, node = spec.node, "deleted without its data: neither object nor node exist");
+            return Ok(None);
+        }
+        Ok(Some(spec::of_spec(id, spec)))
+    }
+
+    async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        if sight.look().is_none() {
+            self.look_again(&mut sight, id).await?;
+        }
+        let mut asked = false;
+        loop {
+            let seen = sight.look();
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let facts = expand::Facts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
+            let (size, after) = match expand::step(seen.as_deref(), required, limit, facts) {
+                expand::Act::Answer(Ok(())) => return answer(seen.as_deref()),
+                expand::Act::Answer(Err(error)) => return Err(error),
+                expand::Act::Wait => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+                expand::Act::Ask(size) => (size, None),
+                expand::Act::TakeBack(size, error) => (size, Some(error)),
+            };
+            let Some(seen) = seen else { continue };
+            match self.objects.change(&seen, json!({ "size": size })).await.map_err(unknown)? {
+                Outcome::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
+                Outcome::Done(now) => {
+                    asked = true;
+                    sight.learn(Some(now));
+                }
+                Outcome::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+}
+
+/// The volume of an object that is Ready.
+fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
+    let volume = object.and_then(|object| view::volume(object, true));
+    volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
+}
+
+/// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.
+fn unbound(id: VolumeId, volume: &PersistentVolume) -> Result<(), Error> {
+    match handle::bound_to(volume) {
+        None => Ok(()),
+        Some(claim) => Err(Error::Precondition(format!(
+            "volume {id} is not deleted: its PersistentVolume {} is Bound to the claim {claim}; delete that claim first",
+            volume.name_any()
+        ))),
+    }
+}
+
+/// Nobody knows whether a request that failed was done: the caller comes back.
+fn unknown(error: crate::operator::Error) -> Error {
+    match error.code() {
+        // What the API server refuses it refuses again.
+        Some(400 | 403 | 422) => Error::Internal(chain(&error)),
+        _ => Error::Aborted(chain(&error)),
+    }
+}
+
+fn borrowed<K>(objects: &[Arc<K>]) -> impl Iterator<Item = &K> {
+    objects.iter().map(Arc::as_ref)
+}
+
+impl Volumes for ClusterVolumes {
+    const WEIGHED_BEFORE: bool = true;
+
+    async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
+        let id = VolumeId::of_name(&wanted.name);
+        let made = self.to_its_end(id, |this| this.make(id, wanted)).await?;
+        tracing::info!(volume = %id, name = made.name, node = made.node, size = made.size, "the volume is there");
+        Ok(made)
+    }
+
+    async fn delete(&self, id: VolumeId) -> Result<(), Error> {
+        self.to_its_end(id, |this| this.erase(id)).await?;
+        tracing::info!(volume = %id, "the volume is gone");
+        Ok(())
+    }
+
+    async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let grown = self.to_its_end(id, |this| this.grow(id, required, limit)).await?;
+        tracing::info!(volume = %id, size = grown.size, "the volume is large enough");
+        Ok(grown)
+    }
+
+    async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
+        self.synced()?;
+        let name = id.to_string();
+        let object = self.caches.volumes.get(&name);
+        if let (None, Some(why)) = (&object, self.caches.volumes.unread(&name)) {
+            return Err(Error::Aborted(format!(
+                "PoolVolume {name} is there, and cannot be read by this version: {why}"
+            )));
+        }
+        Ok(object.and_then(|object| view::volume(&object, self.node_exists(&object.spec.node))))
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>, Error> {
+        self.synced()?;
+        let all = self.caches.volumes.all();
+        Ok(all.iter().filter_map(|object| view::volume(object, self.node_exists(&object.spec.node))).collect())
+    }
+
+    async fn capacity(
+        &self,
+        selector: Selector,
+        usage: Option<WantedUsage>,
+        node: Option<String>,
+    ) -> Result<Capacity, Error> {
+        self.synced()?;
+        if self.offered(&selector, None).is_err() {
+            return Ok(Capacity::ANYTHING);
+        }
+        let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
+        rooms.retain(|name, _| self.node_exists(name));
+        Ok(node_capacity::total(rooms.values()))
+    }
+}

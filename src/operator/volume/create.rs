@@ -1,0 +1,322 @@
+//! What CreateVolume does next, from the object that is there. Pure.
+//!
+//! ```text
+//!  nothing ──Make──▶ Pending ──▶ Accepted ──▶ Ready ──▶ the answer
+//!     ▲                 ├──▶ Rejected, Failed
+//!     │                 │        │
+//!     └────Withdraw─────┴────────┘   then elsewhere, anew, or the answer
+//! ```
+//! Only what no agent accepted is withdrawn, and RESOURCE_EXHAUSTED is answered only after that.
+
+use kube::ResourceExt as _;
+
+use super::spec::{allows, difference, never_accepted, phase, refusal, words};
+use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::volume::{Error, NewVolume};
+
+/// What there is to know beside the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The object that this call made, or saw before its agent had answered.
+    pub own_uid: Option<&'a str>,
+    /// The Node object of the object's node exists.
+    pub node_exists: bool,
+    /// Three quarters of the caller's patience are over.
+    pub silent: bool,
+    /// Nearly all of it is.
+    pub over: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Three quarters of the patience.
+    Silent,
+    /// Nearly its end.
+    Over,
+}
+
+#[derive(Debug)]
+pub enum Act {
+    Make,
+    /// Until the object changes, or until then.
+    Wait(Until),
+    Withdraw(Then),
+    Answer(Result<(), Error>),
+}
+
+/// What follows when the object is gone.
+#[derive(Debug)]
+pub enum Then {
+    /// It was left by an earlier call: begin again.
+    Anew,
+    /// Its node does not want it: another one where there is one, else this answer.
+    Elsewhere(Error),
+    Answer(Error),
+}
+
+pub fn step(wanted: &NewVolume, object: Option<&PoolVolume>, facts: Facts<'_>) -> Act {
+    let Some(object) = object else {
+        return match facts.over {
+            true => aborted("the volume is not made yet; try again".to_owned()),
+            false => Act::Make,
+        };
+    };
+    let node = &object.spec.node;
+    if object.spec.intent == Intent::Delete {
+        return aborted(format!("the volume of that name is being deleted on node {node}; try again when it is gone"));
+    }
+    if object.metadata.deletion_timestamp.is_some() {
+        return match never_accepted(object) {
+            true => Act::Withdraw(Then::Anew),
+            false => aborted(format!("the object of the volume is being deleted, and node {node} writes it again")),
+        };
+    }
+    if never_accepted(object) { not_accepted(wanted, object, facts) } else { accepted(wanted, object, facts) }
+}
+
+fn not_accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
+    let node = &object.spec.node;
+    let own = object.uid().is_some_and(|uid| facts.own_uid == Some(uid.as_str()));
+    if !allows(&wanted.nodes, node) {
+        return Act::Withdraw(Then::Anew);
+    }
+    if phase(object) == Phase::Pending {
+        if let Some(what) = difference(object, wanted) {
+            return Act::Answer(Err(exists(object, &what)));
+        }
+        if !facts.node_exists {
+            return Act::Withdraw(Then::Elsewhere(Error::Exhausted(format!("node {node} does not exist"))));
+        }
+        return match facts.silent {
+            true => Act::Withdraw(Then::Answer(Error::Exhausted(format!(
+                "node {node}: its localpool agent did not answer; does the localpool node pod run there?"
+            )))),
+            false => Act::Wait(Until::Silent),
+        };
+    }
+    // What an earlier call was told may have changed since.
+    if !own {
+        return Act::Withdraw(Then::Anew);
+    }
+    match refusal(object) {
+        error @ Error::Exhausted(_) => Act::Withdraw(Then::Elsewhere(error)),
+        error => Act::Withdraw(Then::Answer(error)),
+    }
+}
+
+fn accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
+    let (node, id) = (&object.spec.node, object.name_any());
+    if !facts.node_exists {
+        return Act::Answer(Err(gone(object)));
+    }
+    match phase(object) {
+        Phase::Found => Act::Answer(Err(Error::Precondition(format!(
+            "volume {id} was found on a disk of node {node} and waits for adoption: \
+             run `localpool volume adopt {id}` there, or remove it"
+        )))),
+        Phase::Deleting => aborted(format!("the volume of that name is being deleted on node {node}")),
+        Phase::Ready | Phase::Accepted => {
+            if let Some(what) = difference(object, wanted) {
+                return Act::Answer(Err(exists(object, &what)));
+            }
+            let allowed = allows(&wanted.nodes, node);
+            match (phase(object), allowed) {
+                (Phase::Ready, true) if is_in_conflict(object) => Act::Answer(Err(Error::Precondition(format!(
+                    "volume {id} cannot be used: {}",
+                    words(object).unwrap_or_default()
+                )))),
+                (Phase::Ready, true) => Act::Answer(Ok(())),
+                (Phase::Ready, false) => {
+                    Act::Answer(Err(exists(object, "it is on that node, which this request excludes")))
+                }
+                (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
+                (_, true) if facts.over => aborted(match words(object) {
+                    Some(words) => format!("the volume is not made yet: {words}"),
+                    None => format!("node {node} is still making the volume; try again"),
+                }),
+                (_, true) => Act::Wait(Until::Over),
+            }
+        }
+        Phase::Pending | Phase::Rejected | Phase::Failed => Act::Wait(Until::Silent),
+    }
+}
+
+/// Whether its node has, or may have, several volumes of its id.
+fn is_in_conflict(object: &PoolVolume) -> bool {
+    object.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Conflict"))
+}
+
+fn aborted(words: String) -> Act {
+    Act::Answer(Err(Error::Aborted(words)))
+}
+
+fn exists(object: &PoolVolume, what: &str) -> Error {
+    let (id, node) = (object.name_any(), &object.spec.node);
+    Error::Exists(format!("volume {id} on node {node} has this name already, and is another one: {what}"))
+}
+
+/// The answer for a volume whose node was deleted.
+pub fn gone(object: &PoolVolume) -> Error {
+    let (id, node) = (object.name_any(), &object.spec.node);
+    Error::Precondition(format!(
+        "volume {id} is on node {node}, which does not exist any more: bring the node back, or give the volume up with \
+         `localpool volume abandon {id}`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{being_deleted, in_phase, rejected, wanted};
+    use super::*;
+    use crate::volume::{Nodes, WantedUsage};
+
+    const FACTS: Facts<'static> = Facts { own_uid: Some("u1"), node_exists: true, silent: false, over: false };
+    const ALL: [Phase; 7] =
+        [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting];
+
+    fn words(act: Act) -> String {
+        match act {
+            Act::Make => "make".to_owned(),
+            Act::Wait(until) => format!("wait {until:?}"),
+            Act::Withdraw(Then::Anew) => "withdraw, anew".to_owned(),
+            Act::Withdraw(Then::Elsewhere(error)) => format!("withdraw, elsewhere, {}", kind(&error)),
+            Act::Withdraw(Then::Answer(error)) => format!("withdraw, {}", kind(&error)),
+            Act::Answer(Ok(())) => "ok".to_owned(),
+            Act::Answer(Err(error)) => kind(&error).to_owned(),
+        }
+    }
+
+    fn kind(error: &Error) -> &'static str {
+        match error {
+            Error::Invalid(_) => "invalid",
+            Error::NotFound(_) => "not found",
+            Error::Exists(_) => "exists",
+            Error::Exhausted(_) => "exhausted",
+            Error::OutOfRange(_) => "out of range",
+            Error::Precondition(_) => "precondition",
+            Error::Aborted(_) => "aborted",
+            Error::Internal(_) => "internal",
+        }
+    }
+
+    fn table(wanted: &NewVolume, facts: Facts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
+        ALL.into_iter().map(|phase| words(step(wanted, Some(&change(in_phase(phase))), facts))).collect()
+    }
+
+    #[test]
+    fn nothing_there_is_made() {
+        assert_eq!(words(step(&wanted("pvc-1"), None, FACTS)), "make");
+        assert_eq!(words(step(&wanted("pvc-1"), None, Facts { over: true, ..FACTS })), "aborted");
+    }
+
+    #[test]
+    fn the_same_volume_on_an_allowed_node_is_waited_for_and_answered() {
+        let wanted = wanted("pvc-1");
+        let same = |object| object;
+        let usual = [
+            "wait Silent",
+            "withdraw, elsewhere, exhausted",
+            "withdraw, internal",
+            "wait Over",
+            "ok",
+            "precondition",
+            "aborted",
+        ];
+        assert_eq!(table(&wanted, FACTS, same), usual);
+        let mut silent = usual;
+        silent[0] = "withdraw, exhausted";
+        assert_eq!(table(&wanted, Facts { silent: true, ..FACTS }, same), silent);
+        let mut over = silent;
+        over[3] = "aborted";
+        assert_eq!(table(&wanted, Facts { silent: true, over: true, ..FACTS }, same), over);
+    }
+
+    #[test]
+    fn an_earlier_calls_refusal_is_withdrawn_and_asked_anew() {
+        for own_uid in [None, Some("another")] {
+            let acts = table(&wanted("pvc-1"), Facts { own_uid, ..FACTS }, |object| object);
+            assert_eq!(acts[..4], ["wait Silent", "withdraw, anew", "withdraw, anew", "wait Over"]);
+        }
+    }
+
+    #[test]
+    fn each_refusal_goes_to_the_caller_after_the_withdrawal() {
+        let pending = in_phase(Phase::Pending);
+        for (reason, act) in [
+            ("Full", "withdraw, elsewhere, exhausted"),
+            ("Cordoned", "withdraw, elsewhere, exhausted"),
+            ("Limit", "withdraw, out of range"),
+            ("Invalid", "withdraw, invalid"),
+        ] {
+            assert_eq!(words(step(&wanted("pvc-1"), Some(&rejected(&pending, reason)), FACTS)), act, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_volume_on_two_disks_is_no_answer_and_the_disk_that_one_waits_for_is_named() {
+        let said = |phase, reason: Option<&str>, message: &str| {
+            let mut object = in_phase(phase);
+            let status = object.status.as_mut().expect("set");
+            (status.reason, status.message) = (reason.map(str::to_owned), Some(message.to_owned()));
+            step(&wanted("pvc-1"), Some(&object), Facts { silent: true, over: true, ..FACTS })
+        };
+        let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
+        let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("localpool volume settle"), "{words}");
+        let act = said(Phase::Accepted, None, "the disk gpt-1 is missing");
+        let Act::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("gpt-1 is missing"), "{words}");
+    }
+
+    #[test]
+    fn a_silent_agent_and_its_node_are_named() {
+        let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Pending)), Facts { silent: true, ..FACTS });
+        let Act::Withdraw(Then::Answer(Error::Exhausted(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("node n") && words.contains("did not answer"), "{words}");
+    }
+
+    #[test]
+    fn a_volume_on_an_excluded_node_is_withdrawn_waited_for_or_refused_in_words() {
+        let mut wanted = wanted("pvc-1");
+        wanted.nodes = Nodes::Preferred(vec!["other".to_owned()]);
+        let acts =
+            ["withdraw, anew", "withdraw, anew", "withdraw, anew", "aborted", "exists", "precondition", "aborted"];
+        assert_eq!(table(&wanted, FACTS, |object| object), acts);
+        wanted.nodes = Nodes::AnyOf(vec!["other".to_owned(), "n".to_owned()]);
+        assert_eq!(table(&wanted, FACTS, |object| object)[4], "ok");
+    }
+
+    #[test]
+    fn a_volume_of_a_deleted_node_is_never_answered_and_the_verb_is_named() {
+        let wanted = wanted("pvc-1");
+        let facts = Facts { node_exists: false, ..FACTS };
+        let acts = table(&wanted, facts, |object| object);
+        assert_eq!(acts[0], "withdraw, elsewhere, exhausted");
+        assert_eq!(acts[3..], ["precondition", "precondition", "precondition", "precondition"]);
+        let act = step(&wanted, Some(&in_phase(Phase::Ready)), facts);
+        let Act::Answer(Err(error)) = act else { panic!("{act:?}") };
+        assert!(error.to_string().contains("localpool volume abandon "), "{error}");
+    }
+
+    #[test]
+    fn another_volume_of_the_name_is_refused_with_what_differs() {
+        let mut wanted = wanted("pvc-1");
+        wanted.usage = WantedUsage::Block;
+        let acts = table(&wanted, FACTS, |object| object);
+        assert_eq!([&*acts[0], &*acts[3], &*acts[4]], ["exists", "exists", "exists"]);
+        assert!(acts[1].starts_with("withdraw"), "a refused leftover stands in nobody's way: {}", acts[1]);
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_waited_for_unless_no_agent_ever_accepted_it() {
+        let wanted = wanted("pvc-1");
+        let acts = table(&wanted, FACTS, being_deleted);
+        assert_eq!(acts[..3], ["withdraw, anew", "withdraw, anew", "withdraw, anew"]);
+        assert_eq!(acts[3..], ["aborted", "aborted", "aborted", "aborted"]);
+        let ordered = |mut object: PoolVolume| {
+            object.spec.intent = Intent::Delete;
+            object
+        };
+        assert!(table(&wanted, FACTS, ordered).iter().all(|act| act == "aborted"));
+    }
+}

@@ -1,0 +1,215 @@
+//! What DeleteVolume does next, from the object that is there. Pure.
+//!
+//! The order to erase is `intent: Delete`; the deletion of the object follows it, and its node's agent lets
+//! the object go when the volume is no volume any more.
+
+use kube::ResourceExt as _;
+
+use super::create::gone;
+use super::spec::{differs, never_accepted, phase, words};
+use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::volume::Error;
+
+/// The reason word of a deletion that waits for its users.
+pub const IN_USE: &str = "InUse";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub node_exists: bool,
+    /// A PersistentVolume tells of the volume: it was Ready once, whatever the object says now.
+    pub persistent: bool,
+    /// The order to erase stood in an object that this call saw.
+    pub ordered: bool,
+    /// Long enough for an agent to notice that a user has just let go.
+    pub grace: bool,
+    /// Nothing more is waited for.
+    pub over: bool,
+}
+
+#[derive(Debug)]
+pub enum Act {
+    /// Nothing tells of it here: look for a PersistentVolume that does, and order by that.
+    Trace,
+    Withdraw,
+    /// Write `intent: Delete`.
+    Order,
+    /// Delete the object.
+    Delete,
+    Wait,
+    Answer(Result<(), Error>),
+}
+
+pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
+    let Some(object) = object else {
+        // An object that went without the order took nothing with it.
+        return if facts.ordered { Act::Answer(Ok(())) } else { Act::Trace };
+    };
+    let (id, node) = (object.name_any(), &object.spec.node);
+    let ordered = object.spec.intent == Intent::Delete;
+    // The object of a volume that is on a disk may have been written again just now, without a status yet.
+    let rewritten = facts.persistent && phase(object) == Phase::Pending;
+    if !ordered && differs(object) {
+        let words = words(object).unwrap_or_default();
+        return Act::Answer(Err(Error::Precondition(format!(
+            "volume {id} is on a disk, and nobody's: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
+             for another volume, and run `localpool volume adopt {id}` there"
+        ))));
+    }
+    if !ordered && never_accepted(object) && !rewritten {
+        return Act::Withdraw;
+    }
+    if !facts.node_exists {
+        return Act::Answer(Err(gone(object)));
+    }
+    if !ordered && phase(object) == Phase::Found {
+        return Act::Answer(Err(Error::Precondition(format!(
+            "volume {id} was found on a disk of node {node} and is nobody's: before it can be deleted, run \
+             `localpool volume adopt {id}` there"
+        ))));
+    }
+    if !ordered {
+        return match object.metadata.deletion_timestamp {
+            // Deleted by hand: the agent lets it go and writes it again.
+            Some(_) if facts.over => Act::Answer(Err(Error::Aborted(format!(
+                "the object of volume {id} was deleted by hand, and node {node} has not written it again yet; try again"
+            )))),
+            Some(_) => Act::Wait,
+            None if facts.over => Act::Answer(Err(contended(object))),
+            None => Act::Order,
+        };
+    }
+    if object.metadata.deletion_timestamp.is_none() {
+        return if facts.over { Act::Answer(Err(contended(object))) } else { Act::Delete };
+    }
+    let status = object.status.as_ref();
+    let words = words(object);
+    let in_use = status.is_some_and(|status| status.reason.as_deref() == Some(IN_USE));
+    match (phase(object), words) {
+        (Phase::Deleting, Some(words)) if in_use && facts.grace => {
+            Act::Answer(Err(Error::Precondition(format!("volume {id}: {words}"))))
+        }
+        (Phase::Deleting, Some(words)) if facts.over => {
+            Act::Answer(Err(Error::Aborted(format!("volume {id} is not deleted yet: {words}"))))
+        }
+        _ if facts.over => Act::Answer(Err(Error::Aborted(format!(
+            "volume {id} is not deleted yet by node {node}; does the localpool node pod run there?"
+        )))),
+        _ => Act::Wait,
+    }
+}
+
+fn contended(object: &PoolVolume) -> Error {
+    Error::Aborted(format!("the object of volume {} keeps changing; try again", object.name_any()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{being_deleted, in_phase};
+    use super::super::spec::DIFFERS;
+    use super::*;
+
+    const FACTS: Facts = Facts { node_exists: true, persistent: true, ordered: false, grace: false, over: false };
+    const UNACCEPTED: [Phase; 2] = [Phase::Rejected, Phase::Failed];
+    const ON_DISK: [Phase; 3] = [Phase::Accepted, Phase::Ready, Phase::Deleting];
+
+    fn ordered(phase: Phase) -> PoolVolume {
+        let mut object = in_phase(phase);
+        object.spec.intent = Intent::Delete;
+        object
+    }
+
+    #[test]
+    fn no_object_is_success_only_after_the_order_to_erase() {
+        assert!(matches!(step(None, Facts { ordered: true, ..FACTS }), Act::Answer(Ok(()))));
+        assert!(matches!(step(None, FACTS), Act::Trace));
+    }
+
+    #[test]
+    fn what_no_agent_accepted_is_withdrawn_even_on_a_deleted_node() {
+        for phase in UNACCEPTED {
+            for node_exists in [true, false] {
+                for object in [in_phase(phase), being_deleted(in_phase(phase))] {
+                    assert!(matches!(step(Some(&object), Facts { node_exists, ..FACTS }), Act::Withdraw), "{phase:?}");
+                }
+            }
+        }
+        let unheard = Facts { persistent: false, ..FACTS };
+        assert!(matches!(step(Some(&in_phase(Phase::Pending)), unheard), Act::Withdraw));
+    }
+
+    #[test]
+    fn what_was_rejected_because_another_volume_of_this_id_is_on_a_disk_is_not_gone() {
+        let mut object = in_phase(Phase::Rejected);
+        object.status.as_mut().expect("set").reason = Some(DIFFERS.to_owned());
+        for persistent in [true, false] {
+            let act = step(Some(&object), Facts { persistent, ..FACTS });
+            let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+            assert!(words.contains("localpool volume adopt"), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_a_persistent_volume_tells_of_is_erased_though_its_object_has_no_status_yet() {
+        let mut object = in_phase(Phase::Pending);
+        object.status = None;
+        assert!(matches!(step(Some(&object), FACTS), Act::Order));
+    }
+
+    #[test]
+    fn a_volume_on_a_disk_is_ordered_to_be_erased_then_deleted_then_waited_for() {
+        for phase in ON_DISK {
+            assert!(matches!(step(Some(&in_phase(phase)), FACTS), Act::Order), "{phase:?}");
+            assert!(matches!(step(Some(&ordered(phase)), FACTS), Act::Delete), "{phase:?}");
+            assert!(matches!(step(Some(&being_deleted(ordered(phase))), FACTS), Act::Wait), "{phase:?}");
+            for contended in [in_phase(phase), ordered(phase)] {
+                let over = step(Some(&contended), Facts { over: true, ..FACTS });
+                assert!(matches!(over, Act::Answer(Err(Error::Aborted(_)))), "{phase:?}: {over:?}");
+            }
+        }
+        for phase in [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Found] {
+            assert!(matches!(step(Some(&ordered(phase)), FACTS), Act::Delete), "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_by_hand_is_never_taken_for_the_order() {
+        for phase in [Phase::Accepted, Phase::Ready, Phase::Deleting] {
+            let object = being_deleted(in_phase(phase));
+            assert!(matches!(step(Some(&object), FACTS), Act::Wait), "{phase:?}");
+            let over = step(Some(&object), Facts { over: true, ..FACTS });
+            assert!(matches!(over, Act::Answer(Err(Error::Aborted(_)))), "{over:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_adopted_first() {
+        let act = step(Some(&in_phase(Phase::Found)), FACTS);
+        let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+        assert!(words.contains("localpool volume adopt"), "{words}");
+    }
+
+    #[test]
+    fn a_volume_in_use_is_refused_with_the_agents_words_and_a_slow_one_aborted() {
+        let mut object = being_deleted(ordered(Phase::Deleting));
+        let status = object.status.as_mut().expect("set");
+        (status.reason, status.message) = (Some(IN_USE.to_owned()), Some("a pod has it open".to_owned()));
+        assert!(matches!(step(Some(&object), FACTS), Act::Wait));
+        let act = step(Some(&object), Facts { grace: true, ..FACTS });
+        assert!(matches!(&act, Act::Answer(Err(Error::Precondition(w))) if w.contains("a pod has it open")), "{act:?}");
+        object.status.as_mut().expect("set").reason = Some("DiskMissing".to_owned());
+        assert!(matches!(step(Some(&object), Facts { grace: true, ..FACTS }), Act::Wait));
+        let act = step(Some(&object), Facts { over: true, ..FACTS });
+        assert!(matches!(&act, Act::Answer(Err(Error::Aborted(w))) if w.contains("a pod has it open")), "{act:?}");
+        let act = step(Some(&being_deleted(ordered(Phase::Ready))), Facts { over: true, ..FACTS });
+        assert!(matches!(&act, Act::Answer(Err(Error::Aborted(w))) if w.contains("node pod run")), "{act:?}");
+    }
+
+    #[test]
+    fn a_deleted_nodes_volume_waits_for_a_person() {
+        for object in [in_phase(Phase::Ready), ordered(Phase::Ready), being_deleted(ordered(Phase::Deleting))] {
+            let act = step(Some(&object), Facts { node_exists: false, ..FACTS });
+            let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+            assert!(words.contains("localpool volume abandon"), "{words}");
+        }
+    }
+}

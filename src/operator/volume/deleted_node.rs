@@ -1,0 +1,84 @@
+//! Volumes whose Node object was deleted: marked, and where the administrator said so given up. Pure but for
+//! the clock of conditions.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::api::crd::PoolVolume;
+use crate::operator::condition::condition;
+
+use super::spec::never_accepted;
+use super::view::NODE_GONE;
+
+/// What becomes of the objects of volumes whose Node object was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// They stay, and say so: the node may come back.
+    Keep,
+    /// They are given up; nothing is erased, as nobody is there to do it.
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Write these conditions, and tell of it where it is new.
+    Mark(Vec<Condition>),
+    /// Write these conditions: the node is back.
+    Clear(Vec<Condition>),
+    Release,
+}
+
+pub fn decide(volume: &PoolVolume, node_exists: bool, gone: Gone) -> Option<Act> {
+    let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let others = || before.iter().filter(|condition| condition.type_ != NODE_GONE).cloned();
+    let marked = before.iter().any(|condition| condition.type_ == NODE_GONE && condition.status == "True");
+    match (node_exists, gone) {
+        (true, _) if marked => Some(Act::Clear(others().collect())),
+        (false, Gone::Release) => Some(Act::Release),
+        // Nothing of it is on a disk.
+        (false, Gone::Keep) if !marked && !never_accepted(volume) => {
+            let node = &volume.spec.node;
+            let message = format!(
+                "node {node} does not exist any more; its disk may still hold the data. Bring the node back, or give \
+                 the volume up with `localpool volume abandon`"
+            );
+            let mark = condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation);
+            Some(Act::Mark(others().chain([mark]).collect()))
+        }
+        (true, _) | (false, Gone::Keep) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{in_phase, status_condition};
+    use super::*;
+    use crate::api::crd::Phase;
+
+    fn with(volume: &PoolVolume, conditions: Vec<Condition>) -> PoolVolume {
+        let mut volume = volume.clone();
+        volume.status.as_mut().expect("set").conditions = conditions;
+        volume
+    }
+
+    #[test]
+    fn a_volume_is_marked_once_and_the_mark_goes_when_the_node_is_back() {
+        let other = status_condition("Healthy", "True", "Fine", "");
+        let volume = with(&in_phase(Phase::Ready), vec![other.clone()]);
+        assert_eq!(decide(&volume, true, Gone::Keep), None);
+        let Some(Act::Mark(marked)) = decide(&volume, false, Gone::Keep) else { panic!("not marked") };
+        assert_eq!(marked.len(), 2, "what others say stays");
+        let marked = with(&volume, marked);
+        assert_eq!(decide(&marked, false, Gone::Keep), None, "once");
+        assert_eq!(decide(&marked, true, Gone::Keep), Some(Act::Clear(vec![other])));
+    }
+
+    #[test]
+    fn nothing_is_given_up_unless_the_administrator_said_so() {
+        for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
+            assert!(matches!(decide(&in_phase(phase), false, Gone::Keep), Some(Act::Mark(_))), "{phase:?}");
+            assert_eq!(decide(&in_phase(phase), false, Gone::Release), Some(Act::Release), "{phase:?}");
+            assert_eq!(decide(&in_phase(phase), true, Gone::Release), None, "{phase:?}");
+        }
+        assert_eq!(decide(&in_phase(Phase::Pending), false, Gone::Keep), None, "a CreateVolume withdraws it");
+    }
+}

@@ -1,0 +1,183 @@
+//! What ControllerExpandVolume does next, from the object that is there. Pure.
+//!
+//! The wish is `spec.size`; the agent says with `status.observedSize` that it acted on it, and with
+//! `status.resizeError` that it could not. Then the wish is taken back, so that nothing grows later unasked.
+
+use kube::ResourceExt as _;
+
+use super::create::gone;
+use super::spec::{bytes, phase, signed};
+use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::api::quantity;
+use crate::volume::Error;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub node_exists: bool,
+    /// This call wrote the wish, so that an error of the agent is about it.
+    pub asked: bool,
+    /// Long enough for an agent to have seen that an earlier wish was taken back.
+    pub grace: bool,
+    pub over: bool,
+}
+
+#[derive(Debug)]
+pub enum Act {
+    /// Write `spec.size`.
+    Ask(i64),
+    /// Write `spec.size`, then answer.
+    TakeBack(i64, Error),
+    Wait,
+    Answer(Result<(), Error>),
+}
+
+pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, facts: Facts) -> Act {
+    let Some(object) = object else { return refuse(Error::NotFound("there is no such volume".to_owned())) };
+    let (id, node) = (object.name_any(), &object.spec.node);
+    if object.spec.intent == Intent::Delete {
+        return refuse(Error::Aborted(format!("volume {id} is being deleted")));
+    }
+    let status = match (&object.status, phase(object)) {
+        (Some(status), Phase::Ready) => status,
+        (_, Phase::Rejected | Phase::Failed) => {
+            return refuse(Error::NotFound(format!("there is no volume {id}: node {node} did not make it")));
+        }
+        (_, Phase::Found) => {
+            return refuse(Error::Precondition(format!(
+                "volume {id} was found on a disk of node {node} and waits for adoption: run `localpool volume adopt {id}` there"
+            )));
+        }
+        (_, Phase::Pending | Phase::Accepted | Phase::Ready | Phase::Deleting) => {
+            return refuse(Error::Aborted(format!("volume {id} is not ready on node {node}; try again")));
+        }
+    };
+    let size = bytes(status.size.unwrap_or_default());
+    if let Some(limit) = limit.filter(|limit| *limit < size) {
+        let (size, limit) = (quantity::format(size), quantity::format(limit));
+        return refuse(Error::OutOfRange(format!("volume {id} has {size}, which is above the limit of {limit}")));
+    }
+    if size >= required {
+        return Act::Answer(Ok(()));
+    }
+    if !facts.node_exists {
+        return refuse(gone(object));
+    }
+    let wish = signed(required);
+    let failed = |observed: i64| status.observed_size == Some(observed) && status.resize_error.is_some();
+    match object.spec.size {
+        Some(asked) if asked == wish && facts.asked => {
+            let error = status.resize_error.as_deref().filter(|_| failed(wish));
+            match error {
+                Some(words) => {
+                    Act::TakeBack(signed(size), Error::OutOfRange(format!("volume {id} on node {node}: {words}")))
+                }
+                None if facts.over => slow(object),
+                None => Act::Wait,
+            }
+        }
+        // Written by an earlier call: its answer is about now only if it is still to come.
+        Some(asked) if asked == wish && !failed(wish) => {
+            if facts.over {
+                slow(object)
+            } else {
+                Act::Wait
+            }
+        }
+        Some(asked) if asked == wish => Act::TakeBack(
+            signed(size),
+            Error::Aborted(format!("an earlier expansion of volume {id} failed and was taken back; try again")),
+        ),
+        // The same wish failed before, and the agent has not seen yet that it was taken back.
+        _ if failed(wish) && !facts.grace => Act::Wait,
+        _ if facts.over => slow(object),
+        _ => Act::Ask(wish),
+    }
+}
+
+fn refuse(error: Error) -> Act {
+    Act::Answer(Err(error))
+}
+
+fn slow(object: &PoolVolume) -> Act {
+    let (id, node) = (object.name_any(), &object.spec.node);
+    refuse(Error::Aborted(format!(
+        "node {node} has not grown volume {id} yet; does the localpool node pod run there? Try again"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{GIB, in_phase};
+    use super::*;
+
+    const FACTS: Facts = Facts { node_exists: true, asked: false, grace: false, over: false };
+    const ASKED: Facts = Facts { asked: true, ..FACTS };
+
+    fn grow(object: &PoolVolume, facts: Facts) -> Act {
+        step(Some(object), 2 * GIB, None, facts)
+    }
+
+    fn wishing(observed: Option<u64>, error: Option<&str>) -> PoolVolume {
+        let mut object = in_phase(Phase::Ready);
+        object.spec.size = Some(signed(2 * GIB));
+        let status = object.status.as_mut().expect("set");
+        status.observed_size = observed.map(signed);
+        status.resize_error = error.map(str::to_owned);
+        object
+    }
+
+    #[test]
+    fn only_a_ready_volume_grows() {
+        for (phase, kind) in [
+            (Phase::Pending, "Aborted"),
+            (Phase::Accepted, "Aborted"),
+            (Phase::Rejected, "NotFound"),
+            (Phase::Failed, "NotFound"),
+            (Phase::Found, "Precondition"),
+            (Phase::Deleting, "Aborted"),
+        ] {
+            let act = format!("{:?}", grow(&in_phase(phase), FACTS));
+            assert!(act.starts_with(&format!("Answer(Err({kind}")), "{phase:?}: {act}");
+        }
+        assert!(matches!(step(None, GIB, None, FACTS), Act::Answer(Err(Error::NotFound(_)))));
+        let mut going = in_phase(Phase::Ready);
+        going.spec.intent = Intent::Delete;
+        assert!(matches!(grow(&going, FACTS), Act::Answer(Err(Error::Aborted(_)))));
+        let gone = grow(&in_phase(Phase::Ready), Facts { node_exists: false, ..FACTS });
+        assert!(matches!(gone, Act::Answer(Err(Error::Precondition(_)))));
+    }
+
+    #[test]
+    fn a_volume_that_is_large_enough_is_answered_and_a_limit_below_it_refused() {
+        let ready = in_phase(Phase::Ready);
+        assert!(matches!(step(Some(&ready), GIB, None, FACTS), Act::Answer(Ok(()))));
+        assert!(matches!(step(Some(&ready), GIB / 2, Some(GIB), FACTS), Act::Answer(Ok(()))));
+        let small = step(Some(&ready), GIB / 4, Some(GIB / 2), FACTS);
+        assert!(matches!(small, Act::Answer(Err(Error::OutOfRange(_)))), "{small:?}");
+    }
+
+    #[test]
+    fn a_wish_is_written_waited_for_and_taken_back_when_it_failed() {
+        assert!(matches!(grow(&in_phase(Phase::Ready), FACTS), Act::Ask(size) if size == signed(2 * GIB)));
+        assert!(matches!(grow(&wishing(None, None), ASKED), Act::Wait));
+        assert!(matches!(grow(&wishing(Some(2 * GIB), None), ASKED), Act::Wait));
+        let slow = grow(&wishing(None, None), Facts { over: true, ..ASKED });
+        assert!(matches!(slow, Act::Answer(Err(Error::Aborted(_)))));
+        let act = grow(&wishing(Some(2 * GIB), Some("no space behind it")), ASKED);
+        let Act::TakeBack(back, Error::OutOfRange(words)) = act else { panic!("{act:?}") };
+        assert!(back == signed(GIB) && words.contains("no space behind it"));
+    }
+
+    #[test]
+    fn an_error_about_an_earlier_wish_is_not_this_ones_answer() {
+        let old = wishing(Some(3 * GIB), Some("3Gi cannot be had"));
+        assert!(matches!(grow(&old, ASKED), Act::Wait));
+        let mut taken_back = wishing(Some(2 * GIB), Some("no space"));
+        taken_back.spec.size = Some(signed(GIB));
+        assert!(matches!(grow(&taken_back, FACTS), Act::Wait), "the agent is given time to see that");
+        assert!(matches!(grow(&taken_back, Facts { grace: true, ..FACTS }), Act::Ask(_)));
+        let left = wishing(Some(2 * GIB), Some("no space"));
+        assert!(matches!(grow(&left, FACTS), Act::TakeBack(_, Error::Aborted(_))), "left by a call that was cut short");
+        assert!(matches!(grow(&wishing(None, None), FACTS), Act::Wait), "an earlier wish that is still to be heard");
+    }
+}

@@ -1,0 +1,326 @@
+//! What nodes have to give, and which of them gets a volume. Pure.
+//!
+//! Takes in what the DevicePools say, less what is promised and not on a disk yet. It is a hint: the node's
+//! agent decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+
+use super::spec::{bytes, phase};
+use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
+use crate::api::quantity;
+use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, WantedUsage};
+
+/// At most this many nodes are named in an answer.
+const NAMED: usize = 5;
+
+/// The node that a volume is promised on: it takes room there, and is on no disk yet.
+pub fn promised_on(volume: &PoolVolume) -> Option<&str> {
+    matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
+}
+
+/// What counts as promised of a volume that this version cannot read: all that it asks for, unless its size says that it is
+/// on a disk, whose DevicePool counts it. Where its node and size cannot be read either, nothing can be kept for it.
+pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
+    let (spec, status) = (&object.data["spec"], &object.data["status"]);
+    if status["size"].as_i64().is_some_and(|size| size > 0) {
+        return None;
+    }
+    let parameters = spec["parameters"].as_object().into_iter().flatten();
+    let spec = PoolVolumeSpec {
+        node: spec["node"].as_str()?.to_owned(),
+        volume_name: spec["volumeName"].as_str().unwrap_or_default().to_owned(),
+        required: spec["required"].as_i64()?,
+        limit: None,
+        volume_mode: VolumeMode::Block,
+        fs_type: None,
+        parameters: parameters.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        size: None,
+        intent: Intent::Keep,
+    };
+    let mut volume = PoolVolume::new(&object.name_any(), spec);
+    volume.status = Some(PoolVolumeStatus { phase: Phase::Accepted, ..PoolVolumeStatus::default() });
+    Some(volume)
+}
+
+/// What each node could give to `selector`; a node that can give nothing is there with zeros.
+pub fn rooms<'a>(
+    pools: impl IntoIterator<Item = &'a DevicePool>,
+    volumes: impl IntoIterator<Item = &'a PoolVolume>,
+    selector: &Selector,
+    usage: Option<WantedUsage>,
+) -> BTreeMap<String, Capacity> {
+    let mut promised: BTreeMap<&str, Vec<&PoolVolume>> = BTreeMap::new();
+    for volume in volumes {
+        if let Some(node) = promised_on(volume) {
+            promised.entry(node).or_default().push(volume);
+        }
+    }
+    let room = |pool: &DevicePool| {
+        let name = pool.name_any();
+        let promised = promised.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+        let room = room(pool, promised, selector, usage);
+        (name, room)
+    };
+    pools.into_iter().map(room).collect()
+}
+
+fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage: Option<WantedUsage>) -> Capacity {
+    let Some(status) = pool.status.as_ref().filter(|_| !pool.spec.cordon) else { return Capacity::default() };
+    if !status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        return Capacity::default();
+    }
+    let offers: Vec<&SetOffer> = status.sets.iter().filter(|offer| selects(selector, offer)).collect();
+    let given: Vec<Capacity> = offers.iter().map(|offer| given(offer, usage)).collect();
+    let Capacity { available, largest, smallest } = total(&given);
+    // A promise takes at least the smallest volume there is: a whole disk, a slot.
+    let takes = |volume: &&&PoolVolume| offers.iter().any(|offer| selects(&selector_of(volume), offer));
+    let promised: u64 = promised.iter().filter(takes).map(|volume| bytes(volume.spec.required).max(smallest)).sum();
+    let available = available.saturating_sub(promised);
+    match largest.min(available) {
+        largest if largest >= smallest && largest > 0 => Capacity { available, largest, smallest },
+        _ => Capacity::default(),
+    }
+}
+
+/// What a set gives in one mode, or in whichever is asked for later.
+fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
+    let capacity = |figures: [i64; 3]| {
+        let [available, largest, smallest] = figures.map(bytes);
+        Capacity { available, largest, smallest }
+    };
+    let mount = || capacity([offer.available, offer.largest, offer.smallest]);
+    let block = || capacity([offer.block_available, offer.block_largest, offer.block_smallest]);
+    match usage {
+        Some(WantedUsage::Block) => block(),
+        Some(WantedUsage::Mount(_)) => mount(),
+        None => mount().or(block()),
+    }
+}
+
+fn selects(selector: &Selector, offer: &SetOffer) -> bool {
+    let class = selector.class.as_ref().is_none_or(|class| *class == offer.class);
+    let set = selector.set.as_ref().is_none_or(|set| *set == format!("{}/{}", offer.namespace, offer.name));
+    class && set
+}
+
+fn selector_of(volume: &PoolVolume) -> Selector {
+    let parameter = |name: &str| volume.spec.parameters.get(name).cloned();
+    Selector { class: parameter("class"), set: parameter("set") }
+}
+
+/// What one node or all of them have.
+pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
+    let some = |a: u64, b: u64| if a == 0 { b } else { a.min(b) };
+    rooms.into_iter().filter(|room| room.largest > 0).fold(Capacity::default(), |sum, room| Capacity {
+        available: sum.available.saturating_add(room.available),
+        largest: sum.largest.max(room.largest),
+        smallest: some(sum.smallest, room.smallest),
+    })
+}
+
+/// The node to ask. `tried` have refused already.
+pub fn choose(
+    wanted: &NewVolume,
+    rooms: &BTreeMap<String, Capacity>,
+    exists: impl Fn(&str) -> bool,
+    tried: &[String],
+) -> Result<String, Error> {
+    let named = match &wanted.nodes {
+        Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => nodes.as_slice(),
+        Nodes::Any => &[],
+    };
+    // The scheduler's choice, or the only one: that node's agent decides, not what it said last.
+    if let Some(first) = named.first().filter(|first| named.iter().all(|node| node == *first)) {
+        return match (exists(first), tried.contains(first)) {
+            (true, false) => Ok(first.clone()),
+            (true, true) => Err(Error::Exhausted(format!("node {first} was asked already"))),
+            (false, _) => Err(Error::Exhausted(format!("node {first} does not exist"))),
+        };
+    }
+    let allowed: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+    let allows = |node: &str| wanted.nodes == Nodes::Any || allowed.contains(node);
+    let open = |node: &str| allows(node) && exists(node) && !tried.iter().any(|tried| tried == node);
+    let large_enough = |room: &&Capacity| room.largest > 0 && room.largest >= wanted.required;
+    let fits = |room: &&Capacity| large_enough(room) && wanted.limit.is_none_or(|limit| room.smallest <= limit);
+    let fitting = |node: &str| rooms.get(node).filter(|_| open(node)).filter(fits);
+    let chosen = match &wanted.nodes {
+        Nodes::Preferred(nodes) => nodes.iter().find(|node| fitting(node).is_some()).cloned(),
+        Nodes::AnyOf(_) | Nodes::Any => {
+            let order = |(a, room_a): &(&String, &Capacity), (b, room_b): &(&String, &Capacity)| {
+                (room_a.largest, room_a.available).cmp(&(room_b.largest, room_b.available)).then(b.cmp(a))
+            };
+            let all = rooms.keys().filter_map(|node| Some((node, fitting(node)?)));
+            all.max_by(order).map(|(node, _)| node.clone())
+        }
+    };
+    chosen.ok_or_else(|| {
+        let large: Vec<_> = rooms.iter().filter(|(node, room)| open(node) && large_enough(room)).collect();
+        match (large.first(), wanted.limit) {
+            (Some((node, room)), Some(limit)) => Error::OutOfRange(format!(
+                "the limit is {}, and the smallest volume that node {node} can give has {}",
+                quantity::format(limit),
+                quantity::format(room.smallest)
+            )),
+            _ => Error::Exhausted(nobody(wanted, rooms, &open)),
+        }
+    })
+}
+
+fn nobody(wanted: &NewVolume, rooms: &BTreeMap<String, Capacity>, open: &dyn Fn(&str) -> bool) -> String {
+    let required = quantity::short(wanted.required);
+    let mut open: Vec<_> = rooms.iter().filter(|(node, _)| open(node)).collect();
+    open.sort_by(|(a, room_a), (b, room_b)| room_b.largest.cmp(&room_a.largest).then(a.cmp(b)));
+    if open.is_empty() {
+        return format!("no allowed node has a device pool for {}", wanted.selector);
+    }
+    let named: Vec<String> =
+        open.iter().take(NAMED).map(|(node, room)| format!("{node} {}", quantity::short(room.largest))).collect();
+    let more = open.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("no node can give {required} to {}; the largest free places: {}{more}", wanted.selector, named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{GIB, in_phase, pool, status_condition, wanted};
+    use super::*;
+
+    fn seen(pools: &[DevicePool], volumes: &[PoolVolume]) -> BTreeMap<String, Capacity> {
+        rooms(pools, volumes, &wanted("x").selector, Some(WantedUsage::Mount(None)))
+    }
+
+    fn gib(available: u64, largest: u64, smallest: u64) -> Capacity {
+        Capacity { available: available * GIB, largest: largest * GIB, smallest: smallest * GIB }
+    }
+
+    #[test]
+    fn a_node_gives_what_its_pool_says_and_nothing_when_it_is_cordoned_or_not_ready() {
+        let plain = pool("a", [10, 4, 1]);
+        assert_eq!(seen(std::slice::from_ref(&plain), &[])["a"], gib(10, 4, 1));
+        let mut cordoned = plain.clone();
+        cordoned.spec.cordon = true;
+        let mut down = plain.clone();
+        let conditions = vec![status_condition("Ready", "False", "Old", "")];
+        down.status.as_mut().expect("set").conditions = conditions;
+        let mut unheard = plain.clone();
+        unheard.status.as_mut().expect("set").conditions.clear();
+        let mut silent = plain.clone();
+        silent.status = None;
+        for nothing in [cordoned, down, unheard, silent] {
+            assert_eq!(seen(&[nothing], &[])["a"], Capacity::default());
+        }
+        let other = Selector { class: Some("slow".to_owned()), set: None };
+        assert_eq!(rooms([&plain], [], &other, Some(WantedUsage::Block))["a"], Capacity::default());
+        let set = |name: &str| Selector { class: Some("fast".to_owned()), set: Some(name.to_owned()) };
+        assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Mount(None)))["a"], gib(10, 4, 1));
+        assert_eq!(rooms([&plain], [], &set("d/t"), Some(WantedUsage::Mount(None)))["a"], Capacity::default());
+        assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Block))["a"], Capacity::default());
+    }
+
+    #[test]
+    fn without_a_mode_a_node_gives_what_its_sets_give_in_any_mode() {
+        let asked = |block: [u64; 3], mount: [u64; 3]| {
+            let mut pool = pool("a", mount);
+            let offer = &mut pool.status.as_mut().expect("set").sets[0];
+            let [available, largest, smallest] = block.map(|gib| i64::try_from(gib * GIB).expect("small"));
+            (offer.block_available, offer.block_largest, offer.block_smallest) = (available, largest, smallest);
+            rooms([&pool], [], &wanted("x").selector, None)["a"]
+        };
+        assert_eq!(asked([9, 4, 2], [0, 0, 0]), gib(9, 4, 2), "a set of volumeMode Block");
+        assert_eq!(asked([0, 0, 0], [9, 4, 2]), gib(9, 4, 2), "a set of volumeMode Filesystem");
+        assert_eq!(asked([5, 5, 1], [9, 4, 2]), gib(9, 5, 1), "a set of both, some of whose space is not clean yet");
+        assert_eq!(asked([0, 0, 0], [0, 0, 0]), Capacity::default());
+    }
+
+    #[test]
+    fn what_is_promised_is_not_offered_again_until_it_is_on_a_disk() {
+        let promise = |phase, node: &str| {
+            let mut volume = in_phase(phase);
+            volume.spec.node = node.to_owned();
+            volume
+        };
+        let pools = [pool("a", [3, 3, 1])];
+        for (volumes, left) in [
+            (vec![promise(Phase::Pending, "a")], gib(2, 2, 1)),
+            (vec![promise(Phase::Accepted, "a"), promise(Phase::Pending, "a")], gib(1, 1, 1)),
+            (vec![promise(Phase::Pending, "a"); 9], Capacity::default()),
+            (
+                vec![promise(Phase::Ready, "a"), promise(Phase::Rejected, "a"), promise(Phase::Pending, "b")],
+                gib(3, 3, 1),
+            ),
+        ] {
+            assert_eq!(seen(&pools, &volumes)["a"], left);
+        }
+        let mut other = promise(Phase::Pending, "a");
+        other.spec.parameters = BTreeMap::from([("class".to_owned(), "slow".to_owned())]);
+        assert_eq!(seen(&pools, &[other])["a"], gib(3, 3, 1), "another class takes nothing of this one");
+        let disks = [pool("a", [200, 100, 100])];
+        assert_eq!(seen(&disks, &[promise(Phase::Pending, "a")])["a"], gib(100, 100, 100), "a whole disk goes");
+        assert_eq!(seen(&disks, &vec![promise(Phase::Pending, "a"); 2])["a"], Capacity::default());
+    }
+
+    #[test]
+    fn all_nodes_together_sum_up_and_the_largest_place_is_one_nodes() {
+        let all = seen(&[pool("a", [10, 4, 2]), pool("b", [5, 5, 1]), pool("c", [0, 0, 0])], &[]);
+        assert_eq!(total(all.values()), gib(15, 5, 1));
+        assert_eq!(total([]), Capacity::default());
+    }
+
+    fn pick(nodes: Nodes, pools: &[DevicePool], tried: &[&str]) -> Result<String, Error> {
+        let mut wanted = wanted("x");
+        wanted.required = 3 * GIB;
+        wanted.nodes = nodes;
+        let tried: Vec<String> = tried.iter().map(|node| (*node).to_owned()).collect();
+        choose(&wanted, &seen(pools, &[]), |node| node != "gone", &tried)
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_only_node_is_asked_whatever_it_said_last() {
+        assert_eq!(pick(Nodes::Preferred(names(&["x"])), &[], &[]).expect("x"), "x");
+        assert_eq!(pick(Nodes::AnyOf(names(&["x", "x"])), &[pool("x", [0, 0, 0])], &[]).expect("x"), "x");
+        assert!(matches!(pick(Nodes::AnyOf(names(&["x"])), &[], &["x"]), Err(Error::Exhausted(_))));
+        let gone = pick(Nodes::Preferred(names(&["gone"])), &[], &[]).expect_err("no such node");
+        assert!(gone.to_string().contains("does not exist"), "{gone}");
+    }
+
+    #[test]
+    fn preferred_nodes_are_taken_in_their_order_and_others_by_the_largest_place() {
+        let pools = [pool("a", [9, 2, 1]), pool("b", [4, 4, 1]), pool("c", [8, 8, 1]), pool("gone", [99, 99, 1])];
+        let preferred = || Nodes::Preferred(names(&["a", "gone", "b", "c"]));
+        assert_eq!(pick(preferred(), &pools, &[]).expect("b fits first"), "b");
+        assert_eq!(pick(preferred(), &pools, &["b"]).expect("c fits next"), "c");
+        assert_eq!(pick(Nodes::Any, &pools, &[]).expect("c has most"), "c");
+        assert_eq!(pick(Nodes::AnyOf(names(&["a", "b"])), &pools, &[]).expect("b"), "b");
+        let twins = [pool("b", [4, 4, 1]), pool("a", [4, 4, 1])];
+        assert_eq!(pick(Nodes::Any, &twins, &[]).expect("by name"), "a");
+    }
+
+    #[test]
+    fn where_nobody_fits_the_largest_places_are_named() {
+        let pools = [pool("a", [9, 2, 1]), pool("b", [1, 1, 1])];
+        let Err(Error::Exhausted(words)) = pick(Nodes::Any, &pools, &[]) else { panic!("it does not fit") };
+        assert!(words.contains("3Gi") && words.contains("class fast") && words.contains("a 2Gi, b 1Gi"), "{words}");
+        let Err(Error::Exhausted(words)) = pick(Nodes::AnyOf(names(&["y", "z"])), &pools, &[]) else { panic!() };
+        assert!(words.contains("no allowed node"), "{words}");
+        let many: Vec<_> = (0..9).map(|n| pool(&format!("n{n}"), [1, 1, 1])).collect();
+        let Err(Error::Exhausted(words)) = pick(Nodes::Any, &many, &[]) else { panic!() };
+        assert!(words.ends_with("and 4 more"), "{words}");
+    }
+
+    #[test]
+    fn a_limit_below_every_place_is_out_of_range() {
+        let mut asked = wanted("x");
+        asked.nodes = Nodes::Any;
+        asked.limit = Some(2 * GIB);
+        let rooms = seen(&[pool("a", [100, 100, 100])], &[]);
+        let Err(Error::OutOfRange(words)) = choose(&asked, &rooms, |_| true, &[]) else { panic!("too large") };
+        assert!(words.contains("100Gi") && words.contains("2Gi"), "{words}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The verbs on PoolVolumes, each under the state that was seen: who changed it first wins, and the other looks
+//! again. Takes in an object as it was seen, gives out the object as it is now, or that it changed meanwhile.
+
+use std::future::Future;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::api::crd::{FINALIZER, Intent, PoolVolume};
+use crate::operator::{Error, is_object_name};
+use crate::volume::DRIVER_NAME;
+
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+/// How many objects one answer holds.
+const PAGE: u32 = 500;
+
+/// What became of a verb.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    Done(T),
+    /// Somebody else was first: look again.
+    Changed,
+}
+
+impl<T> Outcome<T> {
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Done(done) => Outcome::Done(with(done)),
+            Self::Changed => Outcome::Changed,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Objects {
+    volumes: Api<PoolVolume>,
+    persistent: Api<PersistentVolume>,
+}
+
+impl Objects {
+    pub fn new(client: Client) -> Self {
+        Self { volumes: Api::all(client.clone()), persistent: Api::all(client) }
+    }
+
+    pub async fn get(&self, name: &str) -> Result<Option<PoolVolume>, Error> {
+        within(&format!("reading PoolVolume {name}"), self.volumes.get_opt(name)).await
+    }
+
+    pub async fn create(&self, object: &PoolVolume) -> Result<Outcome<PoolVolume>, Error> {
+        let what = format!("creating PoolVolume {}", object.name_any());
+        match within(&what, self.volumes.create(&PostParams::default(), object)).await {
+            // What is not found here is the kind: no second look finds it.
+            Err(error) if error.is_not_found() => Err(error),
+            answer => first(answer),
+        }
+    }
+
+    /// Changes the spec.
+    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Outcome<PoolVolume>, Error> {
+        self.patch(seen, json!({ "spec": spec })).await
+    }
+
+    /// Orders that the volume be erased.
+    pub async fn order(&self, seen: &PoolVolume) -> Result<Outcome<PoolVolume>, Error> {
+        self.change(seen, json!({ "intent": Intent::Delete })).await
+    }
+
+    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Outcome<PoolVolume>, Error> {
+        let name = seen.name_any();
+        change["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        let params = PatchParams::default();
+        let what = format!("changing PoolVolume {name}");
+        first(within(&what, self.volumes.patch(&name, &params, &Patch::Merge(&change))).await)
+    }
+
+    /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is gone at once.
+    pub async fn delete(&self, seen: &PoolVolume) -> Result<Outcome<Option<PoolVolume>>, Error> {
+        self.delete_if(seen, Preconditions { uid: seen.uid(), resource_version: None }).await
+    }
+
+    async fn delete_if(
+        &self,
+        seen: &PoolVolume,
+        preconditions: Preconditions,
+    ) -> Result<Outcome<Option<PoolVolume>>, Error> {
+        let name = seen.name_any();
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let what = format!("deleting PoolVolume {name}");
+        let deleted = first(within(&what, self.volumes.delete(&name, &params)).await)?;
+        Ok(deleted.map(|left| left.left().filter(|object| !object.finalizers().is_empty())))
+    }
+
+    /// Takes an object back as it was seen, so that it goes at once. An agent that accepted it meanwhile wins.
+    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Outcome<()>, Error> {
+        let held = match seen.metadata.deletion_timestamp {
+            Some(_) => seen.clone(),
+            None => {
+                let exactly = Preconditions { uid: seen.uid(), resource_version: seen.resource_version() };
+                match self.delete_if(seen, exactly).await? {
+                    Outcome::Changed => return Ok(Outcome::Changed),
+                    Outcome::Done(None) => return Ok(Outcome::Done(())),
+                    Outcome::Done(Some(held)) => held,
+                }
+            }
+        };
+        self.let_go(&held).await
+    }
+
+    /// Removes our finalizer.
+    pub async fn let_go(&self, held: &PoolVolume) -> Result<Outcome<()>, Error> {
+        let others: Vec<&String> = held.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        Ok(self.patch(held, json!({ "metadata": { "finalizers": others } })).await?.map(|_| ()))
+    }
+
+    /// The PersistentVolume of a volume that has an object. The provisioner names it as it named the volume; one that a
+    /// person made may be called anything.
+    pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, Error> {
+        let (id, name) = (object.name_any(), &object.spec.volume_name);
+        if is_object_name(name) {
+            let what = format!("reading PersistentVolume {name}");
+            let found = within(&what, self.persistent.get_opt(name)).await?;
+            if let Some(found) = found.filter(|found| is_of(found, &id)) {
+                return Ok(Some(found));
+            }
+        }
+        self.persistent_volume(&id).await
+    }
+
+    /// The PersistentVolume of a volume, where there is one.
+    pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = within("listing PersistentVolumes", self.persistent.list(&params)).await?;
+            let ours = |volume: &PersistentVolume| is_of(volume, name);
+            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+            match (page.items.into_iter().find(ours), next) {
+                (Some(found), _) => return Ok(Some(found)),
+                (None, None) => return Ok(None),
+                (None, Some(token)) => params.continue_token = Some(token),
+            }
+        }
+    }
+}
+
+/// Whether it is that of the volume of this id.
+fn is_of(volume: &PersistentVolume, id: &str) -> bool {
+    let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
+}
+
+/// One request, which does not hang for ever.
+pub async fn within<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(answer) => answer.map_err(Error::api(what)),
+        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+    }
+}
+
+fn first<T>(answer: Result<T, Error>) -> Result<Outcome<T>, Error> {
+    match answer {
+        Ok(done) => Ok(Outcome::Done(done)),
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Outcome::Changed),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,136 @@
+//! Whether sets and LocalVolumes can serve a request at all, whatever room their nodes have. Pure.
+//!
+//! What they cannot is said on the claim, once and in words: no other node could do it.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+
+use crate::claim::rule::{Rule, VolumeMode};
+use crate::device::label::VolumeUsage;
+use crate::host::FsKind;
+use crate::operator::set::parsed::{Definition, Reading};
+use crate::volume::{Error, Selector, WantedUsage};
+
+/// One that a request may mean.
+pub struct Candidate {
+    /// For people.
+    what: String,
+    reading: Reading,
+}
+
+/// The objects of a kind that a request means, by what they say of themselves.
+pub fn candidates<K: Definition>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
+    let meant = |object: &K| {
+        let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        let class = selector.class.as_ref().is_none_or(|class| object.classes().contains(&class.as_str()));
+        let set = selector.set.as_ref().is_none_or(|set| *set == name);
+        (class && set).then(|| format!("{} {name}", K::kind(&())))
+    };
+    let candidate = |(object, reading): (&Arc<K>, Reading)| Some(Candidate { what: meant(object)?, reading });
+    objects.iter().zip(readings).filter_map(candidate).collect()
+}
+
+/// The valid rules that a request means, or why there are none.
+pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec<&'a Rule>, Error> {
+    let valid = candidates.iter().filter_map(|candidate| candidate.reading.as_ref().as_ref().ok()).flatten();
+    let rules: Vec<&Rule> = valid.filter(|rule| selector.selects(rule)).collect();
+    if !rules.is_empty() {
+        return Ok(rules);
+    }
+    let invalid =
+        |candidate: &Candidate| Some((candidate.what.clone(), candidate.reading.as_ref().as_ref().err()?.join("; ")));
+    Err(Error::Precondition(match candidates.iter().find_map(invalid) {
+        Some((what, problems)) => format!("{what}, which is to give disks to {selector}, is not valid: {problems}"),
+        None => format!(
+            "no LocalVolumeSet and no LocalVolume gives disks to {selector}: make one, or mend the parameters of the \
+             StorageClass"
+        ),
+    }))
+}
+
+/// Whether one of them may be used so.
+pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Result<(), Error> {
+    let (asked, usage) = match usage {
+        WantedUsage::Block => ("Block", VolumeUsage::Block),
+        WantedUsage::Mount(kind) => ("Filesystem", VolumeUsage::Mount(kind.unwrap_or(FsKind::Ext4))),
+    };
+    if rules.iter().any(|rule| rule.allows(usage)) {
+        return Ok(());
+    }
+    let only = match rules.first().and_then(|rule| rule.volume_mode) {
+        Some(VolumeMode::Block) => "Block",
+        Some(VolumeMode::Filesystem) | None => "Filesystem",
+    };
+    Err(Error::Invalid(format!(
+        "the sets of {selector} allow volumeMode {only} only, and a volume of volumeMode {asked} is asked for"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::crd::LocalVolumeSet;
+    use crate::operator::set::parsed::Parsed;
+
+    fn set_of(name: &str, spec: Value) -> Arc<LocalVolumeSet> {
+        let metadata = json!({"name": name, "namespace": "d", "uid": name});
+        let set = json!({"apiVersion": "v", "kind": "k", "metadata": metadata, "spec": spec});
+        Arc::new(serde_json::from_value(set).expect("a set"))
+    }
+
+    fn asked(class: Option<&str>, set: Option<&str>, usage: WantedUsage) -> Result<(), Error> {
+        let sets = [
+            set_of("block", json!({"storageClassName": "raw", "volumeMode": "Block"})),
+            set_of("files", json!({"storageClassName": "files", "volumeMode": "Filesystem"})),
+            set_of("any", json!({"storageClassName": "any"})),
+            set_of("typo", json!({"storageClassName": "typo", "dryrun": true})),
+        ];
+        let selector = Selector { class: class.map(str::to_owned), set: set.map(str::to_owned) };
+        let candidates = candidates(&selector, &sets, Parsed::default().of(&sets));
+        allows(&selector, &rules(&selector, &candidates)?, usage)
+    }
+
+    const MOUNT: WantedUsage = WantedUsage::Mount(None);
+
+    #[test]
+    fn a_request_that_a_set_can_serve_is_not_spoken_of() {
+        for (class, set, usage) in [
+            (Some("raw"), None, WantedUsage::Block),
+            (Some("files"), None, MOUNT),
+            (Some("any"), None, WantedUsage::Block),
+            (Some("any"), Some("d/any"), MOUNT),
+            (None, Some("d/files"), MOUNT),
+        ] {
+            assert!(asked(class, set, usage).is_ok(), "{class:?} {set:?}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_no_set_of_the_class_allows_is_an_invalid_request_that_names_the_mode() {
+        for (class, usage, only) in [("raw", MOUNT, "Block only"), ("files", WantedUsage::Block, "Filesystem only")] {
+            let refused = asked(Some(class), None, usage);
+            let told = |words: &str| words.contains(only) && words.contains(&format!("class {class}"));
+            assert!(matches!(&refused, Err(Error::Invalid(words)) if told(words)), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_is_missing_or_invalid_is_told_by_its_name_and_no_other_node_is_tried() {
+        for (class, set, words) in [
+            (Some("none"), None, "no LocalVolumeSet and no LocalVolume gives disks to class none"),
+            (Some("raw"), Some("d/files"), "class raw by set d/files"),
+            (None, Some("d/none"), "set d/none"),
+            (
+                Some("typo"),
+                None,
+                "LocalVolumeSet d/typo, which is to give disks to class typo, is not valid: spec.dryrun",
+            ),
+        ] {
+            let refused = asked(class, set, MOUNT);
+            assert!(matches!(&refused, Err(Error::Precondition(told)) if told.contains(words)), "{refused:?}");
+        }
+    }
+}

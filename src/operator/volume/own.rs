@@ -1,0 +1,116 @@
+//! The bare devices of this node that its PoolVolumes name: nothing on such a device says whose it is, and the journal
+//! that does can be lost.
+
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::request::request;
+use crate::api::crd::{Phase, PoolVolume};
+use crate::device::id::may_be_hardware;
+use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
+use crate::host::FsKind;
+use crate::operator::{Error, words};
+use crate::pool::device_pool::WantedUsage;
+use crate::pool::journal::LostVolume;
+use crate::pool::journal_store::AskOwn;
+
+/// How many are read at once, and how long the API server may take for all of them.
+const PAGE: u32 = 250;
+const ENOUGH: Duration = Duration::from_secs(30);
+
+/// The question, for the pool's own thread: it blocks.
+pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
+    Box::new(move || {
+        let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
+        listed.map_err(|_| format!("no answer within {ENOUGH:?}"))?.map_err(|error| words(&error))
+    })
+}
+
+async fn list(client: &Client, node: &str) -> Result<Vec<(String, Option<LostVolume>)>, Error> {
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
+    let mut told = Vec::new();
+    let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
+    loop {
+        let listed = match objects.list(&page).await {
+            // Where there is no such kind, there is no such volume.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
+        };
+        for object in listed.items {
+            told.extend(told_by(object).map_err(Error::Refused)?);
+        }
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(told),
+        }
+    }
+}
+
+/// What one object tells. Of one that this version cannot read, as a later one wrote it, the device counts all the same:
+/// where even that is not to be read, nothing can be said of any device.
+fn told_by(object: DynamicObject) -> Result<Option<(String, Option<LostVolume>)>, String> {
+    let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
+    match (object.try_parse::<PoolVolume>(), disk) {
+        (Ok(object), _) => Ok(named_by(&object)),
+        (Err(_), Value::Null) => Ok(None),
+        (Err(_), Value::String(disk)) => Ok(may_be_hardware(&disk).then_some((disk, None))),
+        (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
+    }
+}
+
+/// The bare device that a volume is on, or is to be made on.
+fn named_by(object: &PoolVolume) -> Option<(String, Option<LostVolume>)> {
+    let status = object.status.as_ref()?;
+    let disk = status.disk.clone().filter(|disk| may_be_hardware(disk))?;
+    let volume = request(object).ok().map(|wanted| {
+        let kind = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok()).unwrap_or(FsKind::Ext4);
+        let usage = match wanted.usage {
+            WantedUsage::Block => VolumeUsage::Block,
+            WantedUsage::Mount(asked) => VolumeUsage::Mount(asked.unwrap_or_else(kind)),
+        };
+        let (namespace, name) = status.set.as_deref().and_then(|set| set.split_once('/')).unwrap_or_default();
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        LostVolume {
+            id: wanted.id,
+            // A set of that name is the one.
+            set: SetRef { namespace, name, uid: String::new() },
+            record: VolumeRecord {
+                name: wanted.name,
+                required: wanted.required,
+                limit: wanted.limit,
+                parameters: wanted.parameters,
+                usage,
+                fs_size: 0,
+                found: status.phase == Phase::Found,
+            },
+        }
+    });
+    Some((disk, volume))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_this_version_cannot_read_keeps_its_device_and_holds_up_no_other() {
+        let told = |disk: Value| {
+            let value = serde_json::json!({
+                "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": "x"},
+                "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Tape"},
+                "status": {"phase": "Melting", "disk": disk},
+            });
+            told_by(serde_json::from_value(value).expect("an object"))
+        };
+        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(("serial-1".to_owned(), None))));
+        assert_eq!(told(Value::Null), Ok(None), "it is on none");
+        assert_eq!(told(serde_json::json!("gpt-1")), Ok(None), "a labelled disk says itself what is on it");
+        let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
+        assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
+    }
+}

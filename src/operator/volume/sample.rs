@@ -1,0 +1,97 @@
+//! Objects for tests: what a person could have seen in `kubectl get`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::spec;
+use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer};
+use crate::volume::{NewVolume, Nodes, Selector, WantedUsage};
+
+pub const GIB: u64 = 1 << 30;
+
+/// 1 GiB with a filesystem of class `fast` on node `n`.
+pub fn wanted(name: &str) -> NewVolume {
+    NewVolume {
+        name: name.to_owned(),
+        required: GIB,
+        limit: None,
+        usage: WantedUsage::Mount(None),
+        parameters: BTreeMap::from([("class".to_owned(), "fast".to_owned())]),
+        selector: Selector { class: Some("fast".to_owned()), set: None },
+        nodes: Nodes::Preferred(vec!["n".to_owned()]),
+        patience: Duration::from_secs(10),
+    }
+}
+
+/// The object of that request on node `n`, in a phase.
+pub fn in_phase(phase: Phase) -> PoolVolume {
+    let mut object = spec::object(&wanted("pvc-1"), "n");
+    object.metadata.uid = Some("u1".to_owned());
+    object.metadata.resource_version = Some("10".to_owned());
+    object.status = Some(PoolVolumeStatus { phase, ..PoolVolumeStatus::default() });
+    if matches!(phase, Phase::Ready | Phase::Found | Phase::Deleting) {
+        ready(&mut object, GIB);
+        object.status.as_mut().expect("set").phase = phase;
+    }
+    object
+}
+
+pub fn ready(object: &mut PoolVolume, size: u64) {
+    object.status = Some(PoolVolumeStatus {
+        phase: Phase::Ready,
+        size: Some(spec::signed(size)),
+        fs_type: Some("ext4".to_owned()),
+        ..PoolVolumeStatus::default()
+    });
+}
+
+pub fn rejected(object: &PoolVolume, reason: &str) -> PoolVolume {
+    let mut object = object.clone();
+    object.status = Some(PoolVolumeStatus {
+        phase: Phase::Rejected,
+        reason: Some(reason.to_owned()),
+        message: Some(format!("because of {reason}")),
+        ..PoolVolumeStatus::default()
+    });
+    object
+}
+
+pub fn being_deleted(mut object: PoolVolume) -> PoolVolume {
+    object.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+    object
+}
+
+pub fn status_condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+/// A Ready node whose set `d/s` offers class `fast`: in GiB, all, the largest and the smallest.
+pub fn pool(node: &str, [available, largest, smallest]: [u64; 3]) -> DevicePool {
+    let gib = |count: u64| spec::signed(count * GIB);
+    let offer = SetOffer {
+        namespace: "d".to_owned(),
+        name: "s".to_owned(),
+        class: "fast".to_owned(),
+        devices: 1,
+        available: gib(available),
+        largest: gib(largest),
+        smallest: gib(smallest),
+        ..SetOffer::default()
+    };
+    let mut pool = DevicePool::new(node, DevicePoolSpec::default());
+    pool.status = Some(DevicePoolStatus {
+        sets: vec![offer],
+        conditions: vec![status_condition("Ready", "True", "Up", "")],
+        ..DevicePoolStatus::default()
+    });
+    pool
+}

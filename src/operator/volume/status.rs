@@ -1,0 +1,183 @@
+//! The statuses that an agent writes on a PoolVolume. Pure but for the time of a condition.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
+
+use super::request::signed;
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
+use crate::api::quantity;
+use crate::device::label::VolumeUsage;
+use crate::host::chain;
+use crate::operator::condition::condition;
+use crate::pool::choose::NoPlace;
+use crate::pool::device_pool::PoolError;
+use crate::pool::labelled::VolumeView;
+use crate::volume::Condition;
+
+/// The condition that says how a volume is doing.
+pub const HEALTHY: &str = "Healthy";
+/// The reason of a volume that is, or may be, on several disks.
+pub const CONFLICT: &str = "Conflict";
+/// The reason of a volume whose disk failed it again and again, and that is on no disk.
+pub const DISK_FAILED: &str = "DiskFailed";
+
+/// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn of(error: &PoolError, node: &str) -> Self {
+        let reason = match error {
+            _ if error.is_locked() => "Locked",
+            PoolError::NoPlace(NoPlace::Limit { .. }) => "Limit",
+            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => "Full",
+            PoolError::NoSet(_) => "NoSet",
+            PoolError::WhichClass(_) => "Invalid",
+            PoolError::Differs { .. } => "Differs",
+            PoolError::InUse { .. } => "InUse",
+            PoolError::Found { .. } => "Found",
+            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
+            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => CONFLICT,
+            PoolError::NotDescribed { .. } => "NotDescribed",
+            PoolError::BeingZeroed { .. } => "BeingZeroed",
+            PoolError::CannotGrow { .. } => "CannotGrow",
+            PoolError::NoSuchVolume { .. } => "NoSuchVolume",
+            PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
+        };
+        Self { reason, message: format!("node {node}: {}", chain(error)) }
+    }
+}
+
+/// It is made on that disk: written before the first write to it.
+pub fn accepted(disk: &str) -> PoolVolumeStatus {
+    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_owned()), ..PoolVolumeStatus::default() }
+}
+
+/// It is accepted, and cannot be made now.
+pub fn delayed(object: &PoolVolume, message: String) -> PoolVolumeStatus {
+    let disk = object.status.as_ref().and_then(|status| status.disk.clone());
+    PoolVolumeStatus { phase: Phase::Accepted, disk, message: Some(message), ..PoolVolumeStatus::default() }
+}
+
+pub fn refused(phase: Phase, reason: &str, message: String) -> PoolVolumeStatus {
+    PoolVolumeStatus { phase, reason: Some(reason.to_owned()), message: Some(message), ..PoolVolumeStatus::default() }
+}
+
+/// A volume that is on a disk.
+pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolumeStatus {
+    let before = object.status.as_ref();
+    let usage = view.record.as_ref().map(|record| record.usage);
+    let fs_type = match usage {
+        Some(VolumeUsage::Mount(kind)) => Some(kind.name().to_owned()),
+        Some(VolumeUsage::Block) | None => None,
+    };
+    let message = match (phase, &view.conflict) {
+        (_, Some(why)) => Some(why.clone()),
+        (Phase::Found, None) => Some(format!(
+            "found on disk {}, and no PersistentVolume of this node claims it: kept, not used; `localpool volume adopt {}` on the node makes it usable",
+            view.disk,
+            crate::volume::VolumeId::from(view.id)
+        )),
+        (_, None) => None,
+    };
+    // A wish that was taken back is no failure any more, and may be wished again.
+    let open = object.spec.size.is_some_and(|wish| wish > signed(view.size));
+    let before = before.filter(|_| open);
+    let observed_size = before.map_or(object.spec.size.filter(|_| !open), |status| status.observed_size);
+    let resize_error = before.and_then(|status| status.resize_error.clone());
+    PoolVolumeStatus {
+        phase,
+        reason: view.conflict.as_ref().map(|_| CONFLICT.to_owned()),
+        message,
+        size: Some(signed(view.size)),
+        capacity: Some(quantity::short(view.size)),
+        growable_to: Some(signed(view.growable_to)).filter(|to| *to > signed(view.size)),
+        fs_type,
+        disk: Some(view.disk.clone()),
+        set: Some(format!("{}/{}", view.set.namespace, view.set.name)),
+        observed_size,
+        resize_error,
+        conditions: vec![healthy(object, &Condition::of(view))],
+    }
+}
+
+/// A volume that is on no disk here; `doubt` says on which it may be that cannot be asked.
+pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
+    let mut status = object.status.clone().unwrap_or_default();
+    let disk = status.disk.clone().unwrap_or_default();
+    let (reason, words) = match doubt {
+        Some(words) => ("DiskMissing", words),
+        None => ("VolumeMissing", format!("the volume is not on its disk {disk} any more")),
+    };
+    if object.metadata.deletion_timestamp.is_some() {
+        let waits = format!("it can only be erased when its disk is back: {words}");
+        (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason.to_owned()), Some(waits));
+    }
+    status.conditions = vec![healthy(object, &Condition::abnormal(reason, words))];
+    status
+}
+
+/// A deletion that cannot be done yet.
+pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
+    let Refusal { reason, message } = refusal;
+    let before = object.status.clone().unwrap_or_default();
+    PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason.to_owned()), message: Some(message), ..before }
+}
+
+fn healthy(object: &PoolVolume, now: &Condition) -> KubeCondition {
+    let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let Condition { abnormal, reason, message } = now;
+    condition(before, HEALTHY, !abnormal, reason, message.clone(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::crd::{PoolVolumeSpec, VolumeMode};
+    use crate::device::label::SetRef;
+    use crate::pool::labelled::Standing;
+    use crate::volume::VolumeId;
+
+    #[test]
+    fn a_wish_that_was_taken_back_is_no_failure_any_more_and_may_be_wished_again() {
+        let id = VolumeId::of_name("pvc-1");
+        let view = VolumeView {
+            id: id.uuid(),
+            record: None,
+            size: 5 << 20,
+            formatted: false,
+            growable_to: 5 << 20,
+            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            disk: "gpt-1".to_owned(),
+            standing: Standing::Ready,
+            conflict: None,
+            node: Default::default(),
+        };
+        let spec = PoolVolumeSpec {
+            node: "n".to_owned(),
+            volume_name: "pvc-1".to_owned(),
+            required: 5 << 20,
+            limit: None,
+            volume_mode: VolumeMode::Block,
+            fs_type: None,
+            parameters: Default::default(),
+            size: Some(9 << 20),
+            intent: Default::default(),
+        };
+        let mut object = PoolVolume::new(&id.to_string(), spec);
+        let failed = (Some(9 << 20), Some("no space".to_owned()));
+        let (observed_size, resize_error) = failed.clone();
+        object.status = Some(PoolVolumeStatus { observed_size, resize_error, ..PoolVolumeStatus::default() });
+        let said = |object: &PoolVolume| {
+            let status = ready(object, &view, Phase::Ready);
+            (status.observed_size, status.resize_error)
+        };
+        assert_eq!(said(&object), failed, "while it stands, it is not tried again");
+        object.spec.size = Some(5 << 20);
+        assert_eq!(said(&object), (Some(5 << 20), None));
+        object.spec.size = None;
+        assert_eq!(said(&object), (None, None));
+    }
+}
