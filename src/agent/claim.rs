@@ -196,11 +196,6 @@ impl Reconciler {
         self.claiming.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether a claim is, or was before the last look, under way on the disk of that kernel name.
-    pub(super) fn is_being_claimed(&self, name: &str) -> bool {
-        self.claiming.values().any(|(claiming, _)| claiming == name)
-    }
-
     /// How many disks each set has, those that are away too.
     fn counts(&self) -> BTreeMap<SetRef, u32> {
         let labelled = self.pool.labelled_disks().into_iter().map(|member| member.shown().content.label.set.clone());

@@ -4,11 +4,12 @@
 //! `Reconciler` is used by one thread; the pool that it keeps is shared.
 
 pub mod admin;
-mod arrive;
 mod blank;
 mod claim;
 mod copies;
+mod decide;
 mod health;
+mod members;
 pub mod observer;
 mod own;
 mod preview;
@@ -21,10 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::admin::AdminError;
-use self::arrive::Problem;
 use self::blank::Blanks;
 use self::claim::Taken;
+use self::decide::decide;
 use self::health::Healths;
+use self::members::Met;
 use crate::claim::election::Outcome;
 use crate::claim::promise::AskPromises;
 use crate::claim::ripeness::{Ripeness, Watchlist};
@@ -46,7 +48,6 @@ use crate::pool::journal_store::AskOwn;
 use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
 use crate::pool::member::Member;
 use crate::pool::plan::relabel;
-use crate::pool::whereabouts::{Knowledge, Unasked};
 
 /// How long a look believes what denied a disk, before it reads the content again.
 const KEEP: Duration = Duration::from_secs(3600);
@@ -184,29 +185,9 @@ impl Reconciler {
             self.discovery.changed(&device.raw.name);
         }
         self.watch.look(set.at, &set.devices);
-        let mut problems = BTreeMap::new();
-        let mut passes = !self.claiming.is_empty();
-        passes |= !self.depart(&set);
-        let told = std::mem::take(&mut self.unusable);
-        let mut unread = Vec::new();
-        for device in set.devices.iter().filter(|d| d.verdict == Verdict::Ours && d.label.is_some()) {
-            if let Err(problem) = self.arrive(device) {
-                let words = problem.words();
-                if told.get(&device.raw.name).is_none_or(|told| told != words) {
-                    tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
-                }
-                self.unusable.insert(device.raw.name.clone(), words.to_owned());
-                unread.push(Unasked {
-                    disk: device.id.text.clone(),
-                    why: format!("cannot be opened: {words}"),
-                    listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
-                    knowledge: Knowledge::Part,
-                });
-                problems.insert(device.raw.name.clone(), words.to_owned());
-                passes |= matches!(problem, Problem::Passes(_));
-            }
-        }
-        passes |= self.arrive_bare(&set, &mut problems);
+        let actions = decide(&set, &self.members(), &claiming);
+        let Met { mut problems, mut unread, again: mut passes } = self.perform(actions, &set);
+        passes |= !self.claiming.is_empty();
         unread.extend(self.may_be_ours(&set, &claiming));
         self.pool.looked_at(unread);
         let unsure = self.remember_copies(&set);
@@ -436,13 +417,6 @@ impl Reconciler {
 fn is_only_busy(device: &Device) -> bool {
     let busy = Contents { busy: true, ..Contents::default() };
     device.probe == Probe::Looked(busy)
-}
-
-/// Whether `device` is the disk `id` on the very device that `raw` was.
-fn is_same_device(device: &Device, id: &str, raw: &crate::host::RawDisk) -> bool {
-    device.id.text == id
-        && device.verdict == Verdict::Ours
-        && (device.raw.devno, device.raw.diskseq, &device.raw.name) == (raw.devno, raw.diskseq, &raw.name)
 }
 
 fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {

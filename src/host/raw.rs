@@ -251,3 +251,9 @@ pub fn is_or_is_on(name: &str, disk: &str) -> bool {
     let number = if disk.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
     rest.is_empty() || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
+
+/// Whether a device of a kernel name is still the one that it was, as large as then.
+pub fn is_unchanged(was: &RawDisk, now: &RawDisk) -> bool {
+    let which = |raw: &RawDisk| (raw.devno, raw.diskseq, raw.size);
+    which(was) == which(now)
+}

@@ -23,6 +23,7 @@ use super::plan::{ERASE_CHUNK, NewVolume, Site};
 use crate::claim::rule::Rule;
 use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
+use crate::host::raw::is_unchanged;
 use crate::host::turn::{Held, Shows, Stuck, Turn};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, Openers, RawDisk};
 
@@ -173,12 +174,14 @@ impl BareDevice {
         Ok(())
     }
 
-    /// Whether it is open, as the device that `raw` is.
-    pub fn is_open_as(&self, raw: &RawDisk) -> bool {
+    /// The device that it is open as; `None`: it is not.
+    pub fn open_as(&self) -> Option<RawDisk> {
         let shown = self.shown();
-        let which = |raw: &RawDisk| (raw.devno, raw.diskseq, raw.size);
-        let same = shown.raw.as_ref().is_some_and(|was| which(was) == which(raw));
-        same && shown.offloads_zeroes.is_some()
+        shown.offloads_zeroes.is_some().then(|| shown.raw.clone()).flatten()
+    }
+
+    fn is_open_as(&self, raw: &RawDisk) -> bool {
+        self.open_as().is_some_and(|was| is_unchanged(&was, raw))
     }
 
     fn open(&self, raw: &RawDisk) -> Result<Arc<dyn Disk>, String> {

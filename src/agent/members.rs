@@ -1,0 +1,277 @@
+//! Disks of the pool that come and go, with a label or bare: performs what was decided on them (`decide`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Reconciler;
+use super::decide::{Action, Labelled, Members, is_same_device, places_of};
+use crate::device::Device;
+use crate::device::discovery::Snapshot;
+use crate::device::duplicate::hardware;
+use crate::device::label::{Hardware, Label};
+use crate::host::patience::PatienceError;
+use crate::host::{Access, Host, RawDisk, chain};
+use crate::pool::bare::BareDevice;
+use crate::pool::device_pool::Pool;
+use crate::pool::disk::{ApplyError, Opened, PoolDisk};
+use crate::pool::journal::BareClaim;
+use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
+use crate::pool::member::Member;
+use crate::pool::plan::relabel;
+use crate::pool::whereabouts::{Knowledge, Unasked};
+
+/// Why a disk with our label cannot be used now.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// Until an event of a disk says that something has changed.
+    Stays(String),
+    /// It failed, or somebody holds it, and no event tells when that is over.
+    Passes(String),
+}
+
+impl Problem {
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Passes(chain(error))
+    }
+
+    fn of_opening(error: &ApplyError) -> Self {
+        match error {
+            ApplyError::Earlier { .. } => Self::Stays(error.to_string()),
+            _ => Self::of(error),
+        }
+    }
+
+    pub(super) fn words(&self) -> &str {
+        let (Self::Stays(why) | Self::Passes(why)) = self;
+        why
+    }
+}
+
+/// What came of the members in a pass.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// What stands against a disk, in words, by kernel name.
+    pub problems: BTreeMap<String, String>,
+    /// Disks of ours that cannot be asked what is on them.
+    pub unread: Vec<Unasked>,
+    /// Something may be over soon that no event tells of.
+    pub again: bool,
+}
+
+impl Reconciler {
+    /// What is decided on.
+    pub(super) fn members(&self) -> Members {
+        let labelled = |member: Arc<LabelledDisk>| {
+            let shown = member.shown();
+            Labelled {
+                id: member.id.clone(),
+                raw: shown.raw.clone(),
+                size: shown.content.geometry.size,
+                is_usable: shown.is_usable(),
+                is_missing: shown.standing == Standing::Missing,
+            }
+        };
+        let bare = |(id, _): (String, BareClaim)| {
+            let open_as = match self.pool.member(&id) {
+                Some(Member::Bare(device)) => device.open_as(),
+                Some(Member::Labelled(_)) | None => None,
+            };
+            (id, open_as)
+        };
+        Members {
+            labelled: self.pool.labelled_disks().into_iter().map(labelled).collect(),
+            bare: self.pool.journal().bare_claims().into_iter().map(bare).collect(),
+        }
+    }
+
+    pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot) -> Met {
+        let mut met = Met::default();
+        let told = std::mem::take(&mut self.unusable);
+        for action in actions {
+            match action {
+                Action::Leave { id } => met.again |= !self.leave(&id, snapshot),
+                Action::Refuse { at, why } => {
+                    let refused = self.withhold(&snapshot.devices[at], why);
+                    self.meet(&mut met, &told, &snapshot.devices[at], refused);
+                }
+                Action::Open { at } => {
+                    let opened = self.open(&snapshot.devices[at]);
+                    if let Err(problem) = opened {
+                        self.meet(&mut met, &told, &snapshot.devices[at], problem);
+                    }
+                }
+                Action::OpenBare { id, at } => {
+                    let raw = &snapshot.devices[at].raw;
+                    if let Err(why) = self.open_bare(&id, raw) {
+                        met.again = true;
+                        met.problems.insert(raw.name.clone(), why);
+                    }
+                }
+                Action::LeaveBare { id } => met.again |= self.bare(&id).leave().is_err(),
+            }
+        }
+        self.tell_of_bare(snapshot, &mut met);
+        met
+    }
+
+    fn meet(&mut self, met: &mut Met, told: &BTreeMap<String, String>, device: &Device, problem: Problem) {
+        let words = problem.words();
+        if told.get(&device.raw.name).is_none_or(|told| told != words) {
+            tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
+        }
+        self.unusable.insert(device.raw.name.clone(), words.to_owned());
+        met.unread.push(Unasked {
+            disk: device.id.text.clone(),
+            why: format!("cannot be opened: {words}"),
+            listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
+            knowledge: Knowledge::Part,
+        });
+        met.problems.insert(device.raw.name.clone(), words.to_owned());
+        met.again |= matches!(problem, Problem::Passes(_));
+    }
+
+    /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
+    /// that does not end, and is left for later.
+    fn leave(&self, id: &str, snapshot: &Snapshot) -> bool {
+        let Some(member) = self.pool.labelled_disk(id) else { return true };
+        let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_same_device(device, id, raw));
+        match member.lock_within(SHORT_PATIENCE) {
+            Ok(mut state) if !is_here(&state.raw) => {
+                tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
+                // What was deleted there since the last pass is not waited for.
+                self.know(&member);
+                state.leave(Standing::Missing);
+                true
+            }
+            Ok(_) => true,
+            Err(stuck) => {
+                tracing::warn!(disk = %member.id, error = %chain(&stuck), "a disk of the pool is gone, and in use");
+                false
+            }
+        }
+    }
+
+    /// A disk with our label that must not be used: if it is open, it is not any more.
+    fn withhold(&self, device: &Device, why: String) -> Problem {
+        if let Some(member) = self.pool.labelled_disk(&device.id.text) {
+            let mut state = match member.lock_within(SHORT_PATIENCE) {
+                Ok(state) => state,
+                Err(stuck) => return Problem::of(&stuck),
+            };
+            if is_same_device(device, &member.id, &state.raw) {
+                state.leave(Standing::NotReady(why.clone()));
+            }
+        }
+        Problem::Stays(why)
+    }
+
+    /// A disk with our label joins, or comes back, perhaps under another name.
+    fn open(&mut self, device: &Device) -> Result<(), Problem> {
+        let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
+        let name = device.raw.name.clone();
+        let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
+        // Its label may be another one now.
+        self.discovery.changed(&name);
+        opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
+    }
+
+    /// The bare device of a claim; one whose device is away since the start is missed, too.
+    fn bare(&self, id: &str) -> Arc<BareDevice> {
+        if let Some(Member::Bare(device)) = self.pool.member(id) {
+            return device;
+        }
+        let device = BareDevice::new(id.to_owned(), Arc::clone(&self.host), Arc::clone(self.pool.journal()));
+        let device = Arc::new(device);
+        self.pool.join(Member::Bare(Arc::clone(&device)));
+        device
+    }
+
+    fn open_bare(&mut self, id: &str, raw: &RawDisk) -> Result<(), String> {
+        let device = self.bare(id);
+        // A look that hangs says so sooner.
+        if self.discovery.is_waiting_for(raw) {
+            return Err("opening or reading it hangs".to_owned());
+        }
+        let raw = raw.clone();
+        let arrived = self.errand(id, move || device.arrive(&raw).map_err(|e| chain(&e)));
+        arrived.unwrap_or_else(|hangs| Err(chain(&hangs)))
+    }
+
+    /// What stands against the bare devices that are here.
+    fn tell_of_bare(&self, snapshot: &Snapshot, met: &mut Met) {
+        for (id, _) in self.pool.journal().bare_claims() {
+            let (Some(at), Some(Member::Bare(bare))) =
+                (places_of(snapshot, &id).first().copied(), self.pool.member(&id))
+            else {
+                continue;
+            };
+            if let Standing::NotReady(why) = &bare.shown().standing {
+                // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
+                met.again |= !bare.is_disputed();
+                met.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
+            }
+        }
+    }
+
+    /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
+    pub(in crate::agent) fn errand<T: Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PatienceError> {
+        let pool = Arc::clone(&self.pool);
+        self.errands.errand(&disk.to_owned(), work, move || pool.nudge())
+    }
+}
+
+/// The label names the hardware that the disk is on, from its first day there: that which it was copied from may come
+/// back, as it was then, and would be believed where both labels name it.
+fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
+    let Opened::Ours(mut disk) = opened else { return Ok(opened) };
+    if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
+        tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id, hardware = id, "the disk is on other hardware");
+        let hardware = Hardware { id, model: raw.model.clone(), serial: raw.serial.clone() };
+        disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
+    }
+    Ok(Opened::Ours(disk))
+}
+
+/// Opens a disk with our label, and lets it join.
+fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
+    let known = pool.labelled_disk(&device.id.text);
+    let lock = |member: &'_ LabelledDisk, standing| {
+        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
+        locked.map(|mut state| state.leave(standing))
+    };
+    if let Some(member) = &known {
+        // The old handle's flock would keep the new one from mending the tables.
+        lock(member, Standing::NotReady("it is being opened again".to_owned()))?;
+    }
+    let opened = host.open(&device.raw, Access::Own);
+    let opened = opened.map_err(|e| Problem::of(&e));
+    let seen = pool.journal().seen(&device.id.text);
+    let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner(), &seen).map_err(|e| Problem::of_opening(&e)));
+    let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| Problem::of(&e)));
+    let opened = match opened {
+        Ok(Opened::Ours(opened)) => opened,
+        Ok(Opened::Blank) => {
+            tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
+            return Ok(());
+        }
+        Err(problem) => {
+            if let Some(member) = &known {
+                lock(member, Standing::NotReady(problem.words().to_owned()))?;
+            }
+            return Err(problem);
+        }
+    };
+    match known {
+        Some(member) => member.lock().arrive(device.raw.clone(), opened),
+        None => {
+            let member = LabelledDisk::new(device.id.text.clone(), device.raw.clone(), opened, None);
+            pool.join(Member::Labelled(Arc::new(member)));
+        }
+    }
+    tracing::info!(disk = %device.id, path = %device.raw.path.display(), "a disk of the pool is here");
+    Ok(())
+}
