@@ -12,6 +12,7 @@ mod health;
 mod members;
 pub mod observer;
 mod own;
+mod owner;
 mod preview;
 mod renamed_bare;
 pub mod thread;
@@ -30,10 +31,10 @@ use self::members::Met;
 use crate::claim::election::Outcome;
 use crate::claim::promise::AskPromises;
 use crate::claim::ripeness::{Ripeness, Watchlist};
-use crate::claim::rule::{Reclaim, Rule};
+use crate::claim::rule::Rule;
 use crate::device::discovery::{Discovery, DiscoveryError, Snapshot};
 use crate::device::duplicate::Identities;
-use crate::device::label::{Label, Layout, SetRef};
+use crate::device::label::{Label, SetRef};
 use crate::device::ownership::Home;
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict};
@@ -45,7 +46,7 @@ use crate::pool::device_pool::{Owner, Pool, PoolError};
 use crate::pool::disk::{Opened, PoolDisk};
 use crate::pool::earlier::Seen;
 use crate::pool::journal_store::AskOwn;
-use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
+use crate::pool::labelled::LabelledDisk;
 use crate::pool::member::Member;
 use crate::pool::plan::relabel;
 
@@ -311,56 +312,6 @@ impl Reconciler {
         self.errand(disk, work).unwrap_or_else(hangs)
     }
 
-    /// Each member offers by the set that its label names: by UID, else by name and layout.
-    /// Gives whether one was busy, and is to be looked at again.
-    fn attach_rules(&mut self, problems: &mut BTreeMap<String, String>) -> bool {
-        let mut busy = false;
-        for member in self.pool.labelled_disks() {
-            let shown = member.shown();
-            let rule = owner_of(&shown.content.label, &self.rules).cloned();
-            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != shown.content.label.set && shown.is_usable()) {
-                let (writer, set) = (Arc::clone(&member), rule.set.clone());
-                let relabelled = self.errand(&member.id, move || writer.relabel(set).map_err(|e| chain(&e)));
-                if let Err(why) = relabelled.unwrap_or_else(|hangs| Err(chain(&hangs))) {
-                    problems.insert(shown.raw.name.clone(), why);
-                }
-            }
-            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
-                match member.lock_within(SHORT_PATIENCE) {
-                    Ok(mut state) => state.rule = rule,
-                    Err(error) => {
-                        busy = true;
-                        problems.insert(shown.raw.name.clone(), chain(&error));
-                    }
-                }
-            }
-            self.know(&member);
-        }
-        for member in self.pool.bare_devices() {
-            let journal = self.pool.journal();
-            let Some(set) = journal.bare_claim(&member.id).map(|claim| claim.set) else { continue };
-            // A set that takes whole disks takes partitions and mapped devices as they are.
-            let bare = [Layout::RawDevice {}, Layout::Whole {}];
-            let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
-            let shown = member.shown();
-            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
-                && let Err(error) = journal.change_bare(&member.id, |claim| claim.set = rule.set.clone())
-            {
-                problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
-            }
-            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
-                match member.lock_within(SHORT_PATIENCE) {
-                    Ok(mut state) => state.rule = rule,
-                    Err(error) => {
-                        busy = true;
-                        problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
-                    }
-                }
-            }
-        }
-        busy
-    }
-
     /// Releases a disk; the next look reads it anew.
     pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
         let name = match member {
@@ -374,60 +325,12 @@ impl Reconciler {
         }
         released
     }
-
-    /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
-    fn give_back(&mut self) -> usize {
-        let done_with: Vec<Member> =
-            self.pool.members().into_iter().filter(|member| self.is_done_with(member)).collect();
-        let mut count = 0;
-        for member in done_with {
-            match self.give_up(&member) {
-                Ok(()) => count += 1,
-                Err(error) => {
-                    tracing::error!(disk = %member.id(), error = %chain(&error), "the disk could not be given back");
-                }
-            }
-        }
-        count
-    }
-
-    /// Whether a disk had volumes, has none any more, and is of a set that then gives it back.
-    fn is_done_with(&self, member: &Member) -> bool {
-        if member.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
-            return false;
-        }
-        match member {
-            Member::Labelled(member) => {
-                let shown = member.shown();
-                let content = &shown.content;
-                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
-                content.label.used && empty && shown.is_usable()
-            }
-            Member::Bare(member) => {
-                let claim = self.pool.journal().bare_claim(&member.id);
-                let is_empty =
-                    claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
-                is_empty && member.shown().standing == Standing::Ready
-            }
-        }
-    }
 }
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
 fn is_only_busy(device: &Device) -> bool {
     let busy = Contents { busy: true, ..Contents::default() };
     device.probe == Probe::Looked(busy)
-}
-
-fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
-    owner_among(&label.set, &label.layout, rules)
-}
-
-/// The set that owns a disk: by UID, else one made anew with the same name and layout.
-fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
-    let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
-    let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
-    by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
 }
 
 #[cfg(test)]
