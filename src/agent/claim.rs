@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use super::blank::NotBlank;
+use super::question::{Told, Wanted};
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
 use crate::claim::ballot::{Ballot, Facts};
 use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
@@ -121,21 +122,20 @@ impl Reconciler {
         Ok(Promised { all, on })
     }
 
-    /// What others promise of this node's disks, asked for now. Nothing is taken where the journal cannot say what is ours.
+    /// What others promise of this node's disks, asked for by this pass or the one before. Nothing is taken where the journal cannot say what is ours.
     pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
         self.pool.journal().sound().map_err(|e| chain(&e))?;
-        let learnt = self.learn_own();
-        let learnt = learnt.map_err(|why| {
-            format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}")
-        })?;
+        let of_own =
+            |why| format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}");
+        let Told { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
+        let learnt = own.and_then(|own| self.learn_own(own)).map_err(of_own)?;
         if learnt {
             // They are another thing than this pass has seen.
             return Err(
                 "a volume is on a device that the journal does not know; all is looked at again first".to_owned()
             );
         }
-        let Some(ask) = &mut self.elsewhere else { return Ok(Vec::new()) };
-        ask().map_err(|why| {
+        promises.map_err(|why| {
             format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")
         })
     }

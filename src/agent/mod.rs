@@ -14,6 +14,7 @@ pub mod observer;
 mod own;
 mod owner;
 mod preview;
+mod question;
 mod renamed_bare;
 pub mod thread;
 mod wipe;
@@ -28,6 +29,7 @@ use self::claim::Taken;
 use self::decide::decide;
 use self::health::Healths;
 use self::members::Met;
+use self::question::Question;
 use crate::claim::election::Outcome;
 use crate::claim::promise::AskPromises;
 use crate::claim::ripeness::{Ripeness, Watchlist};
@@ -45,7 +47,6 @@ use crate::host::{Access, Host, Probe, chain};
 use crate::pool::device_pool::{Owner, Pool, PoolError};
 use crate::pool::disk::{Opened, PoolDisk};
 use crate::pool::earlier::Seen;
-use crate::pool::journal_store::AskOwn;
 use crate::pool::labelled::LabelledDisk;
 use crate::pool::member::Member;
 use crate::pool::plan::relabel;
@@ -73,8 +74,9 @@ pub struct Reconciler {
     again: Duration,
     blanks: Blanks,
     healths: Healths,
-    elsewhere: Option<AskPromises>,
-    own: Option<AskOwn>,
+    question: Question,
+    /// How many were begun.
+    passes: u64,
     /// Work on disks of the pool, by id, that may hang.
     errands: Patience<String>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
@@ -120,8 +122,8 @@ impl Reconciler {
             again: AGAIN,
             blanks: Blanks::default(),
             healths: Healths::default(),
-            elsewhere: None,
-            own: None,
+            question: Question::default(),
+            passes: 0,
             errands: Patience::new(ERRAND),
             claiming: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -131,7 +133,7 @@ impl Reconciler {
 
     /// The same, and before a claim it asks what other provisioners promise.
     pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
-        self.elsewhere = Some(ask);
+        self.question.ask_promises(ask);
         self
     }
 
@@ -175,6 +177,7 @@ impl Reconciler {
 
     /// Looks at everything and converges.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
+        self.passes += 1;
         self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
         let claiming = self.claims_under_way();

@@ -2,20 +2,22 @@
 //! older than the volume. They are nobody's to claim, to wipe, or to read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Reconciler;
+use super::question::{Told, Wanted};
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{Device, Verdict};
 use crate::host::{RawDisk, chain};
-use crate::pool::journal_store::AskOwn;
+use crate::pool::journal_store::{AskOwn, ToldVolume};
 use crate::pool::whereabouts::{Knowledge, Unasked};
 
 impl Reconciler {
     /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and
     /// before a claim.
     pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
-        self.own = Some(ask);
+        self.question.ask_own(ask);
         self
     }
 
@@ -24,7 +26,8 @@ impl Reconciler {
         if self.pool.is_looked_at() || !self.pool.journal().is_in_doubt() {
             return Ok(());
         }
-        match self.learn_own() {
+        let told = self.ask(Wanted::Own).and_then(|told| told.own);
+        match told.and_then(|own| self.learn_own(own)) {
             Ok(_) => Ok(()),
             // Disks with labels do not wait for that; the text of the journal has told what it could.
             Err(why) if self.pool.journal().sound().is_err() => {
@@ -58,10 +61,14 @@ impl Reconciler {
         set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()
     }
 
-    /// Asks now. True: there is a device that was not known.
-    pub(super) fn learn_own(&mut self) -> Result<bool, String> {
-        let Some(ask) = &mut self.own else { return Ok(false) };
-        let told = ask()?;
-        self.pool.journal().learn_lost(told).map_err(|error| chain(&error))
+    /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass due.
+    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Told, String> {
+        let pool = Arc::clone(&self.pool);
+        self.question.answer(self.passes, wanted, move || pool.nudge())
+    }
+
+    /// True: there is a device that was not known.
+    pub(super) fn learn_own(&mut self, own: Vec<ToldVolume>) -> Result<bool, String> {
+        self.pool.journal().learn_lost(own).map_err(|error| chain(&error))
     }
 }

@@ -27,9 +27,11 @@ pub struct JournalStore {
     is_new: bool,
 }
 
-/// Asks others on which bare devices of this node volumes are, and on which one each is; the words say why that cannot
-/// be told. It may take a while.
-pub type AskOwn = Box<dyn FnMut() -> Result<Vec<(String, Option<LostVolume>)>, String> + Send>;
+/// A bare device of this node that a volume is on, by id, and the volume where it is known.
+pub type ToldVolume = (String, Option<LostVolume>);
+
+/// Asks others for all of them; the words say why that cannot be told. It may take a while.
+pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, String> + Send>;
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
 #[derive(Default)]
@@ -142,7 +144,7 @@ impl JournalStore {
 
     /// Volumes are on these devices, as others know. Those without a claim had one that was lost, unless a person has given
     /// them up. True: there is one more.
-    pub fn learn_lost(&self, told: Vec<(String, Option<LostVolume>)>) -> Result<bool, StoreError> {
+    pub fn learn_lost(&self, told: Vec<ToldVolume>) -> Result<bool, StoreError> {
         let learn = |journal: &mut Journal| {
             let before = journal.lost.clone();
             for (disk, volume) in told {

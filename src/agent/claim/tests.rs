@@ -88,6 +88,26 @@ fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without
 }
 
 #[test]
+fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_one_due() {
+    let (host, agent) = machine();
+    let (answers, given) = std::sync::mpsc::channel::<Vec<Promise>>();
+    let mut agent = agent.asking_elsewhere(Box::new(move || given.recv().map_err(|gone| gone.to_string())));
+    let (due, called) = std::sync::mpsc::channel();
+    agent.pool().on_nudge(move || {
+        let _ = due.send(());
+    });
+    let (claimed, last) = passes(&mut agent, 3);
+    assert!(claimed.is_empty());
+    let words = "nothing is claimed while it cannot be told on which devices this node's volumes are: the API server was \
+                 asked, and has not answered yet";
+    assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
+    assert!(host.platter("fake0").expect("a disk").write_count() == 0);
+    answers.send(vec![promise()]).expect("somebody asks");
+    called.recv().expect("a pass is due");
+    assert_eq!(passes(&mut agent, 1).0, ["fake1"]);
+}
+
+#[test]
 fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
     let (host, mut agent) = machine();
     host.edit("fake0", |raw| raw.offered = Offer::By("/mnt/disks/a".into()));

@@ -317,13 +317,13 @@ fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot
         (Err("no answer".to_owned()), "it cannot be told what other PersistentVolumes promise: no answer"),
     ] {
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-        case.agent.elsewhere = Some(Box::new(move || answer.clone()));
+        case.agent.question.ask_promises(Box::new(move || answer.clone()));
         case.mkfs("fake0");
         let said = case.stays("fake0");
         assert!(said.contains(expected), "{said}");
     }
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-    case.agent.elsewhere = Some(Box::new(move || Ok(vec![promise("/dev/fake9")])));
+    case.agent.question.ask_promises(Box::new(move || Ok(vec![promise("/dev/fake9")])));
     case.mkfs("fake0");
     assert!(case.passes(2).problems["fake0"].contains("it was wiped"));
 }

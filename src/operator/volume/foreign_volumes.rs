@@ -32,7 +32,7 @@ struct Named {
     path: PathBuf,
 }
 
-/// The question, for the pool's own thread: it blocks.
+/// The question, for a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     let mut patience = Patience::new(PATIENCE);
     Box::new(move || {

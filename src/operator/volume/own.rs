@@ -17,13 +17,13 @@ use crate::host::FsKind;
 use crate::operator::{Error, words};
 use crate::pool::device_pool::WantedUsage;
 use crate::pool::journal::LostVolume;
-use crate::pool::journal_store::AskOwn;
+use crate::pool::journal_store::{AskOwn, ToldVolume};
 
 /// How many are read at once, and how long the API server may take for all of them.
 const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 
-/// The question, for the pool's own thread: it blocks.
+/// The question, for a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
@@ -31,7 +31,7 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
     })
 }
 
-async fn list(client: &Client, node: &str) -> Result<Vec<(String, Option<LostVolume>)>, Error> {
+async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
@@ -53,7 +53,7 @@ async fn list(client: &Client, node: &str) -> Result<Vec<(String, Option<LostVol
 
 /// What one object tells. Of one that this version cannot read, as a later one wrote it, the device counts all the same:
 /// where even that is not to be read, nothing can be said of any device.
-fn told_by(object: DynamicObject) -> Result<Option<(String, Option<LostVolume>)>, String> {
+fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
@@ -64,7 +64,7 @@ fn told_by(object: DynamicObject) -> Result<Option<(String, Option<LostVolume>)>
 }
 
 /// The bare device that a volume is on, or is to be made on.
-fn named_by(object: &PoolVolume) -> Option<(String, Option<LostVolume>)> {
+fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
     let disk = status.disk.clone().filter(|disk| may_be_hardware(disk))?;
     let volume = request(object).ok().map(|wanted| {

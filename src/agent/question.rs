@@ -1,0 +1,195 @@
+//! What the API server knows of this node's devices, asked by a thread of its own.
+//!
+//! Takes in what to ask; gives out the answers, or that there are none yet. The agent's thread, for which disks and people wait,
+//! does not wait for the network: an answer that takes longer than a moment is for the pass that it makes due.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::claim::promise::{AskPromises, Promise};
+use crate::pool::journal_store::{AskOwn, ToldVolume};
+
+/// How long a pass waits for the answers. An API server that is well needs some milliseconds.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// What is asked, where anything is.
+#[derive(Default)]
+struct Asks {
+    own: Option<AskOwn>,
+    promises: Option<AskPromises>,
+}
+
+/// How much a pass wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Own,
+    All,
+}
+
+/// The answers; the words say why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Volumes of this node on bare devices.
+    pub own: Result<Vec<ToldVolume>, String>,
+    /// What other provisioners promise; empty where it was not wanted.
+    pub promises: Result<Vec<Promise>, String>,
+}
+
+/// The question, and the answers that are awaited.
+#[derive(Default)]
+pub(super) struct Question {
+    asks: Arc<Mutex<Asks>>,
+    awaited: Option<Awaited>,
+}
+
+struct Awaited {
+    told: Receiver<Told>,
+    /// No pass waits for it now.
+    is_late: Arc<AtomicBool>,
+    wanted: Wanted,
+    /// The pass that wanted it last.
+    pass: u64,
+}
+
+impl Question {
+    pub fn ask_own(&mut self, ask: AskOwn) {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);
+    }
+
+    pub fn ask_promises(&mut self, ask: AskPromises) {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner).promises = Some(ask);
+    }
+
+    /// The answers to what `pass`, counted from the start, or the one before it asked. Older ones are not used: what they say may
+    /// be so no more. `late` is called when answers are there that no pass waits for.
+    pub fn answer(&mut self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Told, String> {
+        let is_of_now = |awaited: &Awaited| awaited.wanted == wanted && awaited.pass.saturating_add(1) >= pass;
+        let awaited = self.awaited.take().filter(is_of_now);
+        let awaited = match awaited {
+            Some(awaited) => Awaited { pass, ..awaited },
+            None => self.begin(pass, wanted, late)?,
+        };
+        let came = match awaited.told.recv_timeout(MOMENT) {
+            Err(RecvTimeoutError::Timeout) => {
+                awaited.is_late.store(true, Ordering::SeqCst);
+                // Once more, for answers that came before anybody was to call `late`.
+                awaited.told.try_recv()
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(TryRecvError::Disconnected),
+            Ok(told) => Ok(told),
+        };
+        came.map_err(|none| match none {
+            TryRecvError::Empty => {
+                self.awaited = Some(awaited);
+                "the API server was asked, and has not answered yet".to_owned()
+            }
+            TryRecvError::Disconnected => "asking the API server ended in a bug".to_owned(),
+        })
+    }
+
+    fn begin(&self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Awaited, String> {
+        let asks = Arc::clone(&self.asks);
+        let (reply, told) = mpsc::channel();
+        let is_late = Arc::new(AtomicBool::new(false));
+        let nobody_waits = Arc::clone(&is_late);
+        let asking = move || {
+            let answers = asks.lock().unwrap_or_else(PoisonError::into_inner).answers(wanted);
+            // Nobody listens where the pass after did not want to know.
+            let _ = reply.send(answers);
+            if nobody_waits.load(Ordering::SeqCst) {
+                late();
+            }
+        };
+        let started = thread::Builder::new().name("question".to_owned()).spawn(asking);
+        started.map_err(|error| format!("no thread could be started to ask the API server: {error}"))?;
+        Ok(Awaited { told, is_late, wanted, pass })
+    }
+}
+
+impl Asks {
+    fn answers(&mut self, wanted: Wanted) -> Told {
+        let promises = self.promises.as_mut().filter(|_| wanted == Wanted::All);
+        Told {
+            own: self.own.as_mut().map_or_else(|| Ok(Vec::new()), |ask| ask()),
+            promises: promises.map_or_else(|| Ok(Vec::new()), |ask| ask()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    const NOT_YET: &str = "the API server was asked, and has not answered yet";
+
+    /// A question that is answered by what is sent: the name of a volume that is promised.
+    fn question() -> (Sender<&'static str>, Question) {
+        let (answers, given) = channel::<&'static str>();
+        let mut question = Question::default();
+        question.ask_promises(Box::new(move || given.recv().map(promised).map_err(|gone| gone.to_string())));
+        (answers, question)
+    }
+
+    fn promised(volume: &str) -> Vec<Promise> {
+        vec![Promise { volume: volume.to_owned(), provisioner: None, path: "/dev/sda".into(), device: None }]
+    }
+
+    fn told(volume: &str) -> Result<Told, String> {
+        Ok(Told { own: Ok(Vec::new()), promises: Ok(promised(volume)) })
+    }
+
+    /// A pass that asks, and what tells that its answer came late.
+    fn asked_in_vain(question: &mut Question, pass: u64) -> Receiver<()> {
+        let (late, called) = channel();
+        let answer = question.answer(pass, Wanted::All, move || late.send(()).expect("the test listens"));
+        assert_eq!(answer, Err(NOT_YET.to_owned()));
+        called
+    }
+
+    #[test]
+    fn answers_that_come_at_once_are_given_and_make_no_pass_due() {
+        let (answers, mut question) = question();
+        answers.send("a").expect("somebody asks");
+        let (late, called) = channel::<()>();
+        assert_eq!(question.answer(1, Wanted::All, move || late.send(()).expect("the test listens")), told("a"));
+        assert!(called.recv().is_err(), "the thread ended without a call");
+    }
+
+    #[test]
+    fn late_answers_make_a_pass_due_and_are_for_that_pass() {
+        let (answers, mut question) = question();
+        let called = asked_in_vain(&mut question, 1);
+        asked_in_vain(&mut question, 2);
+        answers.send("asked once").expect("somebody asks");
+        called.recv().expect("a call");
+        assert_eq!(question.answer(3, Wanted::All, || ()), told("asked once"));
+    }
+
+    #[test]
+    fn answers_that_a_pass_did_not_want_are_not_believed_later() {
+        let (answers, mut question) = question();
+        let called = asked_in_vain(&mut question, 1);
+        answers.send("then").expect("somebody asks");
+        called.recv().expect("a call");
+        answers.send("now").expect("somebody asks");
+        assert_eq!(question.answer(3, Wanted::All, || ()), told("now"));
+    }
+
+    #[test]
+    fn a_bug_in_asking_is_said_and_the_next_pass_asks_again() {
+        let mut asked = 0;
+        let mut question = Question::default();
+        question.ask_promises(Box::new(move || {
+            asked += 1;
+            assert_ne!(asked, 1, "a bug, on purpose");
+            Ok(promised("b"))
+        }));
+        assert_eq!(question.answer(1, Wanted::All, || ()), Err("asking the API server ended in a bug".to_owned()));
+        assert_eq!(question.answer(2, Wanted::All, || ()), told("b"));
+    }
+}
