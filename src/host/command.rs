@@ -1,13 +1,11 @@
 //! Runs external programs: the one place that starts a process.
 //!
-//! Takes in a program, its arguments, a time limit and perhaps a secret for its stdin; gives out its exit
-//! code and the tail of what it wrote. It never waits longer than the limit, whatever the program does:
+//! Takes in a program, its arguments and a time limit; gives out its exit code and the tail of what it wrote. It never waits longer than the limit, whatever the program does:
 //! hang, flood its output, or leave a child behind that holds the pipes.
 
 mod running;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -36,7 +34,6 @@ pub(super) fn close_for_good(file: File) {
 pub struct Command {
     program: String,
     args: Vec<OsString>,
-    stdin: Input,
     limit: Duration,
     search_path: OsString,
     after_us: AfterUs,
@@ -47,12 +44,6 @@ pub struct Command {
 pub(super) enum AfterUs {
     GoesOn,
     Ends,
-}
-
-/// What a program reads from its stdin. Never printed.
-enum Input {
-    Nothing,
-    Secret(Vec<u8>),
 }
 
 /// A program that ended by itself. `stdout` and `stderr` are the last 64 KiB of each.
@@ -69,7 +60,6 @@ impl Command {
         Self {
             program: program.to_owned(),
             args: Vec::new(),
-            stdin: Input::Nothing,
             limit,
             search_path: SEARCH_PATH.into(),
             after_us: AfterUs::GoesOn,
@@ -83,11 +73,6 @@ impl Command {
 
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-        self
-    }
-
-    pub fn secret_stdin(mut self, secret: Vec<u8>) -> Self {
-        self.stdin = Input::Secret(secret);
         self
     }
 
@@ -183,15 +168,6 @@ fn debian_package(program: &str) -> Option<&'static str> {
         "smartctl" => "smartmontools",
         _ => return None,
     })
-}
-
-impl fmt::Debug for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing",
-            Self::Secret(_) => "secret",
-        })
-    }
 }
 
 #[cfg(test)]

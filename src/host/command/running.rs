@@ -1,11 +1,11 @@
-//! One started program: feeds it, drains it, and ends it.
+//! One started program: drains its pipes, and ends it.
 //!
 //! Takes in what to run; gives out its exit status and the tails of its outputs, or that the time is over.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::{AfterUs, Command, Input};
+use super::{AfterUs, Command};
 use crate::host::ioctl;
 
 /// How much of each output stream is kept: the end, where the reason stands.
@@ -37,7 +37,6 @@ pub(super) fn starting() -> MutexGuard<'static, ()> {
 /// A started program with our ends of its pipes.
 pub(super) struct Running {
     child: Child,
-    stdin: Option<(ChildStdin, Vec<u8>)>,
     pub(super) stdout: Stream,
     pub(super) stderr: Stream,
 }
@@ -50,11 +49,7 @@ impl Running {
         };
         let stdout = Stream::new(child.stdout.take());
         let stderr = Stream::new(child.stderr.take());
-        let stdin = match (&command.stdin, child.stdin.take()) {
-            (Input::Secret(secret), Some(pipe)) => Some((pipe, secret.clone())),
-            _ => None,
-        };
-        let running = Self { child, stdin, stdout, stderr };
+        let running = Self { child, stdout, stderr };
         match running.make_nonblocking() {
             Ok(()) => Ok(running),
             Err(error) => {
@@ -65,11 +60,7 @@ impl Running {
     }
 
     fn make_nonblocking(&self) -> io::Result<()> {
-        let pipes = [
-            self.stdin.as_ref().map(|(pipe, _)| pipe.as_fd()),
-            self.stdout.pipe.as_ref().map(|pipe| pipe.as_fd()),
-            self.stderr.pipe.as_ref().map(|pipe| pipe.as_fd()),
-        ];
+        let pipes = [&self.stdout, &self.stderr].map(|stream| stream.pipe.as_ref().map(|pipe| pipe.as_fd()));
         for pipe in pipes.into_iter().flatten() {
             // Nothing else is set on a new pipe of ours.
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -77,7 +68,7 @@ impl Running {
         Ok(())
     }
 
-    /// Feeds and drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
+    /// Drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
     /// that a grandchild keeps open are not waited for.
     pub(super) fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
         let mut pause = SHORTEST_PAUSE;
@@ -97,10 +88,9 @@ impl Running {
     }
 
     fn move_data(&mut self) -> io::Result<bool> {
-        let fed = feed(&mut self.stdin)?;
         let out = self.stdout.drain()?;
         let err = self.stderr.drain()?;
-        Ok(fed || out || err)
+        Ok(out || err)
     }
 
     /// Sleeps until a pipe is ready, at most `pause`.
@@ -110,7 +100,6 @@ impl Running {
             .filter_map(|stream| stream.pipe.as_ref())
             .map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN))
             .collect();
-        ready.extend(self.stdin.as_ref().map(|(pipe, _)| PollFd::new(pipe.as_fd(), PollFlags::POLLOUT)));
         let millis = u16::try_from(pause.as_millis()).unwrap_or(u16::MAX).max(1);
         if ready.is_empty() {
             // Both outputs are closed: the program is about to end, or has sent itself to the background.
@@ -189,28 +178,6 @@ impl Stream {
     }
 }
 
-/// Writes what the pipe takes now, and closes it after the last byte.
-fn feed(stdin: &mut Option<(ChildStdin, Vec<u8>)>) -> io::Result<bool> {
-    let Some((pipe, rest)) = stdin else { return Ok(false) };
-    let wrote = match pipe.write(rest) {
-        Ok(count) => {
-            rest.drain(..count);
-            count > 0
-        }
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => false,
-        // The program does not want the rest; whether that is an error its exit code says.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            rest.clear();
-            false
-        }
-        Err(error) => return Err(error),
-    };
-    if rest.is_empty() {
-        *stdin = None;
-    }
-    Ok(wrote)
-}
-
 fn process(command: &Command) -> std::process::Command {
     let mut process = std::process::Command::new(&command.program);
     process
@@ -224,10 +191,7 @@ fn process(command: &Command) -> std::process::Command {
         // A directory that is no volume's, so that the program keeps none busy.
         .current_dir("/")
         .process_group(0)
-        .stdin(match command.stdin {
-            Input::Nothing => Stdio::null(),
-            Input::Secret(_) => Stdio::piped(),
-        })
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if command.after_us == AfterUs::Ends {
