@@ -40,6 +40,7 @@ use crate::device::label::{Label, SetRef};
 use crate::device::ownership::Home;
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict};
+use crate::host::backoff::Backoff;
 use crate::host::patience::Patience;
 use crate::host::raw::Contents;
 use crate::host::raw::is_or_is_on;
@@ -71,7 +72,7 @@ pub struct Reconciler {
     wipes: Watchlist,
     wiped: BTreeMap<String, wipe::Wiped>,
     rules: Vec<Arc<Rule>>,
-    again: Duration,
+    again: Backoff,
     blanks: Blanks,
     healths: Healths,
     question: Question,
@@ -119,7 +120,7 @@ impl Reconciler {
             wipes: Watchlist::new(min_age),
             wiped: BTreeMap::new(),
             rules: rules.into_iter().map(Arc::new).collect(),
-            again: AGAIN,
+            again: Backoff::new(AGAIN, AGAIN_AT_MOST),
             blanks: Blanks::default(),
             healths: Healths::default(),
             question: Question::default(),
@@ -202,7 +203,7 @@ impl Reconciler {
         let Taken { claimed, refused, wiped, outcomes } = self.take(&mut set, &mut met);
         let again =
             self.retry_held() || self.pool.has_failed_work() || passes || !met.is_empty() || self.must_look_again(&set);
-        let again = self.again(again);
+        let again = self.again.after(again);
         problems.extend(met);
         let gave_back = self.give_back();
         self.pool.kick();
@@ -229,12 +230,6 @@ impl Reconciler {
         // A worker tries a bare device at each pass.
         self.pool.labelled_disks().iter().filter(|member| member.retry_held()).count() > 0
             || self.pool.bare_devices().iter().any(|member| member.shown().held.is_some())
-    }
-
-    fn again(&mut self, wanted: bool) -> Option<Duration> {
-        let now = self.again;
-        self.again = if wanted { (now * 2).min(AGAIN_AT_MOST) } else { AGAIN };
-        wanted.then_some(now)
     }
 
     /// The sets, from now on.

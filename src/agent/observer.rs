@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::admin::inventory;
 use super::{PassReport, Reconciler};
 use crate::device::discovery::DiscoveryError;
+use crate::host::backoff::Backoff;
 use crate::host::events::{DeviceEvents, Hint};
 use crate::host::{HostError, chain};
 use crate::show::devices::Shown;
@@ -54,15 +55,13 @@ pub fn observe(
     wanted: impl Fn() -> Wanted,
 ) -> Result<(), DiscoveryError> {
     let mut failures = 0;
-    let mut again = AGAIN;
+    let mut again = Backoff::new(AGAIN, AGAIN_AT_MOST);
     while wanted() == Wanted::Still {
         let began = Instant::now();
         let due = match agent.look() {
             Ok(set) => {
                 failures = 0;
-                let soon = agent.must_look_again(&set);
-                let due = if soon { again } else { resync };
-                again = if soon { (again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+                let due = again.after(agent.must_look_again(&set)).unwrap_or(resync);
                 found(inventory(agent.pool(), &PassReport::of_look(set)));
                 due.min(resync)
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::Stream;
 use futures::stream::unfold;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::proto::agent::agent_server::Agent;
@@ -36,7 +37,7 @@ pub type ReadSets = fn(&str, &str) -> Result<Vec<Rule>, String>;
 #[derive(Clone)]
 pub struct Looks {
     pub looked: watch::Receiver<u64>,
-    pub stopped: watch::Receiver<bool>,
+    pub stop: CancellationToken,
 }
 
 impl Looks {
@@ -44,8 +45,7 @@ impl Looks {
     async fn next(&mut self) -> bool {
         tokio::select! {
             looked = self.looked.changed() => looked.is_ok(),
-            // An end of the sender is an end too.
-            _ = self.stopped.wait_for(|stopped| *stopped) => false,
+            () = self.stop.cancelled() => false,
         }
     }
 }

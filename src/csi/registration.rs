@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -15,6 +16,7 @@ use super::DRIVER_NAME;
 use super::proto::registration::registration_server::{Registration, RegistrationServer};
 use super::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 use super::server::{self, ServeError};
+use crate::host::backoff::Backoff;
 
 /// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our
 /// HTTP/2 server refuses as a host; what stands before an `@` may be encoded so.
@@ -64,16 +66,13 @@ impl Registration for RegistrationService {
 }
 
 /// Registers the driver whose services are at `endpoint`, until `stop`.
-pub async fn register(socket: PathBuf, endpoint: &Path, stop: watch::Receiver<bool>) -> Result<(), ServeError> {
-    let mut pause = AGAIN;
-    let stopped = |mut stop: watch::Receiver<bool>| async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    };
+pub async fn register(socket: PathBuf, endpoint: &Path, stop: &CancellationToken) -> Result<(), ServeError> {
+    let mut backoff = Backoff::new(AGAIN, AGAIN_AT_MOST);
     loop {
         let (said, mut heard) = watch::channel(Registered::NotAsked);
         let service = RegistrationService { endpoint: endpoint.display().to_string(), said: Arc::new(said) };
         let routes = Routes::new(RegistrationServer::new(service));
-        let stop_here = stopped(stop.clone());
+        let stopped = stop.clone().cancelled_owned();
         let refused = async move {
             if heard.wait_for(|said| *said == Registered::Refused).await.is_err() {
                 std::future::pending::<()>().await;
@@ -81,17 +80,15 @@ pub async fn register(socket: PathBuf, endpoint: &Path, stop: watch::Receiver<bo
         };
         let end = async move {
             tokio::select! {
-                () = stop_here => {}
+                () = stopped => {}
                 () = refused => {}
             }
         };
         server::serve(server::bind(&socket)?, routes, end).await?;
-        if *stop.borrow() {
-            return Ok(());
-        }
         tokio::select! {
-            () = stopped(stop.clone()) => return Ok(()),
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(AGAIN_AT_MOST),
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(backoff.wait()) => {}
         }
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod agent_lock;
 pub mod arrival;
+pub mod backoff;
 pub mod block;
 pub mod command;
 pub mod disk;

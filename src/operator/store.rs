@@ -13,12 +13,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::core::{DeserializeGuard, DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::host::backoff::Backoff;
 use crate::host::chain;
 
 /// How long to wait after a watch that failed: at first, and at most.
@@ -292,7 +292,7 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
         object.managed_fields_mut().clear();
         open(object)
     };
-    let mut events = pin!(events.backoff(Patience::default()));
+    let mut events = pin!(events.backoff(WatchBackoff(Backoff::new(FIRST_WAIT, LONGEST_WAIT))));
     let group_of = cache.0.group_of;
     let mut fresh = Objects::default();
     let mut said = None;
@@ -353,28 +353,20 @@ fn is_missing(error: &watcher::Error) -> bool {
     }
 }
 
-/// Doubles from the first wait to the longest.
-struct Patience(Duration);
+/// Between two tries of a watch, as kube asks for it.
+struct WatchBackoff(Backoff);
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self(FIRST_WAIT)
-    }
-}
-
-impl Iterator for Patience {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let wait = self.0;
-        self.0 = (wait * 2).min(LONGEST_WAIT);
-        Some(wait)
+        Some(self.0.wait())
     }
 }
 
-impl Backoff for Patience {
+impl kube::runtime::utils::Backoff for WatchBackoff {
     fn reset(&mut self) {
-        self.0 = FIRST_WAIT;
+        self.0.reset();
     }
 }
 
@@ -528,11 +520,5 @@ mod tests {
         watched(&cache, vec![Event::Delete(gone)]).await;
         assert_eq!((promised(), cache.unread("c")), (7, None));
         changes.mark_unchanged();
-    }
-
-    #[test]
-    fn waits_grow_to_their_limit() {
-        let waits: Vec<u128> = Patience::default().take(7).map(|wait| wait.as_millis()).collect();
-        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
     }
 }

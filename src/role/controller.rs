@@ -4,17 +4,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use prometheus::Registry;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::sidecar::{self, Sidecar};
-use super::{GRACE, LogFormat, http, log_to_stderr};
+use super::{LogFormat, http, log_to_stderr};
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::{Calls, ControllerService, ExpansionService, IdentityService, Readiness, server};
@@ -42,41 +41,11 @@ pub struct Settings {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<()> {
     log_to_stderr(settings.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(serve(settings));
-    // What is half done is done by the next call, on this replica or another.
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    super::run(|stop| work(settings, stop))
 }
 
-async fn serve(settings: Settings) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let (stop, stopped) = watch::channel(false);
-    let until = |mut stopped: watch::Receiver<bool>| async move {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let work = work(settings, stopped.clone());
-    tokio::pin!(work);
-    tokio::select! {
-        ended = &mut work => return ended,
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("stopping");
-    let _ = stop.send(true);
-    until(stopped).await;
-    match tokio::time::timeout(GRACE, work).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            tracing::warn!("calls were still under way at the end; their callers ask again");
-            Ok(())
-        }
-    }
-}
-
-/// All that runs, each part until `stopped`.
-async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
+/// All that runs, each part until `stop`.
+async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let Settings {
         namespace,
         pod_name,
@@ -89,9 +58,6 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         discovery,
         log: _,
     } = settings;
-    let until = |mut stopped: watch::Receiver<bool>| async move {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
     let client = crate::operator::client().await?;
     let mut tasks = JoinSet::new();
     let caches = Caches::default();
@@ -105,13 +71,13 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         let (metrics, caches) = (metrics.clone(), caches.clone());
         Arc::new(move || metrics.refresh(&caches))
     };
-    let web = http::serve(http, readiness.clone(), registry, refresh, until(stopped.clone()));
+    let web = http::serve(http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
 
     let csi = async {
         if let Some(sidecar) = sidecar {
             let first = tokio::select! {
                 life = sidecar::begin(&client, &namespace, &sidecar) => Some(life),
-                () = until(stopped.clone()) => None,
+                () = stop.cancelled() => None,
             };
             let Some(life) = first else { return Ok(()) };
             tasks.spawn(sidecar::keep(client.clone(), namespace.clone(), sidecar, life));
@@ -125,10 +91,10 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
         let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
         let growth = identity().add_service(ControllerServer::new(ExpansionService::new(volumes)));
         tracing::info!(socket = %socket.display(), "serving CSI");
-        let all = server::serve(listener, calls.around(all), until(stopped.clone()));
+        let all = server::serve(listener, calls.around(all), stop.clone().cancelled_owned());
         let growth = async {
             match resizer {
-                Some(listener) => server::serve(listener, calls.around(growth), until(stopped.clone())).await,
+                Some(listener) => server::serve(listener, calls.around(growth), stop.clone().cancelled_owned()).await,
                 None => Ok(()),
             }
         };
@@ -146,13 +112,13 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
             tokio::join!(leader.run(), discoveries.run());
         };
         tokio::select! {
-            () = lease::hold(client.clone(), lease, leads, until(stopped.clone())) => {}
+            () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}
             () = follow(leading, &metrics, leader) => {}
         }
         Ok(())
     };
     let web = async { web.await.context("serving HTTP") };
-    tokio::try_join!(csi, web, lead).map(|_| ())
+    super::with_grace(&stop, async { tokio::try_join!(csi, web, lead).map(|_| ()) }).await
 }
 
 /// Works while this replica leads, for ever.

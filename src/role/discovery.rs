@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::observer::{Wanted, observe};
@@ -52,15 +52,10 @@ type Found = watch::Sender<Option<Arc<Vec<Row>>>>;
 /// Runs until SIGTERM or SIGINT, or until something fails that trying again does not mend.
 pub fn run(settings: Settings) -> Result<()> {
     log_to_stderr(settings.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(serve(settings));
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    super::run(|stop| serve(settings, stop))
 }
 
-async fn serve(settings: Settings) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn serve(settings: Settings, stop: CancellationToken) -> Result<()> {
     let client = operator::client().await?;
     let Settings { node, namespace, resync, .. } = settings.clone();
     let (found, rows) = watch::channel(None);
@@ -68,8 +63,7 @@ async fn serve(settings: Settings) -> Result<()> {
     tokio::select! {
         ended = find(&settings, &client, &found) => ended,
         ended = reporter.run(rows) => ended.context("telling the cluster"),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        () = stop.cancelled() => Ok(()),
     }
 }
 

@@ -13,8 +13,13 @@ pub mod sets;
 pub mod sidecar;
 pub mod standalone;
 
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
+
+use anyhow::Result;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::host::HostError;
 use crate::host::agent_lock::AgentLock;
@@ -24,6 +29,8 @@ use crate::host::state::StateDir;
 pub const AGENT_SOCKET: &str = "agent.sock";
 /// How long calls that are under way may take to end at a stop.
 const GRACE: Duration = Duration::from_secs(8);
+/// How long a stop may take as a whole: the chart gives a pod 30 s.
+const LONGEST_STOP: Duration = Duration::from_secs(20);
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +50,49 @@ fn log_to_stderr(format: LogFormat) {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().try_init(),
     };
+}
+
+/// Runs a role until it ends by itself, or SIGTERM or SIGINT cancels its token and it has had time to end.
+fn run<Work: Future<Output = Result<()>>>(work: impl FnOnce(CancellationToken) -> Work) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(until_stopped(work));
+    // Work that outlived its call is not waited for: every stop is a normal stop.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn until_stopped<Work: Future<Output = Result<()>>>(work: impl FnOnce(CancellationToken) -> Work) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = CancellationToken::new();
+    let work = work(stop.clone());
+    tokio::pin!(work);
+    tokio::select! {
+        ended = &mut work => return ended,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+    tokio::time::timeout(LONGEST_STOP, work).await.unwrap_or_else(|_| {
+        tracing::warn!("work was still under way at the end; it goes on after the next start");
+        Ok(())
+    })
+}
+
+/// Serves until `stop`; then the calls that are under way have some time to end.
+async fn with_grace(stop: &CancellationToken, calls: impl Future<Output = Result<()>>) -> Result<()> {
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        ended = calls => ended,
+        () = overdue => {
+            tracing::warn!("calls were still under way at the end; they converge after the next start");
+            Ok(())
+        }
+    }
 }
 
 /// Waits until this process is the one that may touch disks.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::metrics::NodeMetrics;
-use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, http, log_to_stderr};
+use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr, with_grace};
 use crate::agent::Reconciler;
 use crate::agent::thread::AgentHandle;
 use crate::csi::proto::agent::agent_server::AgentServer;
@@ -25,6 +25,7 @@ use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
 use crate::device::udev_rules;
+use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
@@ -57,33 +58,7 @@ pub struct Settings {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<()> {
     log_to_stderr(settings.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(serve(settings));
-    // Work that outlived its call is not waited for: every stop is a normal stop.
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
-}
-
-async fn serve(settings: Settings) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let (stop, stopped) = watch::channel(false);
-    let work = work(settings, stopped);
-    tokio::pin!(work);
-    tokio::select! {
-        ended = &mut work => return ended,
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("stopping");
-    let _ = stop.send(true);
-    match tokio::time::timeout(GRACE, &mut work).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            tracing::warn!("calls were still under way at the end; they converge after the next start");
-            Ok(())
-        }
-    }
+    super::run(|stop| work(settings, stop))
 }
 
 /// Without them the agent works as well, so a failure is only told.
@@ -93,10 +68,6 @@ fn install_udev_rules(dir: &Path) {
         Ok(false) => {}
         Err(error) => tracing::warn!(error = %chain(&error), "udev's rules are not written"),
     }
-}
-
-async fn until(mut stopped: watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 /// kubelet puts the name on the Node as the value of a label, and refuses a driver whose value it cannot.
@@ -110,7 +81,7 @@ fn check_name(node: &str) -> Result<()> {
     Ok(())
 }
 
-async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> {
+async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, log: _ } = settings;
     check_name(&node)?;
     let readiness = Readiness::default();
@@ -118,8 +89,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
     // From the start: a waiting agent is alive, and not ready.
-    let web = http::serve(http, readiness.clone(), registry, scrape, until(stopped.clone()));
-    let web = tokio::spawn(web);
+    let web = tokio::spawn(http::serve(http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned()));
 
     let locked = {
         let state_dir = state_dir.clone();
@@ -127,7 +97,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     };
     let (state, lock) = tokio::select! {
         locked = locked => locked.context("taking the agent's lock")??,
-        () = until(stopped.clone()) => return Ok(()),
+        () = stop.cancelled() => return Ok(()),
     };
     if let Some(dir) = udev_rules_dir {
         install_udev_rules(&dir);
@@ -137,7 +107,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let client = operator::client().await?;
     let cluster = tokio::select! {
         cluster = cluster(&client, &host) => cluster?,
-        () = until(stopped.clone()) => return Ok(()),
+        () = stop.cancelled() => return Ok(()),
     };
     let owner = Owner { cluster: cluster.clone(), node: node.clone() };
     let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
@@ -153,7 +123,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let (see, seen) = watch::channel(None);
     metrics.sets.watch(&node, seen.clone());
     let (look, looked) = watch::channel(0);
-    let looks = Looks { looked, stopped: stopped.clone() };
+    let looks = Looks { looked, stop: stop.clone() };
     let ready = readiness.clone();
     let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
@@ -170,7 +140,7 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let mut looked = seen;
     tokio::select! {
         looked = looked.wait_for(Option::is_some) => drop(looked.context("the agent's first look")?),
-        () = until(stopped.clone()) => {}
+        () = stop.cancelled() => {}
     }
     let csi_path = kubelet_dir.join("plugins").join(DRIVER_NAME).join("csi.sock");
     let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
@@ -183,20 +153,15 @@ async fn work(settings: Settings, stopped: watch::Receiver<bool>) -> Result<()> 
     let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");
     let served = async {
-        tokio::try_join!(
-            server::serve(csi_socket, calls.around(csi), until(stopped.clone())),
-            server::serve(agent_socket, own, until(stopped.clone())),
-            registration::register(registration_path, &csi_path, stopped.clone()),
-        )
+        let sockets = tokio::try_join!(
+            server::serve(csi_socket, calls.around(csi), stop.clone().cancelled_owned()),
+            server::serve(agent_socket, own, stop.clone().cancelled_owned()),
+            registration::register(registration_path, &csi_path, &stop),
+        );
+        sockets.map(|_| ()).context("serving CSI")
     };
-    let ended = tokio::select! {
-        ended = served => ended.map(|_| ()).map_err(anyhow::Error::from),
-        ended = web => match ended {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.into()),
-            Err(error) => Err(error.into()),
-        },
-    };
+    let web = async { web.await?.context("serving HTTP") };
+    let ended = with_grace(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
     operator.abort();
     agent_handle.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
@@ -210,7 +175,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     if let Some(uid) = known.filter(|uid| !uid.trim().is_empty()) {
         return Ok(uid.trim().to_owned());
     }
-    let mut pause = AGAIN;
+    let mut backoff = Backoff::new(AGAIN, AGAIN_AT_MOST);
     loop {
         match cluster_uid(client.clone()).await {
             Ok(uid) => {
@@ -225,8 +190,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
                 )
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN_AT_MOST);
+        tokio::time::sleep(backoff.wait()).await;
     }
 }
 

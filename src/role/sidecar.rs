@@ -18,6 +18,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
+use crate::host::backoff::Backoff;
+
 /// Where a pod finds its own identity.
 pub const OWN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// How long a token is good for; it is renewed after two thirds.
@@ -72,7 +74,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 
 /// Writes the files for the first time, however long that takes; gives how long they are good for.
 pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Duration {
-    let (mut wait, mut said) = (FIRST_WAIT, String::new());
+    let (mut backoff, mut said) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), String::new());
     loop {
         match write(client, namespace, sidecar).await {
             Ok(life) => {
@@ -89,8 +91,7 @@ pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Durat
                 }
             }
         }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
+        tokio::time::sleep(backoff.wait()).await;
     }
 }
 

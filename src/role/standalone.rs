@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use super::{AGENT_SOCKET, GRACE, LogFormat, become_agent, log_to_stderr, machine, sets};
+use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets, with_grace};
 use crate::agent::Reconciler;
 use crate::agent::thread::AgentHandle;
 use crate::claim::rule::Rule;
@@ -41,11 +41,7 @@ pub struct Settings {
 pub fn run(settings: Settings) -> Result<()> {
     log_to_stderr(LogFormat::Text);
     let rules = read_sets(&settings.sets, &settings.node)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(serve(settings, rules));
-    // Work that outlived its call is not waited for: every stop is a normal stop.
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    super::run(|stop| serve(settings, rules, stop))
 }
 
 /// A bad document stops only itself; a file that cannot be read stops the start.
@@ -61,15 +57,12 @@ fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
-async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn serve(settings: Settings, rules: Vec<Rule>, stop: CancellationToken) -> Result<()> {
     let state_dir = settings.state_dir.clone();
     let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
     let (state, lock) = tokio::select! {
         locked = locked => locked.context("taking the agent's lock")??,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        () = stop.cancelled() => return Ok(()),
     };
     let (state, cluster) =
         tokio::task::spawn_blocking(move || machine::identity(&state).map(|told| (state, told))).await??;
@@ -84,9 +77,8 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), settings.min_age, rules);
     let readiness = Readiness::default();
     let ready = readiness.clone();
-    let (stop, stopped) = tokio::sync::watch::channel(false);
     let (look, looked) = tokio::sync::watch::channel(0);
-    let looks = Looks { looked, stopped: stopped.clone() };
+    let looks = Looks { looked, stop: stop.clone() };
     let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |_| {
         ready.set_ready();
         look.send_modify(|count| *count += 1);
@@ -101,29 +93,15 @@ async fn serve(settings: Settings, rules: Vec<Rule>) -> Result<()> {
     let own = Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, sets::read_all)));
     tracing::info!(socket = %settings.socket.display(), node = settings.node, "serving CSI");
 
-    let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
     let both = async {
-        tokio::try_join!(
-            server::serve(csi_socket, csi, until(stopped.clone())),
-            server::serve(agent_socket, own, until(stopped.clone())),
-        )
+        let sockets = tokio::try_join!(
+            server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
+            server::serve(agent_socket, own, stop.clone().cancelled_owned()),
+        );
+        sockets.map(|_| ()).context("serving CSI")
     };
-    tokio::pin!(both);
-    tokio::select! {
-        ended = &mut both => {
-            ended?;
-        }
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("stopping");
-    let _ = stop.send(true);
-    if tokio::time::timeout(GRACE, &mut both).await.is_err() {
-        tracing::warn!("calls were still under way at the end; they converge after the next start");
-    }
+    let ended = with_grace(&stop, both).await;
     agent_handle.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
-    Ok(())
+    ended
 }

@@ -144,7 +144,7 @@ const SEAMS: [Seam; 8] = [
     },
     Seam {
         what: "the async runtime",
-        names: &["tokio", "tokio_stream", "async"],
+        names: &["tokio", "tokio_stream", "tokio_util", "async"],
         places: &[
             ("volume/mod", "the port is async: one implementation waits for objects of a cluster"),
             ("volume/local", "moves work to blocking threads"),

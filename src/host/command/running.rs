@@ -16,6 +16,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::{AfterUs, Command};
+use crate::host::backoff::Backoff;
 use crate::host::ioctl;
 
 /// How much of each output stream is kept: the end, where the reason stands.
@@ -71,7 +72,7 @@ impl Running {
     /// Drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
     /// that a grandchild keeps open are not waited for.
     pub(super) fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
         loop {
             // Asked before the last drain: all that the program wrote is in the pipes by then.
             let ended = self.child.try_wait()?;
@@ -82,8 +83,10 @@ impl Running {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            pause = if moved { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            self.wait_for_data(pause)?;
+            if moved {
+                pause.reset();
+            }
+            self.wait_for_data(pause.wait())?;
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::host::backoff::Backoff;
 use crate::host::dying::Dying;
 use crate::host::{HostError, flock};
 
@@ -130,20 +131,19 @@ fn poll(
     until: Instant,
     attempt: impl Fn(&File) -> Result<(), TryLockError>,
 ) -> Result<(), HostError> {
-    let mut pause = Duration::from_millis(1);
+    let mut pause = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
     loop {
         match attempt(file) {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                 return Err(HostError::Busy { object: held(file, path) });
             }
-            Err(TryLockError::WouldBlock) => sleep(pause),
+            Err(TryLockError::WouldBlock) => sleep(pause.wait()),
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(source)) => {
                 return Err(HostError::Io { what: "lock", object: path.display().to_string(), source });
             }
         }
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 

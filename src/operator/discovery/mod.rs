@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{Error, words};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
+use crate::host::backoff::Backoff;
 use crate::show::row::Row;
 
 /// The field manager of results.
@@ -46,11 +47,11 @@ impl Reporter {
     /// Writes until the rows end. An error is one that trying again does not mend.
     pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<Row>>>>) -> Result<(), Error> {
         let mut written: Option<DiscoveryResultStatus> = None;
-        let (mut wait, mut refusals) = (AGAIN, 0);
-        let mut failed = false;
+        let (mut backoff, mut refusals) = (Backoff::new(AGAIN, AGAIN_AT_MOST), 0);
+        let mut retry_in = None;
         let mut read_at = tokio::time::Instant::now();
         loop {
-            let due = if failed { tokio::time::Instant::now() + wait } else { read_at + self.resync };
+            let due = retry_in.map_or(read_at + self.resync, |wait| tokio::time::Instant::now() + wait);
             tokio::select! {
                 changed = rows.changed() => if changed.is_err() { return Ok(()) },
                 () = tokio::time::sleep_until(due) => {
@@ -61,13 +62,13 @@ impl Reporter {
             let Some(found) = rows.borrow_and_update().clone() else { continue };
             let status = result::status(&found);
             if written.as_ref().is_some_and(|written| result::same(written, &status)) {
-                failed = false;
+                retry_in = None;
                 continue;
             }
             match self.report(status, written.is_some()).await {
                 Ok(status) => {
-                    (written, failed) = (Some(status), false);
-                    (wait, refusals) = (AGAIN, 0);
+                    (written, retry_in, refusals) = (Some(status), None, 0);
+                    backoff.reset();
                 }
                 Err(error) => {
                     refusals = if matches!(error.code(), Some(400 | 403 | 422)) { refusals + 1 } else { 0 };
@@ -76,8 +77,7 @@ impl Reporter {
                     }
                     tracing::warn!(error = words(&error), "the result is not up to date; trying again");
                     // Whatever is there now is read first.
-                    (written, failed) = (None, true);
-                    wait = (wait * 2).min(AGAIN_AT_MOST);
+                    (written, retry_in) = (None, Some(backoff.wait()));
                 }
             }
             tokio::time::sleep(BETWEEN).await;

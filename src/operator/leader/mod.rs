@@ -25,6 +25,7 @@ use super::store;
 use super::store::Cache;
 use super::volume::objects::{Objects, Outcome, within};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, LocalVolumeSetStatus, LocalVolumeStatus, PoolVolume};
+use crate::host::backoff::Backoff;
 use crate::host::chain;
 use crate::operator::crd_owner::Whose;
 use crate::operator::event::{News, Tone};
@@ -87,7 +88,7 @@ impl Leader {
         let api = Api::<DeserializeGuard<StorageClass>>::all(self.client.clone());
         tasks.spawn(store::keep(self.classes.clone(), api, "StorageClasses"));
         let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
-        let mut wait = FIRST_WAIT;
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut left = crate::operator::pool::deleted_node::Left::default();
         loop {
             // What changes from here on begins another pass.
@@ -100,8 +101,7 @@ impl Leader {
             let until = due.map_or(Duration::MAX, |due| {
                 Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()
             });
-            let again = if done { until } else { until.min(wait) };
-            wait = if done { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            let again = backoff.after(!done).map_or(until, |wait| until.min(wait));
             let _ = tokio::time::timeout(again, async {
                 tokio::select! {
                     () = changes.next() => {}

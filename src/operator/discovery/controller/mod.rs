@@ -28,6 +28,7 @@ use crate::api::crd::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
 };
 use crate::api::{Discovery, Node, parse_discovery};
+use crate::host::backoff::Backoff;
 use crate::operator::controller::{Caches, Metrics};
 use crate::operator::set::parsed::selected;
 use crate::operator::store;
@@ -105,7 +106,7 @@ impl Discoveries {
         }
         let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
-        let mut wait = FIRST_WAIT;
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         loop {
             // What changes from here on begins another pass.
             for kind in [&mut objects, &mut daemons, &mut pods, &mut nodes] {
@@ -116,8 +117,7 @@ impl Discoveries {
                 true => self.pass().await,
                 false => true,
             };
-            let again = if done { Duration::MAX } else { wait };
-            wait = if done { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            let again = backoff.after(!done).unwrap_or(Duration::MAX);
             let _ = tokio::time::timeout(again, async {
                 // An end of a cache would be an end of the process.
                 let _ = tokio::select! {
