@@ -5,15 +5,14 @@
 //! first and the last [`EDGE`] and [`SAMPLES`] places spread evenly between. One pass reads for [`AT_MOST`] or so, and
 //! leaves the other disks to the next one, as people wait for the thread that reads.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::KEEP;
+use super::memory::KEEP;
 use crate::device::Device;
+use crate::device::remembered::Remembered;
 use crate::host::patience::{self, Patience};
-use crate::host::raw::DevNo;
-use crate::host::raw::is_or_is_on;
+use crate::host::raw::Incarnation;
 use crate::host::{Access, BlockDevice, Host, IoError, RawDisk, chain};
 
 /// Read whole up to this size.
@@ -28,20 +27,11 @@ const AT_MOST: Duration = Duration::from_secs(5);
 /// What was found on the disks that were read.
 #[derive(Debug)]
 pub(super) struct Blanks {
-    refused: BTreeMap<String, Refused>,
-    patience: Patience<(DevNo, Option<u64>)>,
+    /// Why they were refused.
+    refused: Remembered<String>,
+    patience: Patience<Incarnation>,
     /// How long this pass has read.
     spent: Duration,
-}
-
-#[derive(Debug)]
-struct Refused {
-    devno: DevNo,
-    diskseq: Option<u64>,
-    size: u64,
-    /// When it was read.
-    at: Duration,
-    why: String,
 }
 
 /// Why a disk is not claimed.
@@ -55,7 +45,7 @@ pub(super) enum NotBlank {
 
 impl Default for Blanks {
     fn default() -> Self {
-        Self { refused: BTreeMap::new(), patience: Patience::new(patience::BOUND), spent: Duration::ZERO }
+        Self { refused: Remembered::default(), patience: Patience::new(patience::BOUND), spent: Duration::ZERO }
     }
 }
 
@@ -66,21 +56,16 @@ impl Blanks {
 
     /// An event of a device, by kernel name: it may hold something else now.
     pub fn changed(&mut self, name: &str) {
-        self.refused.retain(|refused, _| !is_or_is_on(name, refused) && !is_or_is_on(refused, name));
+        self.refused.changed(name);
     }
 
     pub fn all_changed(&mut self) {
-        self.refused.clear();
+        self.refused.all_changed();
     }
 
     /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), String> {
-        let RawDisk { devno, diskseq, size, ref name, .. } = device.raw;
-        let same = |refused: &&Refused| (refused.devno, refused.diskseq, refused.size) == (devno, diskseq, size);
-        match self.refused.get(name).filter(same).filter(|refused| now.saturating_sub(refused.at) < KEEP) {
-            Some(refused) => Err(refused.why.clone()),
-            None => Ok(()),
-        }
+        self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(why.clone()))
     }
 
     /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.
@@ -96,13 +81,12 @@ impl Blanks {
                 first_byte(&*disk).map_err(|error| chain(&error))
             }
         };
-        let found = self.patience.ask(&(raw.devno, raw.diskseq), read);
+        let found = self.patience.ask(&raw.incarnation(), read);
         self.spent = self.spent.saturating_add(host.monotonic().saturating_sub(at));
         let found = found.map_err(|error| NotBlank::Unread(chain(&error)))?;
         let Some(offset) = found.map_err(NotBlank::Unread)? else { return Ok(()) };
         let why = format!("it holds bytes that nothing recognises, the first that was seen at byte {offset}");
-        let RawDisk { devno, diskseq, size, ref name, .. } = *raw;
-        self.refused.insert(name.clone(), Refused { devno, diskseq, size, at, why: why.clone() });
+        self.refused.keep(raw, at, why.clone());
         Err(NotBlank::Holds(why))
     }
 }
@@ -262,7 +246,7 @@ mod tests {
         // Read again, it would be a problem.
         written.inject(Fault { what: "read", range: Extent { start: 19 * MIB, end: 21 * MIB }, times: u32::MAX });
         let last = pass();
-        assert_eq!((last.claimed, last.problems), (vec![], BTreeMap::new()));
+        assert_eq!((last.claimed, last.problems), (vec![], std::collections::BTreeMap::new()));
         let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
         assert_eq!(last.outcomes[0].rejected, [("fake0".to_owned(), Rejection::NotZeros(words))]);
         assert_eq!(written.write_count(), 0);

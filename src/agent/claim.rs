@@ -159,7 +159,7 @@ impl Reconciler {
         }
         let mut facts = facts.clone();
         for device in set.devices.iter().filter(|device| asked.contains(&device.raw.name)) {
-            let health = self.healths.of(&self.host, &device.raw, set.at);
+            let health = self.memory.healths.of(&self.host, &device.raw, set.at);
             facts.entry(device.raw.name.clone()).or_default().health = Some(health);
         }
         elect(&Ballot { facts: &facts, ..ballot })
@@ -169,15 +169,15 @@ impl Reconciler {
     fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<String, Facts> {
         let doubts = self.doubts(set);
         let of = |device: &Device| Facts {
-            ripeness: self.watch.ripeness(device),
+            ripeness: self.memory.watch.ripeness(device),
             is_bare: self.pool.bare_claim_of(set, device).is_some(),
             may_be_ours: doubts.are_of(&device.raw),
-            not_zeros: self.blanks.known(device, set.at).err(),
+            not_zeros: self.memory.blanks.known(device, set.at).err(),
             health: None,
             wipe: rules
                 .iter()
                 .any(|rule| orders_wipe_of(rule, device))
-                .then(|| doubts.may_wipe(device, set).map(|()| self.wipes.ripeness(&as_if_blank(device)))),
+                .then(|| doubts.may_wipe(device, set).map(|()| self.memory.wipes.ripeness(&as_if_blank(device)))),
         };
         set.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
     }
@@ -185,7 +185,7 @@ impl Reconciler {
     /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
     /// are under way.
     pub(super) fn claims_under_way(&mut self) -> BTreeSet<String> {
-        let (errands, discovery) = (&self.errands, &mut self.discovery);
+        let (errands, discovery) = (&self.errands, &mut self.memory.discovery);
         self.claiming.retain(|id, (name, _)| {
             let is_under_way = errands.is_waiting_for(id);
             if !is_under_way {
@@ -218,12 +218,12 @@ impl Reconciler {
         claims: &[Elected],
         problems: &mut BTreeMap<String, String>,
     ) -> (BTreeSet<SetRef>, BTreeSet<String>) {
-        self.blanks.begin_pass();
+        self.memory.blanks.begin_pass();
         let (mut wrong, mut unread) = (BTreeSet::new(), BTreeSet::new());
         for elected in claims {
             let device = devices.iter().find(|device| device.raw.name == elected.name);
             let Some(device) = device.filter(|_| elected.zeros) else { continue };
-            match self.blanks.prove(&self.host, &device.raw) {
+            match self.memory.blanks.prove(&self.host, &device.raw) {
                 Ok(()) => {}
                 Err(NotBlank::Holds(problem)) => {
                     tracing::warn!(disk = elected.name, problem, "a disk is not blank");
@@ -263,14 +263,14 @@ impl Reconciler {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
         self.inform();
-        let now = self.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.memory.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.text.clone(), now.raw.name.clone());
         let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand(&id, move || taking.take(set, layout));
-        self.discovery.changed(&name);
+        self.memory.discovery.changed(&name);
         claimed.map_err(|hangs| chain(&hangs))?
     }
 }

@@ -49,7 +49,7 @@ impl Reconciler {
         let (sure, unsure): (Identities, Identities) =
             seen.into_iter().partition(|(id, seen)| before.get(id) == Some(seen));
         for device in set.devices.iter().filter(|device| unsure.contains_key(&device.id.text)) {
-            self.discovery.changed(&device.raw.name);
+            self.memory.discovery.changed(&device.raw.name);
         }
         let used = self.in_use();
         let written = self.pool.journal().identify(|identities| {

@@ -93,7 +93,7 @@ pub fn decide(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<String
 pub fn is_same_device(device: &Device, id: &str, raw: &RawDisk) -> bool {
     device.id.text == id
         && device.verdict == Verdict::Ours
-        && (device.raw.devno, device.raw.diskseq, &device.raw.name) == (raw.devno, raw.diskseq, &raw.name)
+        && (device.raw.incarnation(), &device.raw.name) == (raw.incarnation(), &raw.name)
 }
 
 fn is_open_as(member: &Labelled, device: &Device) -> bool {

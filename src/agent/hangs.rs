@@ -23,7 +23,7 @@ fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
     let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
-    agent.discovery = agent.discovery.waiting_at_most(BOUND);
+    agent.memory.discovery = agent.memory.discovery.waiting_at_most(BOUND);
     agent.errands = Patience::new(BOUND);
     agent
 }

@@ -3,61 +3,48 @@
 //! Takes in the disks that an election wants to know of, asks each once, and believes its word for an hour or until an
 //! event of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::KEEP;
+use super::memory::KEEP;
+use crate::device::remembered::Remembered;
 use crate::host::patience::{self, Patience};
-use crate::host::raw::DevNo;
-use crate::host::raw::is_or_is_on;
+use crate::host::raw::Incarnation;
 use crate::host::{Health, Host, RawDisk, chain};
 
 #[derive(Debug)]
 pub(super) struct Healths {
-    said: BTreeMap<String, Said>,
-    patience: Patience<(DevNo, Option<u64>)>,
-}
-
-#[derive(Debug)]
-struct Said {
-    devno: DevNo,
-    diskseq: Option<u64>,
-    at: Duration,
-    health: Health,
+    said: Remembered<Health>,
+    patience: Patience<Incarnation>,
 }
 
 impl Default for Healths {
     fn default() -> Self {
-        Self { said: BTreeMap::new(), patience: Patience::new(patience::BOUND) }
+        Self { said: Remembered::default(), patience: Patience::new(patience::BOUND) }
     }
 }
 
 impl Healths {
     /// An event of a device, by kernel name.
     pub fn changed(&mut self, name: &str) {
-        self.said.retain(|said, _| !is_or_is_on(name, said) && !is_or_is_on(said, name));
+        self.said.changed(name);
     }
 
     pub fn all_changed(&mut self) {
-        self.said.clear();
+        self.said.all_changed();
     }
 
     /// A disk that does not answer in time is asked again when it has.
     pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
-        let same = |said: &&Said| (said.devno, said.diskseq) == (raw.devno, raw.diskseq);
-        let fresh = |said: &&Said| now.saturating_sub(said.at) < KEEP;
-        if let Some(said) = self.said.get(&raw.name).filter(same).filter(fresh) {
-            return said.health.clone();
+        if let Some(said) = self.said.fresh(raw, now, KEEP) {
+            return said.clone();
         }
         let asked = (Arc::clone(host), raw.clone());
-        let whom = (raw.devno, raw.diskseq);
-        let health = match self.patience.ask(&whom, move || asked.0.health(&asked.1)) {
+        let health = match self.patience.ask(&raw.incarnation(), move || asked.0.health(&asked.1)) {
             Ok(health) => health,
             Err(error) => return Health::Unknown(chain(&error)),
         };
-        let said = Said { devno: raw.devno, diskseq: raw.diskseq, at: now, health: health.clone() };
-        self.said.insert(raw.name.clone(), said);
+        self.said.keep(raw, now, health.clone());
         health
     }
 }

@@ -171,7 +171,7 @@ impl Reconciler {
         let name = device.raw.name.clone();
         let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
         // Its label may be another one now.
-        self.discovery.changed(&name);
+        self.memory.discovery.changed(&name);
         opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
     }
 
@@ -189,7 +189,7 @@ impl Reconciler {
     fn open_bare(&mut self, id: &str, raw: &RawDisk) -> Result<(), String> {
         let device = self.bare(id);
         // A look that hangs says so sooner.
-        if self.discovery.is_waiting_for(raw) {
+        if self.memory.discovery.is_waiting_for(raw) {
             return Err("opening or reading it hangs".to_owned());
         }
         let raw = raw.clone();

@@ -10,6 +10,7 @@ mod copies;
 mod decide;
 mod health;
 mod members;
+mod memory;
 pub mod observer;
 mod own;
 mod owner;
@@ -24,17 +25,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::admin::AdminError;
-use self::blank::Blanks;
 use self::claim::Taken;
 use self::decide::decide;
-use self::health::Healths;
 use self::members::Met;
+use self::memory::Memory;
 use self::question::Question;
 use crate::claim::election::Outcome;
 use crate::claim::promise::AskPromises;
-use crate::claim::ripeness::{Ripeness, Watchlist};
+use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::Rule;
-use crate::device::discovery::{Discovery, DiscoveryError, Snapshot};
+use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::duplicate::Identities;
 use crate::device::label::{Label, SetRef};
 use crate::device::ownership::Home;
@@ -52,8 +52,6 @@ use crate::pool::labelled::LabelledDisk;
 use crate::pool::member::Member;
 use crate::pool::plan::relabel;
 
-/// How long a look believes what denied a disk, before it reads the content again.
-const KEEP: Duration = Duration::from_secs(3600);
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -66,15 +64,9 @@ const ERRAND: Duration = Duration::from_secs(5);
 pub struct Reconciler {
     pool: Arc<Pool>,
     pub(super) host: Arc<dyn Host>,
-    discovery: Discovery,
-    watch: Watchlist,
-    /// Disks that are to be wiped, and since when they have been as they are.
-    wipes: Watchlist,
-    wiped: BTreeMap<String, wipe::Wiped>,
+    memory: Memory,
     rules: Vec<Arc<Rule>>,
     again: Backoff,
-    blanks: Blanks,
-    healths: Healths,
     question: Question,
     /// How many were begun.
     passes: u64,
@@ -115,14 +107,9 @@ impl Reconciler {
         Self {
             pool,
             host,
-            discovery: Discovery::new(Home { cluster, node }, KEEP),
-            watch: Watchlist::new(min_age),
-            wipes: Watchlist::new(min_age),
-            wiped: BTreeMap::new(),
+            memory: Memory::new(Home { cluster, node }, min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
             again: Backoff::new(AGAIN, AGAIN_AT_MOST),
-            blanks: Blanks::default(),
-            healths: Healths::default(),
             question: Question::default(),
             passes: 0,
             errands: Patience::new(ERRAND),
@@ -144,11 +131,7 @@ impl Reconciler {
         if self.is_on_pool_disk(name) {
             return false;
         }
-        self.discovery.changed(name);
-        self.watch.event(name);
-        self.blanks.changed(name);
-        self.healths.changed(name);
-        self.wipes.event(name);
+        self.memory.changed(name);
         true
     }
 
@@ -168,11 +151,7 @@ impl Reconciler {
 
     /// Events were lost: a pass is due.
     pub fn events_lost(&mut self) -> bool {
-        self.discovery.all_changed();
-        self.watch.events_lost();
-        self.blanks.all_changed();
-        self.healths.all_changed();
-        self.wipes.events_lost();
+        self.memory.all_changed();
         true
     }
 
@@ -187,9 +166,9 @@ impl Reconciler {
             // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
             device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
             device.label = None;
-            self.discovery.changed(&device.raw.name);
+            self.memory.discovery.changed(&device.raw.name);
         }
-        self.watch.look(set.at, &set.devices);
+        self.memory.watch.look(set.at, &set.devices);
         let actions = decide(&set, &self.members(), &claiming);
         let Met { mut problems, mut unread, again: mut passes } = self.perform(actions, &set);
         passes |= !self.claiming.is_empty();
@@ -207,7 +186,7 @@ impl Reconciler {
         problems.extend(met);
         let gave_back = self.give_back();
         self.pool.kick();
-        let ripe_in = set.devices.iter().filter_map(|device| match self.watch.ripeness(device) {
+        let ripe_in = set.devices.iter().filter_map(|device| match self.memory.watch.ripeness(device) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         });
@@ -222,7 +201,7 @@ impl Reconciler {
     /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
     /// that hangs, or what made a read fail.
     pub(super) fn must_look_again(&self, set: &Snapshot) -> bool {
-        self.discovery.is_waiting() || self.discovery.has_failed() || set.devices.iter().any(is_only_busy)
+        self.memory.discovery.is_waiting() || self.memory.discovery.has_failed() || set.devices.iter().any(is_only_busy)
     }
 
     /// Has the workers try again what somebody held; gives whether there is any.
@@ -244,20 +223,20 @@ impl Reconciler {
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
-        self.discovery.look(&self.host, judged_record)
+        self.memory.discovery.look(&self.host, judged_record)
     }
 
     /// Tells discovery what no device can say: before each look and each confirmation.
     fn inform(&mut self) {
-        self.discovery.claimed_bare(self.pool.journal().bare_ids());
-        self.discovery.given_up(self.pool.journal().given_up());
-        self.discovery.identities_are(self.identities());
+        self.memory.discovery.claimed_bare(self.pool.journal().bare_ids());
+        self.memory.discovery.given_up(self.pool.journal().given_up());
+        self.memory.discovery.identities_are(self.identities());
     }
 
     /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
     pub(super) fn readmit(&mut self, device: &Device, id: &str) -> Result<(), PoolError> {
         self.pool.journal().readmit(id)?;
-        self.discovery.changed(&device.raw.name);
+        self.memory.discovery.changed(&device.raw.name);
         Ok(())
     }
 
@@ -285,7 +264,7 @@ impl Reconciler {
             })?;
             Ok(())
         })?;
-        self.discovery.changed(&device.raw.name);
+        self.memory.discovery.changed(&device.raw.name);
         Ok(())
     }
 
@@ -319,7 +298,7 @@ impl Reconciler {
         let (pool, given) = (Arc::clone(&self.pool), member.clone());
         let released = self.done_in_time(member.id(), move || pool.release(&given));
         if let Some(name) = name {
-            self.discovery.changed(&name);
+            self.memory.discovery.changed(&name);
         }
         released
     }
@@ -352,7 +331,7 @@ mod tests {
         let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
         let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
         let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
-        agent.discovery = agent.discovery.waiting_at_most(Duration::from_millis(500));
+        agent.memory.discovery = agent.memory.discovery.waiting_at_most(Duration::from_millis(500));
         sick.set_hangs(true);
 
         let mut claimed = Vec::new();

@@ -14,8 +14,9 @@ use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::discovery::Snapshot;
 use crate::device::record::judged_record;
+use crate::device::remembered::Kept;
 use crate::device::{Device, Verdict};
-use crate::host::raw::{Contents, DevNo};
+use crate::host::raw::Contents;
 use crate::host::table::{Mbr, TableError, read_copies};
 use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::disk::zero;
@@ -24,14 +25,6 @@ use crate::pool::disk::zero;
 const ENDS: u64 = 1 << 20;
 /// Zeroed around each signature that was found anywhere else.
 const AROUND: u64 = 8192;
-
-/// A disk that was wiped, until it is claimed or something else: what people are told of it.
-#[derive(Clone, Debug)]
-pub(super) struct Wiped {
-    devno: DevNo,
-    diskseq: Option<u64>,
-    words: String,
-}
 
 impl Reconciler {
     /// Since when the content that is ordered to go has been where it is.
@@ -44,7 +37,7 @@ impl Reconciler {
                 && doubts.may_wipe(device, set).is_ok()
         };
         let due: Vec<Device> = set.devices.iter().filter(is_due).map(as_if_blank).collect();
-        self.wipes.look(set.at, &due);
+        self.memory.wipes.look(set.at, &due);
     }
 
     /// Gives how many disks were wiped.
@@ -65,8 +58,7 @@ impl Reconciler {
                 Ok(held) => {
                     let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
                     tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
-                    let (devno, diskseq) = (was.raw.devno, was.raw.diskseq);
-                    self.wiped.insert(wipe.name.clone(), Wiped { devno, diskseq, words: words.clone() });
+                    self.memory.wiped.keep(&was.raw, set.at, words.clone());
                     problems.insert(wipe.name.clone(), words);
                     count += 1;
                 }
@@ -81,7 +73,7 @@ impl Reconciler {
 
     /// When the next disk may be wiped.
     pub(super) fn wipe_in(&self, set: &Snapshot) -> Option<Duration> {
-        let waiting = |device: &Device| match self.wipes.ripeness(&as_if_blank(device)) {
+        let waiting = |device: &Device| match self.memory.wipes.ripeness(&as_if_blank(device)) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         };
@@ -90,29 +82,24 @@ impl Reconciler {
 
     /// What was destroyed on a disk is told until it is something else than blank.
     pub(super) fn tell_wiped(&mut self, set: &Snapshot, problems: &mut BTreeMap<String, String>) {
-        let here = |name: &str, wiped: &Wiped| {
-            set.devices.iter().any(|device| {
-                device.raw.name == name
-                    && (device.raw.devno, device.raw.diskseq) == (wiped.devno, wiped.diskseq)
-                    && device.verdict == Verdict::Unclaimed
-            })
-        };
-        self.wiped.retain(|name, wiped| here(name, wiped));
-        problems.extend(self.wiped.iter().map(|(name, wiped)| (name.clone(), wiped.words.clone())));
+        let before = std::mem::take(&mut self.memory.wiped);
+        for device in set.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
+            let Some(Kept { at, what: words, .. }) = before.get(&device.raw) else { continue };
+            problems.insert(device.raw.name.clone(), words.clone());
+            self.memory.wiped.keep(&device.raw, *at, words.clone());
+        }
     }
 
     /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
     fn wipe_one(&mut self, was: &Device) -> Result<String, String> {
         self.inform();
-        let now = self.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
         let wiped = self.errand(&now.id.text, move || destroy(&*host, &raw, &found));
         wiped.map_err(|hangs| chain(&hangs))??;
-        self.discovery.changed(&now.raw.name);
-        self.watch.event(&now.raw.name);
-        self.wipes.event(&now.raw.name);
-        let blank = self.discovery.confirm(&self.host, judged_record, &now);
+        self.memory.wrote(&now.raw.name);
+        let blank = self.memory.discovery.confirm(&self.host, judged_record, &now);
         blank.map_err(|error| format!("it was wiped, and yet {}", chain(&error)))?;
         Ok(description(contents))
     }

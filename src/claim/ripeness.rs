@@ -4,20 +4,18 @@
 //! that was seen unclaimed and unchanged at two looks at least the minimum age apart, with no event of
 //! it in between. It stands in for what cannot be asked: whether somebody is about to format the disk.
 
-use crate::host::raw::is_or_is_on;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::device::{Device, DiskId, Verdict};
 use crate::host::Probe;
-use crate::host::raw::DevNo;
+use crate::host::raw::{Incarnation, is_or_is_on};
 
 /// What a device must stay to become ripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fingerprint {
     id: DiskId,
-    devno: DevNo,
-    diskseq: Option<u64>,
+    incarnation: Incarnation,
     size: u64,
     probe: Probe,
 }
@@ -67,12 +65,12 @@ impl Watchlist {
     }
 
     /// An event of a device or of one of its partitions, by kernel name.
-    pub fn event(&mut self, name: &str) {
+    pub fn changed(&mut self, name: &str) {
         self.watched.retain(|watched, _| !is_or_is_on(name, watched));
     }
 
     /// Events were lost: each device may have had one.
-    pub fn events_lost(&mut self) {
+    pub fn all_changed(&mut self) {
         self.watched.clear();
     }
 
@@ -95,8 +93,7 @@ impl Fingerprint {
     fn of(device: &Device) -> Self {
         Self {
             id: device.id.clone(),
-            devno: device.raw.devno,
-            diskseq: device.raw.diskseq,
+            incarnation: device.raw.incarnation(),
             size: device.raw.size,
             probe: device.probe.clone(),
         }
@@ -203,14 +200,14 @@ mod tests {
             disks.iter().filter(|d| list.ripeness(d) == Ripeness::Ripe).map(|d| &*d.raw.name).collect()
         };
         list.look(s(0), &disks);
-        list.event("sda1");
-        list.event("nvme0n1");
+        list.changed("sda1");
+        list.changed("nvme0n1");
         list.look(s(60), &disks);
         assert_eq!(ripe(&list), ["sdb", "nvme0n10"]);
         list.look(s(61), &disks[..1]);
         list.look(s(121), &disks);
         assert_eq!(ripe(&list), ["sda"]);
-        list.events_lost();
+        list.all_changed();
         list.look(s(122), &disks);
         assert_eq!(ripe(&list), Vec::<&str>::new());
     }

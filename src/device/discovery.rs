@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::duplicate::{self, Identities};
 use super::ownership::{Home, Machine, Record};
+use super::remembered::{Kept, Remembered};
 use super::{Device, Standing, Verdict, id};
 use crate::host::patience::{self, Patience};
-use crate::host::raw::is_or_is_on;
-use crate::host::raw::{Contents, DevNo, Kind};
+use crate::host::raw::{Contents, Incarnation, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
@@ -31,22 +31,18 @@ pub struct Discovery {
     identities: Identities,
     /// How long a look believes what an earlier one read.
     keep: Duration,
-    cache: HashMap<String, Cached>,
+    cache: Remembered<Read>,
     patience: Patience<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
 }
 
 /// A device that is asked: another one under the same name is another.
-type Whom = (String, DevNo, Option<u64>);
+type Whom = (String, Incarnation);
 
-/// What was read of a device, as long as it is the same device.
+/// What was read of a device.
 #[derive(Clone, Debug)]
-struct Cached {
-    devno: DevNo,
-    diskseq: Option<u64>,
-    size: u64,
-    at: Duration,
+struct Read {
     record: Option<Record>,
     probe: Probe,
 }
@@ -95,7 +91,7 @@ impl Discovery {
             given_up: BTreeSet::new(),
             identities: Identities::new(),
             keep,
-            cache: HashMap::new(),
+            cache: Remembered::default(),
             patience: Patience::new(patience::BOUND),
             has_failed: false,
         }
@@ -140,12 +136,12 @@ impl Discovery {
 
     /// A hint that a device or one of its partitions changed, by kernel name.
     pub fn changed(&mut self, name: &str) {
-        self.cache.retain(|cached, _| !is_or_is_on(name, cached) && !is_or_is_on(cached, name));
+        self.cache.changed(name);
     }
 
     /// A hint that anything may have changed.
     pub fn all_changed(&mut self) {
-        self.cache.clear();
+        self.cache.all_changed();
     }
 
     pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<Snapshot, DiscoveryError> {
@@ -192,7 +188,7 @@ impl Discovery {
         let Some(now) = set.devices.into_iter().find(|device| device.raw.name == name) else {
             return Err(DiscoveryError::Gone { name });
         };
-        let same = |device: &Device| (device.id.clone(), device.raw.devno, device.raw.diskseq, device.raw.size);
+        let same = |device: &Device| (device.id.clone(), device.raw.incarnation(), device.raw.size);
         if same(&now) != same(was) {
             return Err(DiscoveryError::Changed { name });
         }
@@ -211,11 +207,9 @@ impl Discovery {
         self.patience.forget(|whom| here.contains(whom));
         let home = self.home.clone();
         let machine = Machine::new(&home, &raws);
-        let known: HashMap<&str, Cached> = raws
-            .iter()
-            .filter_map(|raw| Some((raw.name.as_str(), self.cache.get(&raw.name)?.clone())))
-            .filter(|(name, cached)| machine.get(name).is_some_and(|raw| self.believes(raw, cached, at, reach)))
-            .collect();
+        let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, reach)).cloned();
+        let known: HashMap<&str, Kept<Read>> =
+            raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
 
         let told = |raw: &RawDisk| {
             let id = id::hardware(raw, machine.disk_of(raw)).text;
@@ -228,7 +222,7 @@ impl Discovery {
             if records.contains_key(&*raw.name) {
                 continue;
             }
-            let remembered = known.get(&*raw.name).and_then(|cached| cached.record.clone());
+            let remembered = known.get(&*raw.name).and_then(|cached| cached.what.record.clone());
             if let Some(record) =
                 remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw)))
             {
@@ -240,9 +234,9 @@ impl Discovery {
             if !machine.needs_probe(raw, &records) {
                 continue;
             }
-            let denied = known.get(&*raw.name).filter(|cached| denies(&cached.probe));
+            let denied = known.get(&*raw.name).filter(|cached| denies(&cached.what.probe));
             if let Some(cached) = denied {
-                probes.insert(raw.name.as_str(), cached.probe.clone());
+                probes.insert(raw.name.as_str(), cached.what.probe.clone());
             } else if reach.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
                 let is_told = matches!(records.get(&*raw.name), Some(Record::Bare | Record::GivenUp));
@@ -280,9 +274,8 @@ impl Discovery {
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
-    fn believes(&self, raw: &RawDisk, cached: &Cached, now: Duration, reach: Reach<'_>) -> bool {
-        let same = (cached.devno, cached.diskseq, cached.size) == (raw.devno, raw.diskseq, raw.size);
-        same && match reach {
+    fn believes(&self, raw: &RawDisk, cached: &Kept<Read>, now: Duration, reach: Reach<'_>) -> bool {
+        match reach {
             Reach::All => now.saturating_sub(cached.at) < self.keep,
             Reach::One { .. } => !reach.covers(&raw.name),
         }
@@ -291,7 +284,7 @@ impl Discovery {
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&str, Cached>,
+        known: &HashMap<&str, Kept<Read>>,
         records: &HashMap<&str, Record>,
         at: Duration,
         reach: Reach<'_>,
@@ -304,9 +297,7 @@ impl Discovery {
             let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
             let passes = |record: &&Record| matches!(record, Record::Failed(_) | Record::Bare | Record::GivenUp);
             let record = records.get(&*raw.name).filter(|record| !passes(record)).cloned();
-            let RawDisk { devno, diskseq, size, .. } = *raw;
-            self.cache
-                .insert(raw.name.clone(), Cached { devno, diskseq, size, at: read_at, record, probe: probe.clone() });
+            self.cache.keep(raw, read_at, Read { record, probe: probe.clone() });
         }
     }
 }
@@ -338,7 +329,7 @@ fn denies(probe: &Probe) -> bool {
 }
 
 fn whom(raw: &RawDisk) -> Whom {
-    (raw.name.clone(), raw.devno, raw.diskseq)
+    (raw.name.clone(), raw.incarnation())
 }
 
 fn device(

@@ -12,6 +12,7 @@ pub mod label;
 pub mod ownership;
 pub mod reason;
 pub mod record;
+pub mod remembered;
 #[cfg(test)]
 pub mod sample;
 pub mod size;

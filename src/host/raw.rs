@@ -252,8 +252,20 @@ pub fn is_or_is_on(name: &str, disk: &str) -> bool {
     rest.is_empty() || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// Which device it is, of all that have had its number since the boot: the kernel counts them (`diskseq`, from Linux 5.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation {
+    devno: DevNo,
+    diskseq: Option<u64>,
+}
+
+impl RawDisk {
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation { devno: self.devno, diskseq: self.diskseq }
+    }
+}
+
 /// Whether a device of a kernel name is still the one that it was, as large as then.
 pub fn is_unchanged(was: &RawDisk, now: &RawDisk) -> bool {
-    let which = |raw: &RawDisk| (raw.devno, raw.diskseq, raw.size);
-    which(was) == which(now)
+    (was.incarnation(), was.size) == (now.incarnation(), now.size)
 }

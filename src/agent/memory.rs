@@ -1,0 +1,68 @@
+//! What is remembered of devices from one pass to the next, and how much of it an event leaves.
+//!
+//! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what it has.
+
+use std::time::Duration;
+
+use super::blank::Blanks;
+use super::health::Healths;
+use crate::claim::ripeness::Watchlist;
+use crate::device::discovery::Discovery;
+use crate::device::ownership::Home;
+use crate::device::remembered::Remembered;
+
+/// How long a look believes what denied a disk, before it reads the content again.
+pub(super) const KEEP: Duration = Duration::from_secs(3600);
+
+pub(super) struct Memory {
+    /// What was read of them.
+    pub discovery: Discovery,
+    /// Since when they have been free.
+    pub watch: Watchlist,
+    /// Disks that are to be wiped, and since when they have been as they are.
+    pub wipes: Watchlist,
+    /// What was destroyed on disks that are blank since: what people are told of it, until they are something else.
+    pub wiped: Remembered<String>,
+    /// What was found where zeros had to be.
+    pub blanks: Blanks,
+    /// What they said of their health.
+    pub healths: Healths,
+}
+
+impl Memory {
+    pub fn new(home: Home, min_age: Duration) -> Self {
+        Self {
+            discovery: Discovery::new(home, KEEP),
+            watch: Watchlist::new(min_age),
+            wipes: Watchlist::new(min_age),
+            wiped: Remembered::default(),
+            blanks: Blanks::default(),
+            healths: Healths::default(),
+        }
+    }
+
+    /// A device or one of its partitions had an event, by kernel name.
+    pub fn changed(&mut self, name: &str) {
+        self.discovery.changed(name);
+        self.watch.changed(name);
+        self.wipes.changed(name);
+        self.blanks.changed(name);
+        self.healths.changed(name);
+    }
+
+    /// Events were lost: each device may have had one.
+    pub fn all_changed(&mut self) {
+        self.discovery.all_changed();
+        self.watch.all_changed();
+        self.wipes.all_changed();
+        self.blanks.all_changed();
+        self.healths.all_changed();
+    }
+
+    /// What is on it was changed by us: its clocks begin anew.
+    pub fn wrote(&mut self, name: &str) {
+        self.discovery.changed(name);
+        self.watch.changed(name);
+        self.wipes.changed(name);
+    }
+}
