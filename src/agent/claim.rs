@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::blank::NotBlank;
+use super::perform::Met;
 use super::question::{Told, Wanted};
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
+use super::{Reconciler, taking};
 use crate::claim::ballot::{Ballot, Facts};
 use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
 use crate::claim::promise::{Promise, promised};
@@ -27,27 +28,17 @@ use crate::pool::layout::{data_area, places};
 use crate::pool::member::Member;
 use crate::pool::plan::Claim;
 
-/// What a pass took, and what it destroyed to take it next.
-pub(super) struct Taken {
-    /// Kernel names of the disks that were claimed.
-    pub claimed: Vec<String>,
-    /// How many sets had chosen one that turned out to hold bytes that nothing recognises.
-    pub refused: usize,
-    pub wiped: usize,
-    pub outcomes: Vec<Outcome>,
-}
-
 impl Reconciler {
-    /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go.
-    pub(super) fn take(&mut self, set: &mut Snapshot, problems: &mut BTreeMap<String, String>) -> Taken {
+    /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what
+    /// each set takes and does not take, and whether one chose a disk that it must not have.
+    pub(super) fn take(&mut self, set: &mut Snapshot, met: &mut Met) -> (Vec<Outcome>, ChosenWrong) {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         self.watch_content(set, &rules);
         let mut election = self.elect(set, &rules);
         if !takes_some(&election) {
-            return Taken { claimed: Vec::new(), refused: 0, wiped: 0, outcomes: election.outcomes };
+            return (election.outcomes, ChosenWrong(false));
         }
-        let promises = self.leave_promised(set, problems);
-        let promises = match promises {
+        let promises = match self.leave_promised(set, &mut met.problems) {
             Ok(Promised { all, on: 0 }) => all,
             Ok(Promised { all, on: _ }) => {
                 election = self.elect(set, &rules);
@@ -56,49 +47,20 @@ impl Reconciler {
             Err(why) => {
                 let Election { claims, wipes, outcomes } = election;
                 tracing::warn!(why, "nothing is claimed");
-                problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
-                problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
-                return Taken { claimed: Vec::new(), refused: 0, wiped: 0, outcomes };
+                met.problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
+                met.problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
+                return (outcomes, ChosenWrong(false));
             }
         };
         let Election { claims, wipes, outcomes } = election;
-        let (claimed, refused) = self.claim(set, &rules, &claims, problems);
+        let read = self.read_zeros(&set.devices, &claims, &mut met.problems);
+        let claims = taking::claims(claims, &read, &rules, &self.counts());
+        self.perform(claims, set, met);
         // What was just claimed is another disk than the one that was elected on.
-        let wiped = if claimed.is_empty() { self.wipe(set, &wipes, &promises, problems) } else { 0 };
-        Taken { claimed, refused, wiped, outcomes }
-    }
-
-    /// Gives the kernel names of the disks that were claimed, and how many sets chose anew.
-    fn claim(
-        &mut self,
-        set: &Snapshot,
-        rules: &[Rule],
-        claims: &[Elected],
-        problems: &mut BTreeMap<String, String>,
-    ) -> (Vec<String>, usize) {
-        let mut claimed = Vec::new();
-        let (refused, unread) = self.refuse(&set.devices, claims, problems);
-        // A set whose choice was wrong chooses anew in the next pass: its counts hold for disks that it may have.
-        let stands = |elected: &&Elected| !refused.contains(&elected.set) && !unread.contains(&elected.name);
-        let stand: Vec<&Elected> = claims.iter().filter(stands).collect();
-        // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
-        let counts = self.counts();
-        let is_enough = |elected: &&&Elected| {
-            let rule = rules.iter().find(|rule| rule.set == elected.set);
-            let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
-            let now = stand.iter().filter(|other| other.set == elected.set).count();
-            counts.contains_key(&elected.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
-        };
-        for elected in stand.iter().filter(is_enough) {
-            match self.claim_one(&set.devices, elected) {
-                Ok(()) => claimed.push(elected.name.clone()),
-                Err(problem) => {
-                    tracing::warn!(disk = elected.name, problem, "a disk was not claimed");
-                    problems.insert(elected.name.clone(), problem);
-                }
-            }
+        if met.claimed.is_empty() {
+            self.perform(taking::wipes(wipes, &promises, set), set, met);
         }
-        (claimed, refused.len())
+        (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
@@ -210,16 +172,15 @@ impl Reconciler {
         counts
     }
 
-    /// Reads the disks that must hold zeros. Gives the sets that chose one which does not, and the disks that could not
-    /// be read.
-    fn refuse(
+    /// Reads the disks that must hold zeros.
+    fn read_zeros(
         &mut self,
         devices: &[Device],
         claims: &[Elected],
         problems: &mut BTreeMap<String, String>,
-    ) -> (BTreeSet<SetRef>, BTreeSet<String>) {
+    ) -> taking::Read {
         self.memory.blanks.begin_pass();
-        let (mut wrong, mut unread) = (BTreeSet::new(), BTreeSet::new());
+        let mut read = taking::Read::default();
         for elected in claims {
             let device = devices.iter().find(|device| device.raw.name == elected.name);
             let Some(device) = device.filter(|_| elected.zeros) else { continue };
@@ -227,15 +188,15 @@ impl Reconciler {
                 Ok(()) => {}
                 Err(NotBlank::Holds(problem)) => {
                     tracing::warn!(disk = elected.name, problem, "a disk is not blank");
-                    wrong.insert(elected.set.clone());
+                    read.wrong.insert(elected.set.clone());
                 }
                 Err(NotBlank::Unread(problem)) => {
                     problems.insert(elected.name.clone(), problem);
-                    unread.insert(elected.name.clone());
+                    read.unread.insert(elected.name.clone());
                 }
             }
         }
-        (wrong, unread)
+        read
     }
 
     /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
@@ -259,7 +220,7 @@ impl Reconciler {
     }
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
-    fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
+    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;
         self.inform();
@@ -274,6 +235,9 @@ impl Reconciler {
         claimed.map_err(|hangs| chain(&hangs))?
     }
 }
+
+/// Whether a set chose a disk that holds bytes which nothing recognises: it gives way, and the set chooses anew.
+pub(super) struct ChosenWrong(pub bool);
 
 /// What others promise of this node's disks.
 pub(super) struct Promised {

@@ -1,11 +1,16 @@
-//! What a pass does to the members of the pool. Pure.
+//! What a pass does, as values. Pure.
 //!
-//! Takes in what was observed and what the pool has; gives out actions, which `members` performs in their order. What is claimed
-//! and what is wiped is the election's to say (`claim/election.rs`).
+//! Takes in what was observed and what the pool has; gives out actions, which are performed in their order. Here is which members
+//! come and go; whose they are is in `owner`, and which disks are claimed and wiped in `taking`. Each is decided on what the one before
+//! made: a disk that has just come back counts for its set, and one that has just been claimed is no other set's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::claim::election::{Claim, Wipe};
+use crate::claim::rule::Rule;
 use crate::device::discovery::Snapshot;
+use crate::device::label::SetRef;
 use crate::device::reason::Reason;
 use crate::device::{Device, Standing, Verdict};
 use crate::host::RawDisk;
@@ -55,10 +60,36 @@ pub enum Action {
     LeaveBare {
         id: String,
     },
+    /// The set of the member is this one now: what is written of it changes.
+    Rename {
+        id: String,
+        set: SetRef,
+    },
+    /// The member offers by this rule from now on; `None`: it offers nothing.
+    Offer {
+        id: String,
+        rule: Option<Arc<Rule>>,
+    },
+    /// A free disk is claimed.
+    Claim(Claim),
+    /// What is on a disk is destroyed.
+    Wipe {
+        at: usize,
+        wipe: Wipe,
+    },
+    /// A disk keeps what is on it, though its set orders a wipe.
+    Spare {
+        wipe: Wipe,
+        why: String,
+    },
+    /// The disk is blank afterwards, and of no set.
+    GiveBack {
+        id: String,
+    },
 }
 
-/// What is to be done now. `claiming`: kernel names of disks that a claim of ours is under way on.
-pub fn decide(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<String>) -> Vec<Action> {
+/// What comes first: members leave, arrive and are refused. `claiming`: kernel names of disks that a claim of ours is under way on.
+pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<String>) -> Vec<Action> {
     let mut actions = Vec::new();
     for member in &members.labelled {
         // One whose claim has just ended is seen by the next pass.
@@ -144,7 +175,7 @@ mod tests {
     }
 
     fn decided(devices: Vec<Device>, members: &Members) -> Vec<Action> {
-        decide(&snapshot(devices), members, &BTreeSet::new())
+        come_and_go(&snapshot(devices), members, &BTreeSet::new())
     }
 
     #[test]
@@ -171,7 +202,7 @@ mod tests {
         let missing = Labelled { is_missing: true, is_usable: false, ..gone.clone() };
         assert_eq!(decided(vec![], &with(vec![missing])), []);
         let claiming = BTreeSet::from(["sda".to_owned()]);
-        assert_eq!(decide(&snapshot(vec![]), &with(vec![gone]), &claiming), []);
+        assert_eq!(come_and_go(&snapshot(vec![]), &with(vec![gone]), &claiming), []);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Disks of the pool that come and go, with a label or bare: performs what was decided on them (`decide`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::decide::{Action, Labelled, Members, is_same_device, places_of};
+use super::decide::{Labelled, Members, is_same_device, places_of};
+use super::owner::Owned;
+use super::perform::Met;
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
-use crate::device::label::{Hardware, Label};
+use crate::device::label::{Hardware, Label, Layout};
 use crate::host::patience::PatienceError;
 use crate::host::{Access, Host, RawDisk, chain};
 use crate::pool::bare::BareDevice;
@@ -47,17 +48,6 @@ impl Problem {
     }
 }
 
-/// What came of the members in a pass.
-#[derive(Debug, Default)]
-pub(super) struct Met {
-    /// What stands against a disk, in words, by kernel name.
-    pub problems: BTreeMap<String, String>,
-    /// Disks of ours that cannot be asked what is on them.
-    pub unread: Vec<Unasked>,
-    /// Something may be over soon that no event tells of.
-    pub again: bool,
-}
-
 impl Reconciler {
     /// What is decided on.
     pub(super) fn members(&self) -> Members {
@@ -84,42 +74,46 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot) -> Met {
-        let mut met = Met::default();
-        let told = std::mem::take(&mut self.unusable);
-        for action in actions {
-            match action {
-                Action::Leave { id } => met.again |= !self.leave(&id, snapshot),
-                Action::Refuse { at, why } => {
-                    let refused = self.withhold(&snapshot.devices[at], why);
-                    self.meet(&mut met, &told, &snapshot.devices[at], refused);
-                }
-                Action::Open { at } => {
-                    let opened = self.open(&snapshot.devices[at]);
-                    if let Err(problem) = opened {
-                        self.meet(&mut met, &told, &snapshot.devices[at], problem);
-                    }
-                }
-                Action::OpenBare { id, at } => {
-                    let raw = &snapshot.devices[at].raw;
-                    if let Err(why) = self.open_bare(&id, raw) {
-                        met.again = true;
-                        met.problems.insert(raw.name.clone(), why);
-                    }
-                }
-                Action::LeaveBare { id } => met.again |= self.bare(&id).leave().is_err(),
+    /// What it matters of them whose they are.
+    pub(super) fn owned(&self) -> Vec<Owned> {
+        let labelled = |member: Arc<LabelledDisk>| {
+            let shown = member.shown();
+            let (label, content) = (&shown.content.label, &shown.content);
+            let is_empty = content.volumes().next().is_none() && content.erasing().next().is_none();
+            Owned {
+                id: member.id.clone(),
+                set: label.set.clone(),
+                layouts: vec![label.layout.clone()],
+                is_ready: shown.is_usable(),
+                is_writable: shown.is_usable(),
+                is_done_with: label.used && is_empty,
+                rule: shown.rule.clone(),
             }
-        }
-        self.tell_of_bare(snapshot, &mut met);
-        met
+        };
+        let bare = |member: Arc<BareDevice>| {
+            let claim = self.pool.journal().bare_claim(&member.id)?;
+            let shown = member.shown();
+            Some(Owned {
+                id: member.id.clone(),
+                set: claim.set,
+                // A set that takes whole disks takes partitions and mapped devices as they are.
+                layouts: vec![Layout::RawDevice {}, Layout::Whole {}],
+                is_ready: shown.standing == Standing::Ready,
+                is_writable: true,
+                is_done_with: claim.used && claim.volume.is_none() && claim.erasing.is_none(),
+                rule: shown.rule.clone(),
+            })
+        };
+        let labelled = self.pool.labelled_disks().into_iter().map(labelled);
+        labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
     }
 
-    fn meet(&mut self, met: &mut Met, told: &BTreeMap<String, String>, device: &Device, problem: Problem) {
+    pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: Problem) {
         let words = problem.words();
-        if told.get(&device.raw.name).is_none_or(|told| told != words) {
+        if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
         }
-        self.unusable.insert(device.raw.name.clone(), words.to_owned());
+        met.unusable.insert(device.raw.name.clone(), words.to_owned());
         met.unread.push(Unasked {
             disk: device.id.text.clone(),
             why: format!("cannot be opened: {words}"),
@@ -132,7 +126,7 @@ impl Reconciler {
 
     /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
     /// that does not end, and is left for later.
-    fn leave(&self, id: &str, snapshot: &Snapshot) -> bool {
+    pub(super) fn leave(&self, id: &str, snapshot: &Snapshot) -> bool {
         let Some(member) = self.pool.labelled_disk(id) else { return true };
         let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_same_device(device, id, raw));
         match member.lock_within(SHORT_PATIENCE) {
@@ -152,7 +146,7 @@ impl Reconciler {
     }
 
     /// A disk with our label that must not be used: if it is open, it is not any more.
-    fn withhold(&self, device: &Device, why: String) -> Problem {
+    pub(super) fn withhold(&self, device: &Device, why: String) -> Problem {
         if let Some(member) = self.pool.labelled_disk(&device.id.text) {
             let mut state = match member.lock_within(SHORT_PATIENCE) {
                 Ok(state) => state,
@@ -166,7 +160,7 @@ impl Reconciler {
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
-    fn open(&mut self, device: &Device) -> Result<(), Problem> {
+    pub(super) fn open(&mut self, device: &Device) -> Result<(), Problem> {
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let name = device.raw.name.clone();
         let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
@@ -176,7 +170,7 @@ impl Reconciler {
     }
 
     /// The bare device of a claim; one whose device is away since the start is missed, too.
-    fn bare(&self, id: &str) -> Arc<BareDevice> {
+    pub(super) fn bare(&self, id: &str) -> Arc<BareDevice> {
         if let Some(Member::Bare(device)) = self.pool.member(id) {
             return device;
         }
@@ -186,7 +180,7 @@ impl Reconciler {
         device
     }
 
-    fn open_bare(&mut self, id: &str, raw: &RawDisk) -> Result<(), String> {
+    pub(super) fn open_bare(&mut self, id: &str, raw: &RawDisk) -> Result<(), String> {
         let device = self.bare(id);
         // A look that hangs says so sooner.
         if self.memory.discovery.is_waiting_for(raw) {
@@ -198,7 +192,7 @@ impl Reconciler {
     }
 
     /// What stands against the bare devices that are here.
-    fn tell_of_bare(&self, snapshot: &Snapshot, met: &mut Met) {
+    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, met: &mut Met) {
         for (id, _) in self.pool.journal().bare_claims() {
             let (Some(at), Some(Member::Bare(bare))) =
                 (places_of(snapshot, &id).first().copied(), self.pool.member(&id))

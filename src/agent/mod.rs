@@ -14,21 +14,21 @@ mod memory;
 pub mod observer;
 mod own;
 mod owner;
+mod perform;
 mod preview;
 mod question;
 mod renamed_bare;
+mod taking;
 pub mod thread;
 mod wipe;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::admin::AdminError;
-use self::claim::Taken;
-use self::decide::decide;
-use self::members::Met;
 use self::memory::Memory;
+use self::perform::Met;
 use self::question::Question;
 use crate::claim::election::Outcome;
 use crate::claim::promise::AskPromises;
@@ -155,8 +155,46 @@ impl Reconciler {
         true
     }
 
-    /// Looks at everything and converges.
+    /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
+        let (mut set, claiming) = self.observe()?;
+        let mut members = Met::default();
+        let actions = decide::come_and_go(&set, &self.members(), &claiming);
+        self.perform(actions, &set, &mut members);
+        self.tell_of_bare(&set, &mut members);
+        self.unusable = std::mem::take(&mut members.unusable);
+        members.unread.extend(self.may_be_ours(&set, &claiming));
+        self.pool.looked_at(std::mem::take(&mut members.unread));
+        let unsure = self.remember_copies(&set);
+        let actions = owner::belong(&self.owned(), &self.rules);
+        self.perform(actions, &set, &mut members);
+        self.know_labelled();
+        self.tell_wiped(&set, &mut members.problems);
+
+        // What this runs into is over without an event, on a disk of which something was told before, too.
+        let mut taken = Met::default();
+        let (outcomes, wrong) = self.take(&mut set, &mut taken);
+        let again = self.retry_held()
+            || self.pool.has_failed_work()
+            || members.again
+            || !self.claiming.is_empty()
+            || !taken.problems.is_empty()
+            || self.must_look_again(&set);
+        let again = self.again.after(again);
+        let actions = owner::give_back(&self.owned());
+        self.perform(actions, &set, &mut taken);
+        self.pool.kick();
+
+        // What turned out not to be blank gives way to others.
+        let stale = (unsure || wrong.0 || taken.is_stale()).then_some(Duration::ZERO);
+        let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
+        let mut problems = members.problems;
+        problems.extend(taken.problems);
+        Ok(PassReport { ripe_in, set, problems, outcomes, claimed: taken.claimed })
+    }
+
+    /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
+    fn observe(&mut self) -> Result<(Snapshot, BTreeSet<String>), DiscoveryError> {
         self.passes += 1;
         self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
@@ -169,33 +207,16 @@ impl Reconciler {
             self.memory.discovery.changed(&device.raw.name);
         }
         self.memory.watch.look(set.at, &set.devices);
-        let actions = decide(&set, &self.members(), &claiming);
-        let Met { mut problems, mut unread, again: mut passes } = self.perform(actions, &set);
-        passes |= !self.claiming.is_empty();
-        unread.extend(self.may_be_ours(&set, &claiming));
-        self.pool.looked_at(unread);
-        let unsure = self.remember_copies(&set);
-        passes |= self.attach_rules(&mut problems);
-        self.tell_wiped(&set, &mut problems);
-        // What this runs into is over without an event, on a disk of which something was told before, too.
-        let mut met = BTreeMap::new();
-        let Taken { claimed, refused, wiped, outcomes } = self.take(&mut set, &mut met);
-        let again =
-            self.retry_held() || self.pool.has_failed_work() || passes || !met.is_empty() || self.must_look_again(&set);
-        let again = self.again.after(again);
-        problems.extend(met);
-        let gave_back = self.give_back();
-        self.pool.kick();
-        let ripe_in = set.devices.iter().filter_map(|device| match self.memory.watch.ripeness(device) {
+        Ok((set, claiming))
+    }
+
+    /// When the next free disk is ripe.
+    fn next_ripe(&self, set: &Snapshot) -> Option<Duration> {
+        let waiting = |device: &Device| match self.memory.watch.ripeness(device) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
-        });
-        // What was just claimed, wiped or given back is another disk now than the one that this pass saw; and what turned
-        // out not to be blank gives way to others.
-        let stale =
-            (unsure || gave_back > 0 || wiped > 0 || refused > 0 || !claimed.is_empty()).then_some(Duration::ZERO);
-        let due = self.wipe_in(&set);
-        Ok(PassReport { ripe_in: ripe_in.chain(again).chain(due).chain(stale).min(), set, problems, outcomes, claimed })
+        };
+        set.devices.iter().filter_map(waiting).min()
     }
 
     /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
@@ -268,6 +289,11 @@ impl Reconciler {
         Ok(())
     }
 
+    /// The journal has each disk as it is now.
+    fn know_labelled(&self) {
+        self.pool.labelled_disks().iter().for_each(|member| self.know(member));
+    }
+
     /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
     /// disk, and nothing of the use of what is on it.
     fn know(&self, member: &LabelledDisk) {
@@ -291,10 +317,7 @@ impl Reconciler {
 
     /// Releases a disk; the next look reads it anew.
     pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
-        let name = match member {
-            Member::Labelled(member) => Some(member.shown().raw.name.clone()),
-            Member::Bare(member) => member.shown().raw.as_ref().map(|raw| raw.name.clone()),
-        };
+        let name = perform::kernel_name(member);
         let (pool, given) = (Arc::clone(&self.pool), member.clone());
         let released = self.done_in_time(member.id(), move || pool.release(&given));
         if let Some(name) = name {

@@ -1,113 +1,117 @@
-//! Which set a member of the pool belongs to, and when it is given back.
+//! Which set each member of the pool belongs to, and which members are given back. Pure.
 //!
-//! Takes in the rules and what the labels and the journal say; writes the set's UID where it was made anew.
+//! Takes in what labels and journal say of the members, and the rules; gives out actions, which `members` performs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Reconciler;
+use super::decide::Action;
 use crate::claim::rule::{Reclaim, Rule};
-use crate::device::label::{Label, Layout, SetRef};
-use crate::host::chain;
-use crate::pool::labelled::{SHORT_PATIENCE, Standing};
-use crate::pool::member::Member;
+use crate::device::label::{Layout, SetRef};
 
-impl Reconciler {
-    /// Each member offers by the set that its label names: by UID, else by name and layout.
-    /// Gives whether one was busy, and is to be looked at again.
-    pub(super) fn attach_rules(&mut self, problems: &mut BTreeMap<String, String>) -> bool {
-        let mut busy = false;
-        for member in self.pool.labelled_disks() {
-            let shown = member.shown();
-            let rule = owner_of(&shown.content.label, &self.rules).cloned();
-            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != shown.content.label.set && shown.is_usable()) {
-                let (writer, set) = (Arc::clone(&member), rule.set.clone());
-                let relabelled = self.errand(&member.id, move || writer.relabel(set).map_err(|e| chain(&e)));
-                if let Err(why) = relabelled.unwrap_or_else(|hangs| Err(chain(&hangs))) {
-                    problems.insert(shown.raw.name.clone(), why);
-                }
-            }
-            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
-                match member.lock_within(SHORT_PATIENCE) {
-                    Ok(mut state) => state.rule = rule,
-                    Err(error) => {
-                        busy = true;
-                        problems.insert(shown.raw.name.clone(), chain(&error));
-                    }
-                }
-            }
-            self.know(&member);
-        }
-        for member in self.pool.bare_devices() {
-            let journal = self.pool.journal();
-            let Some(set) = journal.bare_claim(&member.id).map(|claim| claim.set) else { continue };
-            // A set that takes whole disks takes partitions and mapped devices as they are.
-            let bare = [Layout::RawDevice {}, Layout::Whole {}];
-            let rule = bare.iter().find_map(|layout| owner_among(&set, layout, &self.rules)).cloned();
-            let shown = member.shown();
-            if let Some(rule) = rule.as_ref().filter(|rule| rule.set != set)
-                && let Err(error) = journal.change_bare(&member.id, |claim| claim.set = rule.set.clone())
-            {
-                problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
-            }
-            if shown.rule.as_ref().map(Arc::as_ptr) != rule.as_ref().map(Arc::as_ptr) {
-                match member.lock_within(SHORT_PATIENCE) {
-                    Ok(mut state) => state.rule = rule,
-                    Err(error) => {
-                        busy = true;
-                        problems.extend(shown.raw.as_ref().map(|raw| (raw.name.clone(), chain(&error))));
-                    }
-                }
-            }
-        }
-        busy
-    }
-
-    /// Sets that reclaim by release give a disk back when its last volume is gone and erased. Gives how many were.
-    pub(super) fn give_back(&mut self) -> usize {
-        let done_with: Vec<Member> =
-            self.pool.members().into_iter().filter(|member| self.is_done_with(member)).collect();
-        let mut count = 0;
-        for member in done_with {
-            match self.give_up(&member) {
-                Ok(()) => count += 1,
-                Err(error) => {
-                    tracing::error!(disk = %member.id(), error = %chain(&error), "the disk could not be given back");
-                }
-            }
-        }
-        count
-    }
-
-    /// Whether a disk had volumes, has none any more, and is of a set that then gives it back.
-    fn is_done_with(&self, member: &Member) -> bool {
-        if member.rule().is_none_or(|rule| rule.reclaim != Reclaim::Release) {
-            return false;
-        }
-        match member {
-            Member::Labelled(member) => {
-                let shown = member.shown();
-                let content = &shown.content;
-                let empty = content.volumes().next().is_none() && content.erasing().next().is_none();
-                content.label.used && empty && shown.is_usable()
-            }
-            Member::Bare(member) => {
-                let claim = self.pool.journal().bare_claim(&member.id);
-                let is_empty =
-                    claim.is_some_and(|claim| claim.used && claim.volume.is_none() && claim.erasing.is_none());
-                is_empty && member.shown().standing == Standing::Ready
-            }
-        }
-    }
+/// A member, as far as it matters whose it is.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub id: String,
+    /// The set that claimed it, as the label or the journal says.
+    pub set: SetRef,
+    /// The layouts of sets that it may belong to, the likeliest first.
+    pub layouts: Vec<Layout>,
+    /// It can be read and written now.
+    pub is_ready: bool,
+    /// What is written of its set can be changed now.
+    pub is_writable: bool,
+    /// It had volumes, has none any more, and nothing of them is still to be erased.
+    pub is_done_with: bool,
+    /// What it offers by now.
+    pub rule: Option<Arc<Rule>>,
 }
 
-fn owner_of<'r>(label: &Label, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
-    owner_among(&label.set, &label.layout, rules)
+/// Each member offers by the set that it names: by UID, else by name and layout. Then the new UID is written.
+pub fn belong(members: &[Owned], rules: &[Arc<Rule>]) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for member in members {
+        let owner = member.layouts.iter().find_map(|layout| owner_among(&member.set, layout, rules));
+        if let Some(rule) = owner.filter(|rule| rule.set != member.set && member.is_writable) {
+            actions.push(Action::Rename { id: member.id.clone(), set: rule.set.clone() });
+        }
+        if member.rule.as_ref().map(Arc::as_ptr) != owner.map(Arc::as_ptr) {
+            actions.push(Action::Offer { id: member.id.clone(), rule: owner.cloned() });
+        }
+    }
+    actions
 }
 
-/// The set that owns a disk: by UID, else one made anew with the same name and layout.
+/// Sets that reclaim by release give a disk back when its last volume is gone and erased.
+pub fn give_back(members: &[Owned]) -> Vec<Action> {
+    let releases = |member: &&Owned| member.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
+    let done_with = members.iter().filter(|member| member.is_done_with && member.is_ready).filter(releases);
+    done_with.map(|member| Action::GiveBack { id: member.id.clone() }).collect()
+}
+
+/// The set that owns a disk: by UID, else another one of the same name and layout, which was made after that was deleted.
 fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
     let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
     let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
     by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::sample;
+
+    fn rule(name: &str, uid: &str) -> Arc<Rule> {
+        let rule = sample::rule(name);
+        Arc::new(Rule { set: SetRef { uid: uid.to_owned(), ..rule.set.clone() }, ..rule })
+    }
+
+    fn member(of: &Rule) -> Owned {
+        Owned {
+            id: "gpt-1".to_owned(),
+            set: of.set.clone(),
+            layouts: vec![of.layout.clone()],
+            is_ready: true,
+            is_writable: true,
+            is_done_with: false,
+            rule: None,
+        }
+    }
+
+    fn offer(rule: &Arc<Rule>) -> Action {
+        Action::Offer { id: "gpt-1".to_owned(), rule: Some(Arc::clone(rule)) }
+    }
+
+    #[test]
+    fn a_member_offers_by_its_set_once_and_by_none_when_that_is_gone() {
+        let [fast, slow] = [rule("fast", "1"), rule("slow", "2")];
+        let rules = [Arc::clone(&slow), Arc::clone(&fast)];
+        assert_eq!(belong(&[member(&fast)], &rules), [offer(&fast)]);
+        let attached = Owned { rule: Some(Arc::clone(&fast)), ..member(&fast) };
+        assert_eq!(belong(std::slice::from_ref(&attached), &rules), []);
+        assert_eq!(belong(&[attached], &[slow]), [Action::Offer { id: "gpt-1".to_owned(), rule: None }]);
+    }
+
+    #[test]
+    fn a_set_that_was_made_again_under_its_name_has_its_new_uid_written_if_it_asks_for_the_same_layout() {
+        let [before, again] = [rule("fast", "1"), rule("fast", "2")];
+        let rename = Action::Rename { id: "gpt-1".to_owned(), set: again.set.clone() };
+        assert_eq!(belong(&[member(&before)], std::slice::from_ref(&again)), [rename, offer(&again)]);
+        let busy = Owned { is_writable: false, ..member(&before) };
+        assert_eq!(belong(&[busy], std::slice::from_ref(&again)), [offer(&again)]);
+        let other = Owned { layouts: vec![Layout::RawDevice {}], ..member(&before) };
+        assert_eq!(belong(&[other], &[again]), []);
+    }
+
+    #[test]
+    fn a_disk_is_given_back_when_it_is_done_with_and_its_set_says_so() {
+        let releases = Arc::new(Rule { reclaim: Reclaim::Release, ..sample::rule("fast") });
+        let done = Owned { is_done_with: true, rule: Some(Arc::clone(&releases)), ..member(&releases) };
+        assert_eq!(give_back(std::slice::from_ref(&done)), [Action::GiveBack { id: "gpt-1".to_owned() }]);
+        let keeps =
+            Owned { rule: Some(Arc::new(Rule { reclaim: Reclaim::Keep, ..(*releases).clone() })), ..done.clone() };
+        let used = Owned { is_done_with: false, ..done.clone() };
+        let away = Owned { is_ready: false, ..done.clone() };
+        let of_nobody = Owned { rule: None, ..done };
+        assert_eq!(give_back(&[keeps, used, away, of_nobody]), []);
+    }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Reconciler;
+use super::perform::Met;
 use crate::claim::election::Wipe;
-use crate::claim::promise::{Promise, promised};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::discovery::Snapshot;
@@ -40,35 +40,21 @@ impl Reconciler {
         self.memory.wipes.look(set.at, &due);
     }
 
-    /// Gives how many disks were wiped.
-    pub(super) fn wipe(
-        &mut self,
-        set: &Snapshot,
-        wipes: &[Wipe],
-        promises: &[Promise],
-        problems: &mut BTreeMap<String, String>,
-    ) -> usize {
-        let all: Vec<&RawDisk> = set.devices.iter().map(|device| &device.raw).collect();
-        let mut count = 0;
-        for wipe in wipes {
-            let Some(was) = set.devices.iter().find(|device| device.raw.name == wipe.name) else { continue };
-            // What is on a disk may be the data of a volume that another provisioner gave out.
-            let kept = promised(promises, &was.raw, &all).map(|reason| reason.to_string());
-            match kept.map_or_else(|| self.wipe_one(was), Err) {
-                Ok(held) => {
-                    let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
-                    tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
-                    self.memory.wiped.keep(&was.raw, set.at, words.clone());
-                    problems.insert(wipe.name.clone(), words);
-                    count += 1;
-                }
-                Err(problem) => {
-                    tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
-                    problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
-                }
+    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &Wipe, met: &mut Met) {
+        let was = &snapshot.devices[at];
+        match self.wipe_one(was) {
+            Ok(held) => {
+                let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
+                tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
+                self.memory.wiped.keep(&was.raw, snapshot.at, words.clone());
+                met.problems.insert(wipe.name.clone(), words);
+                met.wiped += 1;
+            }
+            Err(problem) => {
+                tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
+                met.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
         }
-        count
     }
 
     /// When the next disk may be wiped.
