@@ -1,7 +1,7 @@
 //! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
 //!
 //! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
-//! gives out verbs on the pool, statuses, and objects for volumes that have none. What is done is in `volume::agent`,
+//! gives out verbs on the pool, statuses, and objects for volumes that have none. What is done is in `volume::work`,
 //! `pool::report` and `set::config`; this wires them.
 
 pub(in crate::operator) mod definition;
@@ -102,17 +102,26 @@ impl NodeOperator {
     pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
         let Inbox(inbox) = inbox;
         let (world, worlds) = channel::channel(Arc::new(crate::operator::set::config::World::default()));
-        let known = crate::operator::volume::agent::Known::default();
+        let known = crate::operator::watch::Known::default();
         tokio::join!(
             crate::operator::set::config::keep(self.clone(), world),
             crate::operator::pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
             crate::operator::watch::volumes(self.clone(), known.clone()),
-            crate::operator::volume::agent::keep(self.clone(), known, inbox, seen, worlds),
+            crate::operator::volume::queue::keep(self.clone(), known, inbox, seen, worlds),
         );
     }
 
     pub(in crate::operator) fn look_at(&self, id: Uuid) {
         let _ = self.dirty.send(id);
+    }
+
+    /// Looks at it again after a while.
+    pub(in crate::operator) fn come_back(&self, id: Uuid, wait: std::time::Duration) {
+        let dirty = self.dirty.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = dirty.send(id);
+        });
     }
 
     pub(in crate::operator) fn pool_changed(&self) {

@@ -2,7 +2,8 @@
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`, `expand`,
 //! `offered`, `node_capacity`, `decide`, `request`, `deleted_node` and `leftover` decide and are pure. `controller` does what was
-//! decided there, through `objects`, where each write holds only for the state that was seen; `agent` does it on the node.
+//! decided there, through `objects`, where each write holds only for the state that was seen; `queue`, `work`, `make` and `report`
+//! do it on the node.
 //!
 //! ```text
 //!  CSI ─▶ controller ─▶ objects ─▶ API server ─▶ agent of the node ─▶ pool
@@ -11,7 +12,6 @@
 //! ```
 
 mod abandon;
-pub(in crate::operator) mod agent;
 pub(in crate::operator) mod controller;
 pub(in crate::operator) mod create;
 pub(in crate::operator) mod decide;
@@ -21,16 +21,20 @@ pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
 pub(in crate::operator) mod leftover;
+mod make;
 pub(in crate::operator) mod node_capacity;
 pub(in crate::operator) mod objects;
 pub(in crate::operator) mod offered;
 pub(in crate::operator) mod own;
 pub(in crate::operator) mod persistent_volumes;
+pub(in crate::operator) mod queue;
+mod report;
 pub(in crate::operator) mod request;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod spec;
 pub(in crate::operator) mod status;
 pub(in crate::operator) mod view;
+mod work;
 
 pub use abandon::abandon;

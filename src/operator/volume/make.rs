@@ -1,0 +1,154 @@
+//! Making a volume: yes or no, then the first disk that can.
+//!
+//! Takes in an object that asks for a volume; gives out the volume, or why it is not made here. The disk is in the status before it
+//! is written to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::queue::AGAIN;
+use super::request::{request, stale};
+use super::status::{self, DISK_FAILED, Refusal};
+use super::work::{Next, Work, ZEROING};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
+use crate::host::chain;
+use crate::operator::Error;
+use crate::pool::device_pool::{Made, Place, PoolError};
+use crate::pool::labelled::VolumeView;
+use crate::pool::request::CreateRequest;
+use crate::pool::whereabouts::Doubt;
+use crate::volume::{Guard, VolumeId};
+
+impl Work {
+    /// Yes or no; the yes is written before the first write to a disk.
+    pub async fn consider(&self, object: &PoolVolume) -> Result<Next, Error> {
+        if !self.world.complete {
+            // Whoever completes the world has every volume looked at.
+            return Ok(Next::Done);
+        }
+        let wanted = match request(object) {
+            Ok(wanted) => wanted,
+            Err(message) => return self.refuse(object, Phase::Rejected, Refusal { reason: "Invalid", message }).await,
+        };
+        if self.world.cordoned {
+            let message =
+                format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
+            return self.refuse(object, Phase::Rejected, Refusal { reason: "Cordoned", message }).await;
+        }
+        if let Some(message) = stale(object, Timestamp::now()) {
+            return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
+        }
+        let disk = match self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
+            Ok(Place::On(disk)) => disk,
+            // It came since the look.
+            Ok(Place::There) => return Ok(Next::After(AGAIN)),
+            // It may be there already, so nobody else may make it.
+            Err(error @ PoolError::DiskAway { .. }) => {
+                let message = Some(chain(&error));
+                let PoolError::DiskAway { disk, .. } = error else { return Ok(Next::Again) };
+                self.write(object, PoolVolumeStatus { message, ..status::accepted(&disk) }).await?;
+                return Ok(Next::DiskBack);
+            }
+            Err(error) => {
+                return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
+            }
+        };
+        let accepted = self.write(object, status::accepted(&disk)).await?;
+        self.make(&accepted).await
+    }
+
+    pub async fn make(&self, object: &PoolVolume) -> Result<Next, Error> {
+        let wanted = match request(object) {
+            Ok(wanted) => wanted,
+            Err(message) => return self.refuse(object, Phase::Failed, Refusal { reason: "Invalid", message }).await,
+        };
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+        let (object, made) = self.make_on_some_disk(object, &wanted, &Arc::new(guard)).await?;
+        self.operator.pool_changed();
+        match made {
+            Ok(view) => {
+                self.write(&object, status::ready(&object, &view, Phase::Ready)).await?;
+                Ok(Next::Done)
+            }
+            // Nothing was written: another volume was faster.
+            Err(error @ (PoolError::NoPlace(_) | PoolError::NoSet(_) | PoolError::WhichClass(_))) => {
+                self.refuse(&object, Phase::Failed, Refusal::of(&error, &self.operator.node)).await
+            }
+            // The disk works on it.
+            Err(error @ PoolError::BeingZeroed { .. }) => {
+                self.write(&object, status::delayed(&object, chain(&error))).await?;
+                Ok(Next::After(ZEROING))
+            }
+            Err(error) => {
+                let message = chain(&error);
+                tracing::error!(volume = self.name(), why = message, "a volume could not be made; trying again");
+                self.operator.pool.nudge();
+                self.write(&object, status::delayed(&object, message)).await?;
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    /// Makes it on the disk that the object names, or on another one when that has no room or fails it. Each is in the
+    /// status before it is written to. Gives the object as it is then.
+    async fn make_on_some_disk(
+        &self,
+        object: &PoolVolume,
+        wanted: &CreateRequest,
+        guard: &Arc<Guard>,
+    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), Error> {
+        let mut object = object.clone();
+        let (mut left, mut failure) = (BTreeSet::new(), None);
+        loop {
+            let named = object.status.as_ref().and_then(|status| status.disk.clone());
+            let disk = match named.filter(|disk| !left.contains(disk)) {
+                Some(disk) => Some(disk),
+                None => {
+                    let (wanted, left) = (wanted.clone(), left.clone());
+                    match self.blocking(move |pool| pool.place(&wanted, &left)).await? {
+                        Ok(Place::There) => None,
+                        Ok(Place::On(disk)) => {
+                            object = self.write(&object, status::accepted(&disk)).await?;
+                            Some(disk)
+                        }
+                        Err(error) if error.is_no_place() => return Ok((object, Err(failure.unwrap_or(error)))),
+                        Err(error) => return Ok((object, Err(error))),
+                    }
+                }
+            };
+            let (wanted, guard, on) = (wanted.clone(), Arc::clone(guard), disk.clone());
+            let made = self.blocking(move |pool| {
+                let made = pool.create_on(&wanted, on.as_deref());
+                drop(guard);
+                made
+            });
+            match made.await? {
+                Ok(Made::Volume(view, _)) => return Ok((object, Ok(*view))),
+                Ok(Made::Full) => left.extend(disk),
+                Ok(Made::Failed(error)) => {
+                    failure = Some(error);
+                    left.extend(disk);
+                }
+                Err(error) => return Ok((object, Err(error))),
+            }
+        }
+    }
+
+    /// It may be on a disk that cannot be asked: nobody makes it elsewhere.
+    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Next, Error> {
+        if let Some(words) = doubt.words() {
+            self.write(object, status::delayed(object, words)).await?;
+        }
+        Ok(Next::DiskBack)
+    }
+
+    /// Another node may have it.
+    pub async fn give_up(&self, object: &PoolVolume) -> Result<Next, Error> {
+        let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
+        let (node, tries) = (&self.operator.node, self.tries);
+        let message = format!("node {node}: disk {disk} failed it {tries} times; the log of the agent there says how");
+        self.refuse(object, Phase::Failed, Refusal { reason: DISK_FAILED, message }).await
+    }
+}

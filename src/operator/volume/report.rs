@@ -1,0 +1,117 @@
+//! What the object of a volume that is here says of it, and the object itself where it was lost.
+//!
+//! Takes in what is on disk and what the object says; writes the status, or the object again.
+
+use kube::api::PostParams;
+
+use super::persistent_volumes::is_claimed;
+use super::queue::AGAIN;
+use super::request::{request, restored};
+use super::status::{self, Refusal};
+use super::work::{Next, Work};
+use crate::api::crd::{Phase, PoolVolume};
+use crate::host::chain;
+use crate::operator::Error;
+use crate::pool::labelled::VolumeView;
+use crate::pool::request::difference;
+use crate::pool::whereabouts::Doubt;
+
+impl Work {
+    pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Next, Error> {
+        let Some(view) = view else {
+            self.write(object, status::missing(object, doubt.words())).await?;
+            return Ok(Next::Done);
+        };
+        // Whichever of them is right, the object stays what it was.
+        if view.conflict.is_some() {
+            let phase = match object.status.as_ref().map_or(Phase::Pending, |status| status.phase) {
+                Phase::Found => Phase::Found,
+                _ => Phase::Ready,
+            };
+            self.write(object, status::ready(object, view, phase)).await?;
+            return Ok(Next::Done);
+        }
+        let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
+        if let (Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed, Some(record)) =
+            (phase, &view.record)
+        {
+            let differs = match request(object) {
+                Ok(wanted) => difference(record, view.size, &wanted),
+                Err(why) => Some(why),
+            };
+            if let Some(why) = differs {
+                let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
+                return self.refuse(object, Phase::Rejected, Refusal { reason: "Differs", message }).await;
+            }
+        }
+        if view.record.as_ref().is_some_and(|record| record.found) {
+            return self.claim(object, view).await;
+        }
+        self.write(object, status::ready(object, view, Phase::Ready)).await?;
+        Ok(Next::Done)
+    }
+
+    /// A found volume: usable from when a PersistentVolume claims it for this node.
+    async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Next, Error> {
+        let phase = self.phase_of(view).await?;
+        self.write(object, status::ready(object, view, phase)).await?;
+        Ok(if phase == Phase::Found { Next::Again } else { Next::Done })
+    }
+
+    /// Ready where a PersistentVolume claims it; else found, and the disk remembers that.
+    async fn phase_of(&self, view: &VolumeView) -> Result<Phase, Error> {
+        let Some(record) = &view.record else { return Ok(Phase::Found) };
+        if view.conflict.is_some() {
+            return Ok(Phase::Found);
+        }
+        let client = self.operator.client.clone();
+        let claimed = is_claimed(client, &record.name, self.id, &self.operator.node).await?;
+        let id = self.id;
+        let done = match claimed {
+            true => self.blocking(move |pool| pool.adopt_volume(id).map(|_| ())).await?,
+            false => self.blocking(move |pool| pool.disown_volume(id)).await?,
+        };
+        done.map_err(|error| Error::Refused(chain(&error)))?;
+        Ok(if claimed { Phase::Ready } else { Phase::Found })
+    }
+
+    /// A volume without an object: its data is here, so the object is written again.
+    pub async fn restore(&self, view: &VolumeView) -> Result<Next, Error> {
+        let Some(record) = &view.record else { return Ok(Next::Done) };
+        let phase = self.phase_of(view).await?;
+        let name = self.name();
+        self.operator.count(|writes| &writes.volume);
+        let made = self.api().create(&PostParams::default(), &restored(view, record, &self.operator.node)).await;
+        let object = match made {
+            Ok(object) => object,
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let api = self.api();
+                let object = api.get(&name).await.map_err(Error::api(format!("reading PoolVolume {name}")))?;
+                if object.spec.node != *self.operator.node {
+                    tracing::error!(
+                        volume = name,
+                        other = object.spec.node,
+                        "the volume is on a disk of this node, and its object names another one; nothing is done until one of them is gone"
+                    );
+                    return Ok(Next::Again);
+                }
+                self.known.learn(object);
+                return Ok(Next::After(AGAIN));
+            }
+            Err(error) => {
+                return Err(Error::api(format!(
+                    "writing PoolVolume {name} again, whose data is on disk {}",
+                    view.disk
+                ))(error));
+            }
+        };
+        tracing::warn!(
+            volume = name,
+            ?phase,
+            "the object of a volume was gone, and is written again: its data is on disk"
+        );
+        self.known.learn(object.clone());
+        self.write(&object, status::ready(&object, view, phase)).await?;
+        Ok(if phase == Phase::Found { Next::Again } else { Next::Done })
+    }
+}

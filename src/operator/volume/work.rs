@@ -1,0 +1,193 @@
+//! One look at one volume: what `decide` says is done.
+//!
+//! Takes in what is known of the volume and the pool; writes its object and its disk. Writes carry the version that they were
+//! decided on. How it is made is in `make`, what its object says in `report`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
+use uuid::Uuid;
+
+use super::decide::{Act, OnDisk, decide};
+use super::status::{self, Refusal};
+use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
+use crate::host::chain;
+use crate::operator::node::NodeOperator;
+use crate::operator::set::config::World;
+use crate::operator::watch::Known;
+use crate::operator::{Error, words};
+use crate::pool::device_pool::{Pool, PoolError};
+use crate::pool::labelled::VolumeView;
+use crate::pool::whereabouts::Doubt;
+use crate::volume::VolumeId;
+
+/// How often it is looked whether space has been zeroed.
+pub(super) const ZEROING: Duration = Duration::from_secs(5);
+/// How often a volume is tried whose disk fails it, before another node may have it.
+const TRIES: u32 = 5;
+
+/// Whether to come back to a volume without being told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Done,
+    /// After a while that grows with each time.
+    Again,
+    After(Duration),
+    /// When a disk is back, which a pass tells: what was tried in vain stays counted.
+    DiskBack,
+}
+
+/// One look at one volume.
+pub(super) struct Work {
+    pub operator: NodeOperator,
+    pub known: Known,
+    pub world: Arc<World>,
+    pub id: Uuid,
+    /// How often it was tried in vain.
+    pub tries: u32,
+}
+
+impl Work {
+    pub fn api(&self) -> Api<PoolVolume> {
+        Api::all(self.operator.client.clone())
+    }
+
+    pub fn name(&self) -> String {
+        VolumeId::from(self.id).to_string()
+    }
+
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Pool>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let pool = Arc::clone(&self.operator.pool);
+        let done = tokio::task::spawn_blocking(move || work(&pool)).await;
+        done.map_err(|error| Error::Refused(format!("the operation ended in a bug: {error}")))
+    }
+
+    pub async fn once(&self) -> Result<Next, Error> {
+        if self.known.is_unread(self.id) {
+            // It says something that only another version understands: neither its old words nor its absence stand for it.
+            return Ok(Next::Done);
+        }
+        let object = self.known.get(self.id);
+        let id = self.id;
+        let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
+        let (view, doubt) = self
+            .blocking(move |pool| {
+                let view = pool.volume(id).ok();
+                let doubt = if view.is_none() { pool.doubt(id, told.as_deref()) } else { Doubt::None };
+                (view, doubt)
+            })
+            .await?;
+        let on_disk = match (&view, &doubt) {
+            (Some(view), _) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
+            (None, Doubt::Of(_)) => OnDisk::DiskAway,
+            (None, Doubt::General(_)) => OnDisk::NotKnown,
+            (None, Doubt::None) => OnDisk::Nothing,
+        };
+        let act = decide(object.as_deref(), &self.operator.node, on_disk);
+        match (act, object, view) {
+            (Act::Nothing, _, _) => Ok(Next::Done),
+            (Act::Consider, Some(object), _) => self.consider(&object).await,
+            // No disk has anything of it by now.
+            (Act::Make, Some(object), _) if self.tries >= TRIES && doubt == Doubt::None => self.give_up(&object).await,
+            (Act::Make, Some(object), _) => self.make(&object).await,
+            (Act::Wait, Some(object), _) => self.wait(&object, doubt).await,
+            (Act::Delete, Some(object), _) => self.delete(&object).await,
+            (Act::LetGo, Some(object), _) => self.let_go(&object).await,
+            (Act::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
+            (Act::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
+            (Act::Restore, None, Some(view)) => self.restore(&view).await,
+            (act, _, _) => Err(Error::Refused(format!("{act:?} was decided on something else"))),
+        }
+    }
+
+    /// Writes a status, if it is another one than is there, and gives the object as it is then.
+    pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, Error> {
+        if object.status.as_ref() == Some(&status) {
+            return Ok(object.clone());
+        }
+        let name = self.name();
+        let next = PoolVolume { status: Some(status), ..object.clone() };
+        self.operator.count(|writes| &writes.volume);
+        let written = self.api().replace_status(&name, &PostParams::default(), &next).await;
+        let written = written.map_err(Error::api(format!("writing the status of PoolVolume {name}")))?;
+        self.known.learn(written.clone());
+        Ok(written)
+    }
+
+    pub async fn refuse(&self, object: &PoolVolume, phase: Phase, refusal: Refusal) -> Result<Next, Error> {
+        let Refusal { reason, message } = refusal;
+        tracing::info!(volume = self.name(), ?phase, reason, why = message, "a volume is not made here");
+        self.write(object, status::refused(phase, reason, message)).await?;
+        Ok(Next::Done)
+    }
+
+    async fn delete(&self, object: &PoolVolume) -> Result<Next, Error> {
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+        let id = self.id;
+        let deleted = self
+            .blocking(move |pool| {
+                let deleted = pool.delete(id);
+                drop(guard);
+                pool.kick();
+                deleted
+            })
+            .await?;
+        self.operator.pool_changed();
+        match deleted {
+            Ok(_) => self.let_go(object).await,
+            Err(error) => {
+                let reason = Refusal::of(&error, &self.operator.node);
+                tracing::warn!(volume = self.name(), error = reason.message, "the volume cannot be deleted yet");
+                self.write(object, status::stuck(object, reason)).await?;
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    /// Takes our finalizer off, so that the object goes.
+    async fn let_go(&self, object: &PoolVolume) -> Result<Next, Error> {
+        let name = self.name();
+        let mut next = object.clone();
+        next.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+        self.operator.count(|writes| &writes.volume);
+        match self.api().replace(&name, &PostParams::default(), &next).await {
+            Ok(_) => Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Next::Done),
+            Err(error) => Err(Error::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
+        }
+    }
+
+    async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Next, Error> {
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+        let id = self.id;
+        let grown = self
+            .blocking(move |pool| {
+                let grown = pool.expand(id, to, None);
+                drop(guard);
+                grown
+            })
+            .await?;
+        self.operator.pool_changed();
+        let (view, error) = match grown {
+            Ok(view) => (view, None),
+            Err(PoolError::BeingZeroed { .. }) => return Ok(Next::After(ZEROING)),
+            Err(error @ (PoolError::Apply(_) | PoolError::Raw(_) | PoolError::DiskAway { .. })) => {
+                tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
+                return Ok(Next::Again);
+            }
+            Err(error) => (view.clone(), Some(chain(&error))),
+        };
+        let status = PoolVolumeStatus {
+            observed_size: object.spec.size,
+            resize_error: error,
+            ..status::ready(object, &view, Phase::Ready)
+        };
+        self.write(object, status).await?;
+        Ok(Next::Done)
+    }
+}
