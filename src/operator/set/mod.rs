@@ -8,6 +8,7 @@ pub(in crate::operator) mod config;
 pub(in crate::operator) mod local_volume;
 pub(in crate::operator) mod parsed;
 pub(in crate::operator) mod partitioning;
+mod publish;
 pub(in crate::operator) mod relevance;
 #[cfg(test)]
 pub(in crate::operator) mod sample;

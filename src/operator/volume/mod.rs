@@ -12,6 +12,7 @@
 //! ```
 
 mod abandon;
+mod clean_up;
 pub(in crate::operator) mod controller;
 pub(in crate::operator) mod create;
 pub(in crate::operator) mod decide;

@@ -1,0 +1,169 @@
+//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node is gone.
+//!
+//! Each pass looks at the whole and writes what differs; it begins when something changed, or when the one
+//! before could not do all, or when
+//! something is due. `set::{class, status, local_volume}`, `volume::{deleted_node, leftover}` and
+//! `pool::deleted_node` decide and are pure; this does it, object by object: `set::publish`, `volume::clean_up`, `pool::clean_up`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::DeserializeGuard;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client, ResourceExt as _};
+use tokio::task::JoinSet;
+
+use super::Error;
+use super::controller::{Caches, Metrics};
+use super::store;
+use super::store::Cache;
+use super::volume::objects::{Objects, within};
+use crate::api::crd::DevicePool;
+use crate::host::backoff::Backoff;
+use crate::host::chain;
+use crate::operator::crd_owner::Whose;
+use crate::operator::event::News;
+pub use crate::operator::volume::deleted_node::Gone;
+use crate::volume::DRIVER_NAME;
+
+/// Changes come in crowds; a pass waits for the end of one.
+const SETTLE: Duration = Duration::from_millis(250);
+/// How long a pass that could not do all is not tried again: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long what nobody asks for any more is left as it is.
+const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// The work of the leader.
+pub struct Leader {
+    pub(in crate::operator) client: Client,
+    pub(in crate::operator) caches: Caches,
+    pub(in crate::operator) classes: Cache<StorageClass>,
+    pub(in crate::operator) objects: Objects,
+    pub(in crate::operator) recorder: Recorder,
+    pub(in crate::operator) metrics: Metrics,
+    pub(in crate::operator) gone: Gone,
+    pub(in crate::operator) left_for: SignedDuration,
+}
+
+/// How a pass ended.
+pub(in crate::operator) struct Pass {
+    /// Nothing is left to be tried again.
+    pub(in crate::operator) done: bool,
+    /// When there is something to do though nothing changes.
+    pub(in crate::operator) due: Option<Timestamp>,
+}
+
+impl Leader {
+    pub fn new(client: Client, caches: Caches, metrics: Metrics, gone: Gone, identity: &str) -> Self {
+        let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
+        Self {
+            caches,
+            classes: Cache::new(|a, b| a == b),
+            objects: Objects::new(client.clone()),
+            recorder: Recorder::new(client.clone(), reporter),
+            metrics,
+            gone,
+            left_for: LEFT_FOR,
+            client,
+        }
+    }
+
+    /// Takes back after another time what nobody asks for any more.
+    pub fn leaving_for(self, left_for: SignedDuration) -> Self {
+        Self { left_for, ..self }
+    }
+
+    /// Works until it is dropped.
+    pub async fn run(self) {
+        let mut tasks = JoinSet::new();
+        let api = Api::<DeserializeGuard<StorageClass>>::all(self.client.clone());
+        tasks.spawn(store::keep(self.classes.clone(), api, "StorageClasses"));
+        let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let mut left = crate::operator::pool::deleted_node::Left::default();
+        loop {
+            // What changes from here on begins another pass.
+            changes.seen();
+            classes.borrow_and_update();
+            let Pass { done, due } = match self.caches.are_synced() && self.classes.is_synced() {
+                true => self.pass(&mut left).await,
+                false => Pass { done: true, due: None },
+            };
+            let until = due.map_or(Duration::MAX, |due| {
+                Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()
+            });
+            let again = backoff.after(!done).map_or(until, |wait| until.min(wait));
+            let _ = tokio::time::timeout(again, async {
+                tokio::select! {
+                    () = changes.next() => {}
+                    _ = classes.changed() => {}
+                }
+            })
+            .await;
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    pub(in crate::operator) async fn pass(&self, left: &mut crate::operator::pool::deleted_node::Left) -> Pass {
+        let mut made = BTreeMap::new();
+        let sets = self.sets(&mut made).await;
+        let local_volumes = self.local_volumes(&mut made).await;
+        let (volumes, leftover) = self.volumes().await;
+        let (pools, unused) = self.unused_pools(left).await;
+        Pass { done: sets && local_volumes && volumes && pools, due: leftover.into_iter().chain(unused).min() }
+    }
+
+    /// Counts a write, and says what went wrong.
+    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, Error>) -> bool {
+        match result {
+            Ok(_) => {
+                self.metrics.writes.with_label_values(&[controller]).inc();
+                true
+            }
+            Err(error) => {
+                self.metrics.errors.with_label_values(&[controller]).inc();
+                tracing::warn!(controller, "{}; it is tried again", chain(&error));
+                false
+            }
+        }
+    }
+
+    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[News]) -> bool {
+        let mut done = true;
+        for news in news {
+            let event = news.event(action);
+            let request = self.recorder.publish(&event, &about);
+            let told = within("writing an Event", request).await;
+            done &= told.is_ok() || self.note("events", told);
+        }
+        done
+    }
+
+    /// What nodes say that exist: nobody brings up to date what one said that was deleted.
+    pub(in crate::operator) fn pools(&self) -> Vec<Arc<DevicePool>> {
+        let mut pools = self.caches.pools.all();
+        pools.retain(|pool| self.caches.nodes.get(&pool.name_any()).is_some());
+        pools
+    }
+
+    /// Whether something may be written about objects of a kind; `None`: that could not be asked.
+    pub(in crate::operator) async fn may_write(&self, whose: &Whose) -> Option<bool> {
+        match whose.are_ours().await {
+            Ok(ours) => Some(ours),
+            Err(error) => {
+                self.note("definitions", Err::<(), _>(error));
+                None
+            }
+        }
+    }
+
+    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, Error> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
+    }
+}

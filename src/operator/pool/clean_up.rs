@@ -1,0 +1,43 @@
+//! What the leader does with DevicePools of deleted nodes.
+//!
+//! Takes in all DevicePools; deletes those that no agent brings up to date any more, after a while.
+
+use jiff::Timestamp;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+
+use super::deleted_node::Left;
+use crate::api::crd::DevicePool;
+use crate::operator::Error;
+use crate::operator::leader::Leader;
+use crate::operator::volume::objects::within;
+
+impl Leader {
+    /// Deletes DevicePools that no agent brings up to date any more; gives whether all was done, and when the next one is
+    /// due.
+    pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
+        let volumes = self.caches.volumes.all();
+        let used =
+            |name: &str| self.caches.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
+        let (due, next) = left.due(self.caches.pools.all(), used, self.left_for, Timestamp::now());
+        let mut done = true;
+        for pool in due {
+            // A watch may be behind.
+            if !self.exists(&pool.name_any()).await.unwrap_or(true) {
+                done &= self.note("nodes", self.delete_pool(&pool).await);
+            }
+        }
+        (done, next)
+    }
+
+    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), Error> {
+        let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
+        let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
+        let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
+        let what = format!("deleting DevicePool {name}, whose node was deleted");
+        match within(&what, api.delete(&name, &params)).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! StorageClasses and statuses, written for what users asked.
+//!
+//! Takes in sets, LocalVolumes and what the nodes offer for them; makes a class that is not there, and writes a status that says
+//! something else. Done by the leader alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::class::{self, Class};
+use super::{local_volume, status};
+use crate::api::crd::{LocalVolume, LocalVolumeSet};
+use crate::host::chain;
+use crate::operator::Error;
+use crate::operator::crd_owner::Whose;
+use crate::operator::event::{News, Tone};
+use crate::operator::leader::Leader;
+use crate::operator::volume::objects::within;
+
+impl Leader {
+    /// `made` is how it stands with each class.
+    pub(in crate::operator) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
+        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
+        let mut sets = self.caches.sets.all();
+        // A class of several sets carries the name of the oldest.
+        sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
+        let whose = Whose::of::<LocalVolumeSet>(&self.client);
+        let mut done = true;
+        let readings = self.caches.read_sets.of(&sets);
+        let read_sets = sets.iter().zip(readings).filter(|(set, _)| set.metadata.deletion_timestamp.is_none());
+        for (set, reading) in read_sets {
+            let read = status::read(set, &reading, &nodes);
+            let class = match &read {
+                // A dry run leaves nothing behind, not even a class.
+                status::Read::Invalid(_) | status::Read::Valid { dry_run: true, .. } => None,
+                status::Read::Valid { class: name, .. } => {
+                    if !made.contains_key(name) {
+                        let (class, ok) = self.class(name, &**set, &whose).await;
+                        done &= ok;
+                        made.insert(name.clone(), class);
+                    }
+                    made.get(name)
+                }
+            };
+            let offers = status::offers(set, pools.iter().map(Arc::as_ref));
+            let (status, news) = status::decide(set, &read, class, &offers);
+            if set.status.as_ref() == Some(&status) {
+                continue;
+            }
+            let may_write = self.may_write(&whose).await;
+            if may_write == Some(true) {
+                let written = self.note("sets", self.write_status(&**set, &status).await);
+                done &= written && self.tell(set.object_ref(&()), "Claim", &news).await;
+            }
+            done &= may_write.is_some();
+        }
+        done
+    }
+
+    pub(in crate::operator) async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
+        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
+        let mut volumes = self.caches.local_volumes.all();
+        volumes
+            .sort_by_key(|volume| (volume.metadata.creation_timestamp.as_ref().map(|time| time.0), volume.name_any()));
+        if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
+            return true;
+        }
+        let whose = Whose::of::<LocalVolume>(&self.client);
+        let mut done = true;
+        let readings = self.caches.read_volumes.of(&volumes);
+        let read_volumes =
+            volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
+        for (volume, reading) in read_volumes {
+            let read = local_volume::read(volume, &reading, &nodes);
+            if let local_volume::Read::Valid { classes, left_alone: false, .. } = &read {
+                for name in classes.iter().filter(|name| !name.is_empty()) {
+                    if !made.contains_key(name) {
+                        let (class, ok) = self.class(name, &**volume, &whose).await;
+                        done &= ok;
+                        made.insert(name.clone(), class);
+                    }
+                }
+            }
+            let offers = local_volume::offers(volume, pools.iter().map(Arc::as_ref));
+            let (status, news) = local_volume::decide(volume, &read, made, &offers);
+            if volume.status.as_ref() == Some(&status) {
+                continue;
+            }
+            let may_write = self.may_write(&whose).await;
+            if may_write == Some(true) {
+                let written = self.note("local volumes", self.write_status(&**volume, &status).await);
+                done &= written && self.tell(volume.object_ref(&()), "Claim", &news).await;
+            }
+            done &= may_write.is_some();
+        }
+        done
+    }
+
+    /// How it stands with the class, and whether that is all that can be done.
+    pub(in crate::operator) async fn class<K: Resource<DynamicType = ()>>(
+        &self,
+        name: &str,
+        object: &K,
+        whose: &Whose,
+    ) -> (Class, bool) {
+        let found = class::look(self.classes.get(name).as_deref());
+        if found != Class::Missing {
+            return (found, true);
+        }
+        match self.may_write(whose).await {
+            Some(true) => {}
+            other => return (Class::Missing, other.is_some()),
+        }
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let what = format!("creating StorageClass {name}");
+        let class = class::make(name, object);
+        match within(&what, api.create(&PostParams::default(), &class)).await {
+            Ok(class) => {
+                self.note("classes", Ok(()));
+                let kind = K::kind(&());
+                let note = format!("StorageClass {} was made for the {kind}", class.name_any());
+                let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
+                let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
+                (Class::Ours, told)
+            }
+            // Somebody was first; the watch will show it.
+            Err(error) if error.is_conflict() => (Class::Missing, true),
+            // The same request would be refused again.
+            Err(error) if error.code() == Some(422) => (Class::Refused(chain(&error)), true),
+            Err(error) => (Class::Missing, self.note("classes", Err::<(), _>(error))),
+        }
+    }
+
+    /// Of an object that is gone there is no status.
+    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        S: Serialize,
+    {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
+        let what = format!("writing the status of {} {namespace}/{name}", K::kind(&()));
+        let patch = Patch::Merge(json!({ "status": status }));
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &patch)).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

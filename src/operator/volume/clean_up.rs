@@ -1,0 +1,94 @@
+//! What the leader does with volumes that their node or their claim has left.
+//!
+//! Takes in all PoolVolumes; withdraws what nobody asks for any more, and marks or gives up what was on a deleted node.
+
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+
+use super::objects::{Outcome, within};
+use super::{deleted_node, leftover};
+use crate::api::crd::PoolVolume;
+use crate::operator::Error;
+use crate::operator::event::{News, Tone};
+use crate::operator::leader::Leader;
+
+impl Leader {
+    /// Whether all was done, and when the next object becomes a leftover.
+    pub(in crate::operator) async fn volumes(&self) -> (bool, Option<Timestamp>) {
+        let mut done = true;
+        let mut next: Option<Timestamp> = None;
+        let now = Timestamp::now();
+        for volume in self.caches.volumes.all() {
+            match leftover::due(&volume, self.left_for) {
+                Some(due) if due <= now => {
+                    done &= self.note("leftovers", self.objects.withdraw(&volume).await);
+                    continue;
+                }
+                Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
+                None => {}
+            }
+            let exists = self.caches.nodes.get(&volume.spec.node).is_some();
+            let Some(act) = deleted_node::decide(&volume, exists, self.gone) else { continue };
+            // A watch may be behind; that a node is gone is asked of the API server itself.
+            let result = match exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
+                true => self.act(&volume, act).await,
+                false => continue,
+            };
+            match result {
+                Ok(news) => {
+                    self.note("nodes", Ok(()));
+                    done &= self.tell(volume.object_ref(&()), "WatchNode", &news).await;
+                }
+                Err(error) => done &= self.note("nodes", Err::<(), _>(error)),
+            }
+        }
+        (done, next)
+    }
+
+    /// Gives what there is to tell.
+    pub(in crate::operator) async fn act(
+        &self,
+        volume: &PoolVolume,
+        act: deleted_node::Act,
+    ) -> Result<Vec<News>, Error> {
+        let node = &volume.spec.node;
+        let warning = |reason: &str, note: String| News { tone: Tone::Warning, reason: reason.to_owned(), note };
+        let (conditions, news) = match act {
+            deleted_node::Act::Release => {
+                let held = match self.objects.delete(volume).await? {
+                    Outcome::Done(held) => held,
+                    Outcome::Changed => return Ok(Vec::new()),
+                };
+                if let Some(held) = held {
+                    self.objects.let_go(&held).await?;
+                }
+                let note = format!("node {node} was deleted, and its volume was given up; nothing was erased");
+                return Ok(vec![warning("NodeDeletedVolumeReleased", note)]);
+            }
+            deleted_node::Act::Mark(conditions) => {
+                let note = format!("node {node}, whose disk holds the volume, was deleted");
+                (conditions, vec![warning("NodeDeleted", note)])
+            }
+            deleted_node::Act::Clear(conditions) => {
+                let news =
+                    News { tone: Tone::Normal, reason: "NodeBack".to_owned(), note: format!("node {node} is back") };
+                (conditions, vec![news])
+            }
+        };
+        let api: Api<PoolVolume> = Api::all(self.client.clone());
+        let name = volume.name_any();
+        let change = json!({
+            "metadata": { "resourceVersion": volume.resource_version() },
+            "status": { "conditions": conditions },
+        });
+        let what = format!("writing the status of PoolVolume {name}");
+        match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
+            Ok(_) => Ok(news),
+            // It changed: the watch begins another pass.
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
