@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::PassReport;
-use localpool::agent::admin::inventory;
+use localpool::agent::inventory::inventory;
 use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};

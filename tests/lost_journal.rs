@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::admin::inventory;
+use localpool::agent::inventory::inventory;
 use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Geometry;

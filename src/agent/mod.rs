@@ -9,6 +9,7 @@ mod claim;
 mod copies;
 mod decide;
 mod health;
+pub mod inventory;
 mod members;
 mod memory;
 pub mod observer;

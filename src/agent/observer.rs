@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::admin::inventory;
+use super::inventory::inventory;
 use super::{PassReport, Reconciler};
 use crate::device::discovery::DiscoveryError;
 use crate::host::backoff::Backoff;

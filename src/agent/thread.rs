@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::admin::{self, AdminError};
+use super::admin::AdminError;
+use super::inventory::inventory;
 use super::{PassReport, Reconciler};
 use crate::claim::rule::Rule;
 use crate::host::events::{DeviceEvents, Hint};
@@ -234,7 +235,7 @@ fn serve(
                 if std::mem::take(&mut look) || last.pass.is_none() {
                     *last = Looked::now(agent, seen);
                 }
-                let shown = last.pass.as_ref().map(|pass| admin::inventory(pool, pass)).unwrap_or_default();
+                let shown = last.pass.as_ref().map(|pass| inventory(pool, pass)).unwrap_or_default();
                 let _ = reply.send(shown);
             }
             Request::Rules(rules) => {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
 use crate::agent::Reconciler;
-use crate::agent::admin::inventory;
+use crate::agent::inventory::inventory;
 use crate::agent::thread::Verb;
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;

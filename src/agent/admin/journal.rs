@@ -102,7 +102,7 @@ impl Reconciler {
     }
 }
 
-pub(super) fn lost_note(device: &Device, lost: &LostClaim) -> String {
+pub(in crate::agent) fn lost_note(device: &Device, lost: &LostClaim) -> String {
     let of = match &lost.volume {
         Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
         None => "of the pool, as a journal said that was lost".to_owned(),

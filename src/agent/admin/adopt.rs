@@ -1,0 +1,126 @@
+//! `localpool disk adopt`: a person takes a disk over, whatever kept the agent from it.
+//!
+//! Takes in what the disk is called; gives out what was done or would be. Each reason that keeps a disk out has its own way in.
+
+use std::sync::Arc;
+
+use super::{AdminError, tense};
+use crate::agent::Reconciler;
+use crate::device::label::Label;
+use crate::device::{self, Device, Verdict};
+use crate::pool::bare::BareDevice;
+use crate::pool::device_pool::{Owner, PoolError};
+use crate::pool::labelled::Standing;
+use crate::pool::member::Member;
+
+impl Reconciler {
+    pub(super) fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let (set, device, member) = self.find(text)?;
+        let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
+        if let device::Standing::NotReady(why) = &device.standing {
+            return match device.verdict {
+                Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, dry_run),
+                _ => Err(refused(why.clone())),
+            };
+        }
+        if let Some(Member::Bare(member)) = member {
+            let Standing::NotReady(why) = member.shown().standing.clone() else {
+                return Err(refused("it is in this node's pool already".to_owned()));
+            };
+            return self.adopt_bare(&device, member, &why, dry_run);
+        }
+        let hardware = set.hardware_id(&device);
+        if let Some(lost) = self.pool().journal().lost().remove(&hardware) {
+            return self.adopt_lost(&device, &hardware, lost, dry_run);
+        }
+        if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&hardware) {
+            return self.adopt_given_up(&device, &hardware, dry_run);
+        }
+        if let Some(lines) = self.adopt_older(&device, dry_run)? {
+            return Ok(lines);
+        }
+        match (&device.verdict, &device.label) {
+            (Verdict::Foreign { cluster, node }, Some(label)) => {
+                self.adopt_foreign(&device, (cluster, node), label, dry_run)
+            }
+            (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id.text) => {
+                if !dry_run {
+                    self.readmit(&device, &device.id.text)?;
+                }
+                let path = device.raw.path.display();
+                Ok(vec![format!("{} sets claim {path} again", tense(dry_run, "let", "let"))])
+            }
+            (Verdict::Unclaimed, _) => {
+                Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned()))
+            }
+            (Verdict::Ours, _) => Err(refused("it is in this node's pool already".to_owned())),
+            (Verdict::Theirs(reason), _) => Err(refused(reason.to_string())),
+            (Verdict::Unknown(why), _) => Err(refused(why.clone())),
+            (Verdict::Foreign { .. }, None) => Err(refused("adopt its whole disk instead".to_owned())),
+        }
+    }
+
+    /// A bare device that is not ready: something is on it that is not what it was.
+    fn adopt_bare(
+        &mut self,
+        device: &Device,
+        member: Arc<BareDevice>,
+        why: &str,
+        dry_run: bool,
+    ) -> Result<Vec<String>, AdminError> {
+        let path = device.raw.path.display();
+        let claim = self.pool().journal().bare_claim(&member.id);
+        let what = match member.view() {
+            Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
+                "{} {path}, with volume {}; a filesystem is kept where it is this volume's, and else made over what is there",
+                tense(dry_run, "take", "took"),
+                view.id
+            ),
+            Some(view) => format!("{} {path} as it is, with volume {}", tense(dry_run, "take", "took"), view.id),
+            None => format!("{} {path}, and offer it again then", tense(dry_run, "erase", "began to erase")),
+        };
+        if !dry_run {
+            let id = member.id.clone();
+            self.done_in_time(&id, move || member.settle().map_err(PoolError::from))?;
+        }
+        Ok(vec![format!("{path}: {why}"), what])
+    }
+
+    /// A bare device that was given up with what is on it.
+    fn adopt_given_up(&mut self, device: &Device, hardware: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        if !dry_run {
+            self.readmit(device, hardware)?;
+        }
+        let path = device.raw.path.display();
+        Ok(vec![
+            format!("{} what is on {path} ({hardware}) say whose it is", tense(dry_run, "let", "let")),
+            "sets claim what is blank of it; what is on it stays as it is".to_owned(),
+        ])
+    }
+
+    /// A disk of another node.
+    fn adopt_foreign(
+        &mut self,
+        device: &Device,
+        (cluster, node): (&str, &str),
+        label: &Label,
+        dry_run: bool,
+    ) -> Result<Vec<String>, AdminError> {
+        let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
+        let mut lines = vec![format!(
+            "{} the label of {}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}",
+            tense(dry_run, "write", "wrote"),
+            device.raw.path.display()
+        )];
+        for (id, record) in &label.volumes {
+            let next = format!("`localpool volume adopt {id}` makes it usable");
+            lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
+        }
+        lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
+        if !dry_run {
+            self.take_over(device)?;
+            self.pool().journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
+        }
+        Ok(lines)
+    }
+}

@@ -1,0 +1,135 @@
+//! All devices of a pass, with a note for people.
+//!
+//! Takes in what the pass saw, and the pool as it is by now; gives out devices, each pool disk with what it has free and each free one
+//! with why no set takes it.
+
+use super::PassReport;
+use super::admin::journal::lost_note;
+use crate::claim::rejection::Rejection;
+use crate::device::size::Size;
+use crate::device::{Device, Verdict};
+use crate::host::raw::Kind;
+use crate::pool::bare::BareDevice;
+use crate::pool::content::Content;
+use crate::pool::device_pool::Pool;
+use crate::pool::journal::BareClaim;
+use crate::pool::labelled::{LabelledDisk, Standing};
+use crate::show::devices::Shown;
+
+pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<Shown> {
+    let lost = pool.journal().lost();
+    let note = |device: &Device| -> Option<String> {
+        if let Some(problem) = pass.problems.get(&device.raw.name) {
+            return Some(match device.verdict {
+                _ if pool.bare_member_of(&pass.set, device).is_some() => {
+                    format!("in pool as a bare device, but not ready: {problem}")
+                }
+                Verdict::Ours => format!("in pool, but not ready: {problem}"),
+                _ => format!("not claimed: {problem}"),
+            });
+        }
+        match device.verdict {
+            Verdict::Ours => match pool.labelled_disk(&device.id.text) {
+                Some(member) => Some(member_note(&member)),
+                None if lost.contains_key(&pass.set.hardware_id(device)) => {
+                    Some(lost_note(device, &lost[&pass.set.hardware_id(device)]))
+                }
+                None => partition_note(pool, pass, device),
+            },
+            Verdict::Unclaimed if pool.journal().released().contains(&device.id.text) => Some(format!(
+                "given back; `localpool disk adopt {}` lets sets claim it again",
+                device.raw.path.display()
+            )),
+            Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
+            _ => None,
+        }
+    };
+    let shown = |device: &Device| {
+        let mut device = device.clone();
+        let note = match pool.bare_member_of(&pass.set, &device) {
+            // It may have been claimed since the look.
+            Some(member) => {
+                device.verdict = Verdict::Ours;
+                note(&device).or_else(|| Some(raw_note(pool, &member)))
+            }
+            None => note(&device),
+        };
+        Shown { note, device }
+    };
+    pass.set.devices.iter().map(shown).collect()
+}
+
+fn raw_note(pool: &Pool, member: &BareDevice) -> String {
+    let words = match pool.journal().bare_claim(&member.id) {
+        Some(BareClaim { volume: Some(volume), .. }) => format!("holds volume {}", volume.id),
+        Some(BareClaim { erasing: Some(_), .. }) => match &member.shown().held {
+            Some(held) => format!("to be erased; {held}"),
+            None => "being erased".to_owned(),
+        },
+        Some(BareClaim { size, .. }) => format!("{} free", Size(size)),
+        None => "its claim has just ended".to_owned(),
+    };
+    format!("in pool as a bare device, {words}")
+}
+
+fn member_note(member: &LabelledDisk) -> String {
+    let shown = member.shown();
+    let content = &shown.content;
+    let volumes = content.volumes().count();
+    let plural = if volumes == 1 { "" } else { "s" };
+    let mut words = match &shown.standing {
+        Standing::Ready => format!("in pool, {} free, {volumes} volume{plural}", Size(content.free().total())),
+        Standing::NotReady(why) => format!("in pool, but not ready: {why}"),
+        Standing::Missing => "in pool, but missing".to_owned(),
+    };
+    let erasing: u64 = content.erasing().map(|(_, entry, _)| entry.extent.len()).sum();
+    if erasing > 0 {
+        words.push_str(&format!(", {} being erased", Size(erasing)));
+    }
+    if let (Standing::Ready, Some(held)) = (&shown.standing, shown.held()) {
+        words.push_str(&format!("; {held}"));
+    }
+    if shown.rule.is_none() {
+        words.push_str(&unowned(content));
+    }
+    words
+}
+
+/// What a partition of a pool disk is there for.
+fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
+    let Kind::Partition(partition) = &device.raw.kind else { return None };
+    let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
+    let member = pool.labelled_disk(&disk.id.text)?;
+    let shown = member.shown();
+    let content = &shown.content;
+    if content.label_entry().is_some_and(|(number, _)| number == partition.number) {
+        return Some(format!("label of {}, kept open so that nobody else takes the disk", disk.raw.path.display()));
+    }
+    let volume = content.volumes().find(|volume| volume.number == partition.number)?;
+    let name = volume.record.map_or_else(|| volume.id().to_string(), |record| record.name.clone());
+    Some(format!("volume {name}"))
+}
+
+fn unowned(content: &Content) -> String {
+    let set = &content.label.set;
+    format!("; its set {}/{} does not exist: it offers nothing", set.namespace, set.name)
+}
+
+fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
+    let reason = |left: &Rejection| left.to_string();
+    let left: Vec<String> = pass
+        .outcomes
+        .iter()
+        .filter_map(|outcome| {
+            // A LocalVolume has nothing to say of a device that it does not name.
+            let mut rejected = outcome.rejected.iter().filter(|(_, left)| *left != Rejection::NotNamed);
+            let (_, left) = rejected.find(|(name, _)| *name == device.raw.name)?;
+            Some(format!("set {}/{}: {}", outcome.set.namespace, outcome.set.name, reason(left)))
+        })
+        .collect();
+    match (pass.outcomes.is_empty(), left.is_empty()) {
+        (true, _) => "blank and not in use; no set asks for it".to_owned(),
+        (false, true) => "blank and not in use".to_owned(),
+        (false, false) => format!("blank and not in use; {}", left.join("; ")),
+    }
+}
