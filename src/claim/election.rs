@@ -4,18 +4,21 @@
 //! between contenders. A disk is wiped for a LocalVolume that would take it if it were blank, so an older set, a disk that was
 //! given back and the count of paths hold there too. Nothing here depends on the order of the input. Pure.
 
+mod places;
+mod suits;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use self::places::Places;
+use self::suits::holds_table;
 use super::ballot::{Ballot, Facts};
-use super::filter::Mismatch;
 use super::rejection::{Rejection, Then};
 use super::ripeness::Ripeness;
-use super::rule::{Blankness, NodeMatch, Rule};
-use crate::device::attachment::{Attachment, Attachments, Reach};
+use super::rule::{NodeMatch, Rule};
+use crate::device::attachment::Attachments;
 use crate::device::label::{Layout, SetRef};
-use crate::device::{Device, DiskId, Standing, Verdict, id};
-use crate::host::raw::Kind;
-use crate::host::{Health, RawDisk};
+use crate::device::{Device, DiskId, Standing, Verdict};
+use crate::host::RawDisk;
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,11 +162,6 @@ fn is_pool(device: &Device) -> bool {
     device.verdict == Verdict::Ours
 }
 
-/// Whether the kernel maps partitions on it: not on a partition, and not on a mapped device.
-fn holds_table(raw: &RawDisk) -> bool {
-    !matches!(raw.kind, Kind::Partition(_) | Kind::Dm(_))
-}
-
 /// Nobody has it.
 fn is_free(device: &Device) -> Result<(), String> {
     match (&device.verdict, &device.standing) {
@@ -185,6 +183,16 @@ struct Contender<'a> {
     content: Option<String>,
 }
 
+/// What a set finds when it looks at all devices.
+#[derive(Default)]
+struct Contention<'a> {
+    contenders: Vec<Contender<'a>>,
+    /// By the device's place among all of them.
+    rejected: BTreeMap<usize, Rejection>,
+    /// Its own disks that it would not choose today, by kernel name.
+    deselected: Vec<String>,
+}
+
 /// One set's turn to choose.
 struct Turn<'h, 'a> {
     hall: &'h Hall<'a>,
@@ -193,41 +201,19 @@ struct Turn<'h, 'a> {
 
 impl<'a> Turn<'_, 'a> {
     fn choose(&self, taken: &mut Taken<'a>) -> Choice {
-        let mut rejected = BTreeMap::new();
-        let mut contenders = Vec::new();
-        let mut deselected = Vec::new();
-        for (index, device) in self.hall.devices.iter().copied().enumerate() {
-            match self.suits(device, taken) {
-                Ok(()) => contenders.push(Contender { index, device, ripeness: self.ripeness(device), content: None }),
-                Err(why) if is_pool(device) && !self.is_contested(&why) => {
-                    if self.is_own(device) && !matches!(why, Rejection::InSet(_) | Rejection::StandsBack) {
-                        deselected.push(device.raw.name.clone());
-                    }
-                }
-                Err(Rejection::Verdict(why)) if self.hall.facts(device).wipe.is_some() => {
-                    match self.suits_when_wiped(device, taken) {
-                        Ok(ripeness) => contenders.push(Contender { index, device, ripeness, content: Some(why) }),
-                        Err(then) => drop(rejected.insert(index, self.content(why, then))),
-                    }
-                }
-                Err(why) => drop(rejected.insert(index, why)),
-            }
-        }
+        let Contention { mut contenders, mut rejected, deselected } = self.contend(taken);
         // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that does
         // not.
         contenders.sort_by_key(|one| (one.content.is_some(), one.ripeness != Ripeness::Ripe, one.index));
         let (mut takes, mut wipes) = (BTreeSet::new(), Vec::new());
         let mut places = Places::of(self, &contenders);
         for Contender { index, device, ripeness, content } in contenders {
-            let outcome = places.next(ripeness, content.is_some());
-            if !matches!(
-                outcome,
-                Err(Rejection::BelowMinimum { .. } | Rejection::Full { .. } | Rejection::AllNamed { .. })
-            ) {
+            let place = places.next(ripeness, content.is_some());
+            if !place.as_ref().is_err_and(is_no_place) {
                 // Waited for counts as taken: a younger set must not snatch what makes the minimum.
                 taken.insert(&device.raw.name, &self.rule.set);
             }
-            let why = match (content, outcome) {
+            let why = match (content, place) {
                 (None, Ok(())) => {
                     takes.insert(index);
                     continue;
@@ -256,199 +242,40 @@ impl<'a> Turn<'_, 'a> {
         Choice { outcome, wipes }
     }
 
+    /// Which devices the set would have, if there is a place for them.
+    fn contend(&self, taken: &Taken<'a>) -> Contention<'a> {
+        let mut contention = Contention::default();
+        let Contention { contenders, rejected, deselected } = &mut contention;
+        for (index, device) in self.hall.devices.iter().copied().enumerate() {
+            match self.suits(device, taken) {
+                Ok(()) => contenders.push(Contender { index, device, ripeness: self.ripeness(device), content: None }),
+                Err(why) if is_pool(device) && !self.is_contested(&why) => {
+                    if self.is_own(device) && !matches!(why, Rejection::InSet(_) | Rejection::StandsBack) {
+                        deselected.push(device.raw.name.clone());
+                    }
+                }
+                Err(Rejection::Verdict(why)) if self.hall.facts(device).wipe.is_some() => {
+                    match self.suits_when_wiped(device, taken) {
+                        Ok(ripeness) => contenders.push(Contender { index, device, ripeness, content: Some(why) }),
+                        Err(then) => drop(rejected.insert(index, self.content(why, then))),
+                    }
+                }
+                Err(why) => drop(rejected.insert(index, why)),
+            }
+        }
+        contention
+    }
+
     fn missing(&self) -> Vec<String> {
         let named = self.rule.named.as_ref().filter(|_| self.rule.node == NodeMatch::Selected);
         let all = || self.hall.ballot.devices.iter().map(|device| &device.raw);
         named.map_or_else(Vec::new, |named| named.missing(all()))
     }
-
-    fn ripeness(&self, device: &Device) -> Ripeness {
-        if self.rule.dry_run { Ripeness::Ripe } else { self.hall.facts(device).ripeness }
-    }
-
-    /// A disk of the pool is worth a word only to another set that would have it too.
-    fn is_contested(&self, why: &Rejection) -> bool {
-        matches!(why, Rejection::InSet(owner) if !self.is_named_like(owner))
-    }
-
-    fn is_own(&self, device: &Device) -> bool {
-        device.label.as_ref().is_some_and(|label| self.is_named_like(&label.set))
-    }
-
-    /// This set, or an earlier one of its name.
-    fn is_named_like(&self, set: &SetRef) -> bool {
-        (&set.namespace, &set.name) == (&self.rule.set.namespace, &self.rule.set.name)
-    }
-
-    fn is_raw_use(&self, device: &Device) -> bool {
-        !holds_table(&device.raw) || self.rule.layout == Layout::RawDevice {}
-    }
-
-    fn wants_zeros(&self, device: &Device) -> bool {
-        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.facts(device).may_be_ours
-    }
-
-    fn orders_wipe(&self) -> bool {
-        self.rule.named.as_ref().is_some_and(|named| named.wipe)
-    }
-
-    fn is_wipeable(&self, device: &Device) -> bool {
-        matches!(self.hall.facts(device).wipe, Some(Ok(_)))
-    }
-
-    /// What is said of a device that is not blank: only a set that orders its content to go says what becomes of that.
-    fn content(&self, why: String, then: Then) -> Rejection {
-        match (self.orders_wipe(), then) {
-            (false, _) => Rejection::Verdict(why),
-            (true, Then::Wipe) if self.rule.dry_run => Rejection::Content { why, then: Then::WouldWipe },
-            (true, then) => Rejection::Content { why, then },
-        }
-    }
-
-    fn suits(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
-        self.selects(device)?;
-        is_free(device).map_err(Rejection::Verdict)?;
-        self.may_take(device, taken)
-    }
-
-    /// The same of a device whose content may go, were it blank; and since when that content has been there.
-    fn suits_when_wiped(&self, device: &'a Device, taken: &Taken<'_>) -> Result<Ripeness, Then> {
-        let ripeness = match &self.hall.facts(device).wipe {
-            Some(Ok(ripeness)) => *ripeness,
-            Some(Err(spared)) => return Err(Then::Spare(spared.clone())),
-            None => Ripeness::Unseen,
-        };
-        self.may_take(device, taken).map_err(|why| Then::Reject(Box::new(why)))?;
-        Ok(if self.rule.dry_run { Ripeness::Ripe } else { ripeness })
-    }
-
-    /// By what the set says of devices.
-    fn selects(&self, device: &'a Device) -> Result<(), Rejection> {
-        match self.rule.node {
-            NodeMatch::Selected => {}
-            NodeMatch::NotSelected => return Err(Rejection::NodeNotSelected),
-            NodeMatch::StandsBack => return Err(Rejection::StandsBack),
-        }
-        if self.rule.named.as_ref().is_some_and(|named| !named.names(&device.raw)) {
-            return Err(Rejection::NotNamed);
-        }
-        self.rule.filter.matches(&device.raw, self.disk_of(device)).map_err(Rejection::Filter)?;
-        if self.rule.filter.exclude_network {
-            let Attachment { reach, by } = self.hall.attachments.of(&device.raw);
-            if reach == Reach::Network {
-                return Err(Rejection::Filter(Mismatch::Network { by }));
-            }
-        }
-        if let Some(expression) = &self.rule.filter.expression {
-            expression.selects(device, self.hall.attachments.of(&device.raw)).map_err(Rejection::Filter)?;
-        }
-        match (&device.verdict, &device.label) {
-            (Verdict::Ours, Some(label)) => Err(Rejection::InSet(label.set.clone())),
-            _ => Ok(()),
-        }
-    }
-
-    /// The disk that a partition is on.
-    fn disk_of(&self, device: &Device) -> Option<&'a RawDisk> {
-        match &device.raw.kind {
-            Kind::Partition(partition) => self.hall.disks.get(partition.disk.as_str()).copied(),
-            _ => None,
-        }
-    }
-
-    /// Whether a device that nobody has is of use to the set.
-    fn can_use(&self, device: &'a Device) -> Result<(), Rejection> {
-        let ballot = self.hall.ballot;
-        if ballot.given_back.contains(&device.id.text) {
-            return Err(Rejection::GivenBack);
-        }
-        let astray = ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
-        if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
-            return Err(Rejection::Renumbered { astray });
-        }
-        if !holds_table(&device.raw) && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
-            return Err(Rejection::HoldsNoTable);
-        }
-        if self.is_raw_use(device) && !device.id.stable {
-            return Err(Rejection::UnstableIdentity);
-        }
-        if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, self.disk_of(device)) {
-            return Err(Rejection::NamedByBridge);
-        }
-        (ballot.fits)(self.rule, device).map_err(Rejection::DoesNotFit)?;
-        match &self.hall.facts(device).not_zeros {
-            Some(why) if self.wants_zeros(device) => Err(Rejection::NotZeros(why.clone())),
-            _ => Ok(()),
-        }
-    }
-
-    fn may_take(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
-        self.can_use(device)?;
-        if let Some(least) = self.rule.filter.min_health {
-            let silent = || Health::Unknown("it was not asked".to_owned());
-            let health = self.hall.facts(device).health.clone().unwrap_or_else(silent);
-            least.check(&health).map_err(Rejection::Health)?;
-        }
-        match taken.get(device.raw.name.as_str()) {
-            Some(older) => Err(Rejection::OlderSet((*older).clone())),
-            None => Ok(()),
-        }
-    }
 }
 
-/// How many of its contenders a set may still take, and from how many on.
-struct Places {
-    least: u32,
-    /// None that it has counts for the minimum any more.
-    is_first: bool,
-    most: u32,
-    room: u32,
-    is_named: bool,
-    /// Of all contenders, and of those that are ripe; first of the blank ones.
-    matching: [u32; 2],
-    ripe: [u32; 2],
-}
-
-impl Places {
-    fn of(turn: &Turn<'_, '_>, contenders: &[Contender<'_>]) -> Self {
-        let rule = turn.rule;
-        let has = turn.hall.ballot.claimed.get(&rule.set).copied().unwrap_or(0);
-        let count = |wanted: &dyn Fn(&&Contender<'_>) -> bool| {
-            u32::try_from(contenders.iter().filter(wanted).count()).unwrap_or(u32::MAX)
-        };
-        let is_ripe = |one: &&Contender<'_>| one.ripeness == Ripeness::Ripe;
-        let is_blank = |one: &&Contender<'_>| one.content.is_none();
-        Self {
-            least: rule.min_devices,
-            is_first: has == 0,
-            most: rule.max_devices.unwrap_or(u32::MAX),
-            room: rule.max_devices.map_or(u32::MAX, |most| most.saturating_sub(has)),
-            is_named: rule.named.is_some(),
-            matching: [count(&is_blank), count(&|_| true)],
-            ripe: [count(&|one| is_blank(one) && is_ripe(one)), count(&is_ripe)],
-        }
-    }
-
-    /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on it.
-    fn next(&mut self, ripeness: Ripeness, has_content: bool) -> Result<(), Rejection> {
-        let (matching, ripe) = (self.matching[usize::from(has_content)], self.ripe[usize::from(has_content)]);
-        let least = self.least;
-        if self.is_first && matching < least {
-            return Err(Rejection::BelowMinimum { matching, least });
-        }
-        if self.room == 0 {
-            let most = self.most;
-            return Err(if self.is_named { Rejection::AllNamed { most } } else { Rejection::Full { most } });
-        }
-        self.room -= 1;
-        if ripeness != Ripeness::Ripe {
-            Err(Rejection::TooYoung(ripeness))
-        } else if self.is_first && ripe < least {
-            Err(Rejection::WaitsForMinimum { ripe, least })
-        } else {
-            Ok(())
-        }
-    }
+/// The set has enough, or there are not enough for it.
+fn is_no_place(why: &Rejection) -> bool {
+    matches!(why, Rejection::BelowMinimum { .. } | Rejection::Full { .. } | Rejection::AllNamed { .. })
 }
 
 #[cfg(test)]
