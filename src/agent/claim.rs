@@ -16,6 +16,7 @@ use crate::device::discovery::Snapshot;
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict, id};
+use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::bare::{BareDevice, reads_as_zeros};
@@ -230,7 +231,7 @@ impl Reconciler {
         let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
-        let claimed = self.errand(&id, move || taking.take(set, layout));
+        let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
         self.memory.discovery.changed(&name);
         claimed.map_err(|hangs| chain(&hangs))?
     }
@@ -255,7 +256,7 @@ struct Taking {
 }
 
 impl Taking {
-    fn take(self, set: SetRef, layout: Layout) -> Result<(), String> {
+    fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), String> {
         let Self { pool, host, now, rule } = self;
         let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
@@ -267,26 +268,34 @@ impl Taking {
             Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
         }
         if layout == (Layout::RawDevice {}) {
+            // What nobody has a record of must at least look unused.
+            if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
+                return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
+            }
+            late.check()?;
             return claim_bare(&pool, host, &now, exclusive, set, rule);
         }
+        late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
         let hardware =
             Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
         let claim = Claim { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
-        PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
+        let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
+        let id = claimed.content().label.disk;
+        drop(claimed);
         let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own, pool.owner(), &Seen::default()).map_err(|e| chain(&e))? else {
+        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &Seen::default()).map_err(|e| chain(&e))? else {
             return Err("it is blank again after it was claimed".to_owned());
         };
-        let id = id::labelled(disk.content().table.disk()).text;
+        let id = id::labelled(id).text;
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
         pool.join(Member::Labelled(Arc::new(LabelledDisk::new(id, now.raw, disk, rule))));
         Ok(())
     }
 }
 
-/// A bare device carries no label: what nobody has a record of must at least look unused.
+/// A bare device carries no label: the journal says whose it is.
 fn claim_bare(
     pool: &Pool,
     host: Arc<dyn Host>,
@@ -295,9 +304,6 @@ fn claim_bare(
     set: SetRef,
     rule: Option<Arc<Rule>>,
 ) -> Result<(), String> {
-    if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
-        return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
-    }
     let claim = BareClaim {
         set,
         generation: 1,

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Hardware, Label, Layout};
-use crate::host::patience::PatienceError;
+use crate::host::patience::{Late, PatienceError};
 use crate::host::{Access, Host, RawDisk, chain};
 use crate::pool::bare::BareDevice;
 use crate::pool::device_pool::Pool;
@@ -216,6 +216,22 @@ impl Reconciler {
         let pool = Arc::clone(&self.pool);
         self.errands.errand(&disk.to_owned(), work, move || pool.nudge())
     }
+
+    /// The same for what was decided for this pass alone: by the next one the order may be taken back, or the disk be somebody
+    /// else's. It does not begin to write once it is late.
+    pub(in crate::agent) fn errand_now<T: Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce(&Late) -> T + Send + 'static,
+    ) -> Result<T, PatienceError> {
+        let late = Late::default();
+        let told = late.clone();
+        let done = self.errand(disk, move || work(&told));
+        if done.is_err() {
+            late.set();
+        }
+        done
+    }
 }
 
 /// The label names the hardware that the disk is on, from its first day there: that which it was copied from may come
@@ -232,6 +248,7 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
 
 /// Opens a disk with our label, and lets it join.
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
+    let Some(label) = &device.label else { return Err(Problem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id.text);
     let lock = |member: &'_ LabelledDisk, standing| {
         let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
@@ -244,7 +261,8 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| Problem::of(&e));
     let seen = pool.journal().seen(&device.id.text);
-    let opened = opened.and_then(|disk| PoolDisk::open(disk, pool.owner(), &seen).map_err(|e| Problem::of_opening(&e)));
+    let opened = opened
+        .and_then(|disk| PoolDisk::open(disk, label.disk, pool.owner(), &seen).map_err(|e| Problem::of_opening(&e)));
     let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| Problem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,

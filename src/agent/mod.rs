@@ -273,12 +273,16 @@ impl Reconciler {
 
     /// Changes the label of a disk that is no member now.
     fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label) + Send + 'static) -> Result<(), AdminError> {
-        let was = device.label.as_ref().map(|label| Owner { cluster: label.cluster.clone(), node: label.node.clone() });
-        let was = was.unwrap_or_else(|| self.pool.owner().clone());
+        let Some(label) = device.label.clone() else {
+            let (disk, why) = (device.raw.path.display().to_string(), "it has no label".to_owned());
+            return Err(AdminError::NotAdoptable { disk, why });
+        };
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
         self.done_in_time::<AdminError>(&device.id.text, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
-            let Opened::Ours(mut disk) = PoolDisk::open(disk, &was, &Seen::default())? else { return Ok(()) };
+            let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
+            let opened = PoolDisk::open(disk, label.disk, &was, &Seen::default())?;
+            let Opened::Ours(mut disk) = opened else { return Ok(()) };
             disk.change(|content| {
                 let mut label = content.pruned_label();
                 change(&mut label);

@@ -8,6 +8,7 @@ use super::Reconciler;
 use super::question::{Told, Wanted};
 use crate::claim::rule::{NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
+use crate::device::reason::Reason;
 use crate::device::{Device, Verdict};
 use crate::host::{RawDisk, chain};
 use crate::pool::journal_store::{AskOwn, ToldVolume};
@@ -45,18 +46,24 @@ impl Reconciler {
             return Vec::new();
         }
         let selects = |rule: &Rule, raw: &RawDisk| {
+            // Nothing is known of the size of a dead one.
+            let size = if raw.size == 0 { rule.filter.min_size } else { raw.size };
             rule.node == NodeMatch::Selected
                 && rule.named.as_ref().is_none_or(|named| named.names(raw))
-                && rule.filter.matches(raw, None).is_ok()
+                && rule.filter.matches(&RawDisk { size, ..raw.clone() }, None).is_ok()
         };
-        let unknown = |device: &Device| match &device.verdict {
-            Verdict::Unknown(why) if self.rules.iter().any(|rule| selects(rule, &device.raw)) => Some(Unasked {
-                disk: device.id.text.clone(),
-                why: why.clone(),
-                listed: BTreeSet::new(),
-                knowledge: Knowledge::None,
-            }),
-            _ => None,
+        // A volume of ours may be mounted: then the verdict speaks of that.
+        let why = |device: &Device| match &device.verdict {
+            Verdict::Unknown(why) => Some(why.clone()),
+            // A tenant's.
+            Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }) => None,
+            Verdict::Theirs(_) => self.memory.discovery.unread(&device.raw).map(str::to_owned),
+            Verdict::Unclaimed | Verdict::Ours | Verdict::Foreign { .. } => None,
+        };
+        let unknown = |device: &Device| {
+            let why = why(device).filter(|_| self.rules.iter().any(|rule| selects(rule, &device.raw)))?;
+            let (disk, listed) = (device.id.text.clone(), BTreeSet::new());
+            Some(Unasked { disk, why, listed, knowledge: Knowledge::None })
         };
         set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()
     }

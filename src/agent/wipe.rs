@@ -16,6 +16,7 @@ use crate::device::discovery::Snapshot;
 use crate::device::record::judged_record;
 use crate::device::remembered::Kept;
 use crate::device::{Device, Verdict};
+use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::table::{Mbr, TableError, read_copies};
 use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
@@ -82,7 +83,7 @@ impl Reconciler {
         let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
-        let wiped = self.errand(&now.id.text, move || destroy(&*host, &raw, &found));
+        let wiped = self.errand_now(&now.id.text, move |late| destroy(&*host, &raw, &found, late));
         wiped.map_err(|hangs| chain(&hangs))??;
         self.memory.wrote(&now.raw.name);
         let blank = self.memory.discovery.confirm(&self.host, judged_record, &now);
@@ -92,7 +93,7 @@ impl Reconciler {
 }
 
 /// The exclusive open and the writes.
-fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), String> {
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents, late: &Late) -> Result<(), String> {
     let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
     disk.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
@@ -107,6 +108,7 @@ fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents) -> Result<(), St
     }
     let _quiet = disk.exclusive().map_err(|e| chain(&e))?;
     prove_without_partitions(&*disk, contents)?;
+    late.check()?;
     for extent in extents(&*disk, contents) {
         zero(&*disk, extent).map_err(|e| chain(&e))?;
     }

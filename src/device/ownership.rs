@@ -116,6 +116,16 @@ impl<'a> Machine<'a> {
             && self.loop_over(raw).is_none()
     }
 
+    /// Why a device that might carry a record is not asked for it, where that is no answer: it takes no commands, or the kernel
+    /// found no size, as of a disk that died. What was built to be without a medium has none.
+    pub fn cannot_be_asked(&self, raw: &RawDisk) -> Option<String> {
+        let stands_for_itself = self.component(raw).is_none() && self.loop_over(raw).is_none();
+        let state = not_running(raw).filter(|_| matches!(raw.kind, Kind::Disk | Kind::Dm(_) | Kind::Md(_)));
+        let no_size =
+            || (matches!(raw.kind, Kind::Disk) && raw.size == 0 && !raw.removable).then_some(Reason::NoMedium);
+        state.or_else(no_size).filter(|_| stands_for_itself).map(|reason| reason.to_string())
+    }
+
     /// Whether only the content is left to decide on.
     pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> bool {
         matches!(self.decide(raw, records), Decision::ByContent)

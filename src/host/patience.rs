@@ -30,6 +30,10 @@ struct Away {
     back: Arc<AtomicBool>,
 }
 
+/// Whether nobody waits any more for work that was begun in time: what it was decided on may be over by now.
+#[derive(Clone, Debug, Default)]
+pub struct Late(Arc<AtomicBool>);
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PatienceError {
@@ -108,6 +112,21 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     fn patience(&self) -> Duration {
         let halved = u32::try_from(self.away.len()).ok().and_then(|hang| 1_u32.checked_shl(hang));
         halved.map_or(Duration::ZERO, |part| self.bound / part).max(self.bound / LEAST_PART)
+    }
+}
+
+impl Late {
+    /// From now on.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Asked before the first write.
+    pub fn check(&self) -> Result<(), String> {
+        match self.0.load(Ordering::Acquire) {
+            true => Err("it answered too late, and is decided on anew".to_owned()),
+            false => Ok(()),
+        }
     }
 }
 

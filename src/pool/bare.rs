@@ -352,6 +352,8 @@ impl BareDevice {
             }
             self.prove_blank(&mut state, &claim)?;
             if is_zero {
+                // Nobody else can have it alone, and whoever only writes to it has found nothing to change yet.
+                disk.prove_unopened(Openers::Writers).map_err(BareError::Busy)?;
                 break state;
             }
             call.has_zeroed(self.clean(&*disk, &claim)?);

@@ -151,9 +151,16 @@ pub enum Opened {
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
-    /// An earlier state of it than what was `seen` is refused.
-    pub fn open(disk: Arc<dyn Disk>, owner: &Owner, seen: &Seen) -> Result<Opened, ApplyError> {
+    /// Another disk than `id` is refused, and an earlier state of it than what was `seen`.
+    pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, seen: &Seen) -> Result<Opened, ApplyError> {
         let found = record::read_record(&*disk);
+        // One of another disk was copied over it since.
+        if let Some(label) = found.label().filter(|label| label.disk != id) {
+            return Err(not_ours(
+                &*disk,
+                &format!("it carries the label of disk {}, and not of {id}, by now", label.disk),
+            ));
+        }
         // Of two nodes that claim a disk which both see, the label that was written last is the one that is there.
         if let Some(label) =
             found.label().filter(|label| (&label.cluster, &label.node) != (&owner.cluster, &owner.node))
@@ -483,6 +490,10 @@ impl PoolDisk {
     fn look_again(&mut self, why: String) {
         self.lost = Some(why);
         match record::read_record(&*self.disk) {
+            // What was copied over this disk says nothing of what is or was on it.
+            Record::Ours(own) | Record::UnfinishedClaim(own) if own.label.disk != self.content.label.disk => {
+                tracing::error!(disk = %self.disk.path().display(), found = %own.label.disk, "another disk was copied over it");
+            }
             Record::Ours(own) | Record::UnfinishedClaim(own) => {
                 self.content.table = Arc::new(own.choice.table);
                 self.content.label = Arc::new(own.label);

@@ -1,8 +1,11 @@
 //! The state directory was lost, and with it what is on disks that cannot be read now.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use localpool::device::Verdict;
 use localpool::host::fake::{FakeHost, Platter, SparseBytes};
+use localpool::host::raw::{MountHow, MountUse};
 use localpool::host::{Extent, Geometry};
 use localpool::pool::device_pool::{Outcome, PoolError};
 
@@ -62,4 +65,43 @@ fn a_disk_that_cannot_be_read_and_may_have_anything_keeps_no_new_volume_waiting(
     node.passes().expect("claims");
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
     assert_eq!(node.pool.delete(id("b")).expect("it is here"), Outcome::Done);
+}
+
+type Fails = Box<dyn Fn(&FakeHost, &Platter)>;
+
+/// Its verdict then speaks of something else than of what could not be read.
+#[test]
+fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
+    let target = PathBuf::from("/var/lib/kubelet/pods/p/volumes/v/mount");
+    let mounted = MountUse { target, namespace: 1, how: MountHow::Filesystem };
+    let ways: [(&str, Fails); 3] = [
+        ("offline", Box::new(|host, _| host.edit("fake0", |raw| raw.state = Some("offline".to_owned())))),
+        ("of no size", Box::new(|host, _| host.edit("fake0", |raw| raw.size = 0))),
+        (
+            "in use",
+            Box::new(move |host, disk| {
+                host.edit("fake0", |raw| raw.mounts = vec![mounted.clone()]);
+                disk.lose(ALL);
+            }),
+        ),
+    ];
+    for (name, fails) in ways {
+        let (host, disk, node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        drop(node);
+        host.state.lose();
+        let content = disk.content();
+        fails(&host, &disk);
+        let mut node = start(&host);
+        let pass = node.passes().expect("looks");
+        let verdict = &pass.set.devices[0].verdict;
+        assert!(matches!(verdict, Verdict::Theirs(_)), "{name}: {verdict:?}");
+        let refused = node.pool.delete(id("a")).expect_err("it may be there");
+        assert!(matches!(refused, PoolError::DiskAway { .. }), "{name}: {refused:?}");
+        host.edit("fake0", |raw| (raw.state, raw.size, raw.mounts) = (None, 64 * MIB, Vec::new()));
+        disk.put_content(content);
+        node.agent.event("fake0");
+        node.passes().expect("looks");
+        assert_eq!(node.pool.delete(id("a")).expect("it is there"), Outcome::Done, "{name}");
+    }
 }

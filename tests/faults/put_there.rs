@@ -6,7 +6,7 @@ use std::time::Duration;
 use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::{Extent, FsKind, Geometry};
+use localpool::host::{Extent, FsKind, Geometry, chain};
 use localpool::pool::device_pool::{PoolError, WantedUsage};
 use uuid::Uuid;
 
@@ -134,4 +134,20 @@ fn a_bare_device_that_another_process_has_open_is_neither_deleted_nor_erased_bef
     disk.set_opened(false);
     node.pool.work_until_idle().expect("erased");
     node.pool.create(&request("b", BLOCK, MIB)).expect("it is free");
+}
+
+#[test]
+fn a_free_bare_device_that_a_program_writes_to_is_given_to_nobody_before_that_closes_it() {
+    for usage in [EXT4, BLOCK] {
+        let host = Arc::new(FakeHost::default());
+        let disk = host.add_disk("fake0", "serial-0", geometry());
+        let node = start(&host);
+        // It has found nothing to change yet.
+        disk.set_opened(true);
+        let refused = node.pool.create(&request("a", usage, MIB)).expect_err("it would write into the volume");
+        assert!(chain(&refused).contains("pid 7"), "{refused:?}");
+        assert!(node.pool.volumes().is_empty());
+        disk.set_opened(false);
+        node.pool.create(&request("a", usage, MIB)).expect("it is free");
+    }
 }

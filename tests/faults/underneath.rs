@@ -9,11 +9,11 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Extent, Geometry, Host};
-use localpool::pool::device_pool::{Owner, Pool, Workers};
+use localpool::pool::device_pool::{Made, Owner, Pool, Workers};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};
-use crate::{BLOCK, adopt, carved, geometry, start, started};
+use crate::{BLOCK, adopt, carved, geometry, problem, start, started};
 
 /// What is done with a pool, and its name.
 type Doing = (&'static str, fn(&Pool));
@@ -228,4 +228,32 @@ fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unc
         node =
             Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
     }
+}
+
+/// A snapshot of one disk, restored onto another one by a storage system that tells nobody.
+#[test]
+fn a_disk_that_becomes_a_copy_of_another_one_while_it_is_in_use_does_not_become_a_member_with_its_volumes() {
+    let host = Arc::new(FakeHost::default());
+    let disks = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry()));
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    let made = node.pool.create(&request("a", BLOCK, MIB)).expect("made").0;
+    node.pool.work_until_idle().expect("mirrors");
+    node.passes().expect("looks");
+    let other = node.pool.labelled_disks().into_iter().find(|member| member.id != made.disk).expect("two");
+    let copy = usize::from(other.shown().raw.name == "fake1");
+    disks[copy].put_content(disks[1 - copy].content());
+    let before = disks[copy].content();
+
+    let made_there = node.pool.create_on(&request("b", BLOCK, MIB), Some(&other.id));
+    assert!(!matches!(made_there, Ok(Made::Volume(..))), "{made_there:?}");
+    node.pool.usable(id("a")).expect("it is where it was");
+    for _ in 0..3 {
+        node.agent.pass().expect("looks");
+        node.pool.usable(id("a")).expect("it is where it was");
+        assert!(disks[copy].content() == before, "something was written");
+    }
+    assert!(problem(&mut node, ["fake0", "fake1"][copy]).contains("same identity"));
+    node.pool.create(&request("b", BLOCK, MIB)).expect("on the disk that is left");
+    assert!(disks[copy].content() == before, "something was written");
 }

@@ -11,6 +11,7 @@ use crate::claim::rule::Blankness;
 use crate::claim::sample;
 use crate::host::Extent;
 use crate::host::fake::{FakeHost, Fault, Platter};
+use crate::host::patience::Patience;
 use crate::host::raw::Offer;
 use crate::pool::device_pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use crate::pool::labelled::Standing;
@@ -276,5 +277,30 @@ fn a_blank_disk_that_a_program_writes_to_is_not_claimed_before_that_ends() {
         assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
         disk.set_opened(false);
         assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_is_gone_when_it_answers() {
+    for layout in [Layout::Whole {}, Layout::RawDevice {}] {
+        let (host, mut agent) = machine();
+        host.unplug("fake1");
+        let rule = Rule { layout, ..sample::rule("set") };
+        agent.set_rules(vec![rule.clone()]);
+        agent.errands = Patience::new(Duration::from_millis(300));
+        host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
+        let mut last = passes(&mut agent, 1).1;
+        while !agent.errands.is_waiting_for(&last.set.devices[0].id.text) {
+            last = passes(&mut agent, 1).1;
+        }
+        agent.set_rules(Vec::new());
+        let (disk, id) = (host.platter("fake0").expect("a disk"), last.set.devices[0].id.text.clone());
+        disk.set_hangs(false);
+        while agent.errands.is_waiting_for(&id) {
+            std::thread::yield_now();
+        }
+        assert!(disk.write_count() == 0 && agent.pool.members().is_empty(), "{:?}", agent.pool.disk_views());
+        agent.set_rules(vec![rule]);
+        assert_eq!(passes(&mut agent, 4).0, ["fake0"]);
     }
 }

@@ -10,6 +10,7 @@ use crate::claim::promise::Promise;
 use crate::claim::sample;
 use crate::device::label::Layout;
 use crate::host::fake::{FakeHost, Fault, Platter};
+use crate::host::patience::Patience;
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
 use crate::host::{FsKind, Geometry};
 use crate::pool::device_pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
@@ -363,4 +364,27 @@ fn a_disk_that_a_program_writes_to_is_not_wiped() {
     let pass = case.passes(2);
     assert!(words(&pass, "fake0").contains("open in"), "{}", words(&pass, "fake0"));
     assert_eq!(case.platter("fake0").write_count(), 0);
+}
+
+/// The wipe of a disk that does not answer goes on without the pass; who takes the order back by then has his data.
+#[test]
+fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answers() {
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.agent.errands = Patience::new(Duration::from_millis(300));
+    case.mkfs("fake0");
+    case.pass();
+    case.host.advance(AGE);
+    case.host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
+    let pass = case.pass();
+    assert!(words(&pass, "fake0").contains("more than 300ms"), "{}", words(&pass, "fake0"));
+    case.agent.set_rules(Vec::new());
+    let (disk, id) = (case.platter("fake0"), pass.set.devices[0].id.text.clone());
+    disk.set_hangs(false);
+    while case.agent.errands.is_waiting_for(&id) {
+        std::thread::yield_now();
+    }
+    assert_eq!(disk.write_count(), 0, "it was wiped");
+    // Ordered again, it goes the whole way again.
+    case.agent.set_rules(vec![order(&["/dev/fake0"])]);
+    assert!(case.passes(2).problems["fake0"].contains("it was wiped"));
 }
