@@ -250,13 +250,13 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
     let Some(label) = &device.label else { return Err(Problem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id.text);
-    let lock = |member: &'_ LabelledDisk, standing| {
+    let lock = |member: &'_ LabelledDisk, why: &str| {
         let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
-        locked.map(|mut state| state.leave(standing))
+        locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
     };
     if let Some(member) = &known {
         // The old handle's flock would keep the new one from mending the tables.
-        lock(member, Standing::NotReady("it is being opened again".to_owned()))?;
+        lock(member, "it is being opened again")?;
     }
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| Problem::of(&e));
@@ -272,7 +272,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
         }
         Err(problem) => {
             if let Some(member) = &known {
-                lock(member, Standing::NotReady(problem.words().to_owned()))?;
+                lock(member, problem.words())?;
             }
             return Err(problem);
         }

@@ -362,6 +362,12 @@ impl State {
         self.standing = standing;
     }
 
+    /// The disk is here, perhaps under another name, and cannot be opened.
+    pub fn arrive_unusable(&mut self, raw: RawDisk, why: String) {
+        self.leave(Standing::NotReady(why));
+        self.raw = raw;
+    }
+
     /// The disk is (back) here, perhaps under another name.
     pub fn arrive(&mut self, raw: RawDisk, disk: PoolDisk) {
         self.raw = raw;

@@ -87,6 +87,24 @@ fn an_older_copy_that_comes_back_alone_is_not_used_and_what_was_made_since_is_no
 }
 
 #[test]
+fn a_disk_that_is_back_and_cannot_be_opened_says_why_in_each_pass_and_does_not_leave_again() {
+    let (host, old, _, mut node) = replaced();
+    node.passes().expect("looks");
+    host.unplug("fake1");
+    node.passes().expect("looks");
+    host.plug("fake0", "SERIAL-1", Arc::clone(&old));
+    for _ in 0..2 {
+        node.passes().expect("looks");
+        let shown = node.pool.labelled_disks()[0].shown();
+        assert!(matches!(&shown.standing, Standing::NotReady(why) if why.contains("written")), "{:?}", shown.standing);
+        assert_eq!(shown.raw.name, "fake0", "it is named where it is");
+    }
+    host.unplug("fake0");
+    node.passes().expect("looks");
+    assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Missing);
+}
+
+#[test]
 fn a_snapshot_that_is_put_back_under_the_same_serial_is_not_used_either() {
     for restart in [false, true] {
         let (host, disk, mut node) = carved();

@@ -1,5 +1,6 @@
 //! The real binary as a process of a test: started with its own socket and state directory, killed at the end.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -276,7 +277,11 @@ impl Drop for Driver {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = self.start.log();
-            let tail: Vec<&str> = log.lines().rev().take(30).collect();
+            // Of what it says again and again, the time apart, the first is enough: what came before tells more.
+            let mut said = HashSet::new();
+            let news = log.lines().filter(|line| said.insert(line.split_once(' ').map_or(*line, |(_, rest)| rest)));
+            let news: Vec<&str> = news.collect();
+            let tail: Vec<&str> = news.into_iter().rev().take(30).collect();
             eprintln!("the driver's last lines:\n  {}", tail.into_iter().rev().collect::<Vec<_>>().join("\n  "));
         }
     }
