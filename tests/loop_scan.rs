@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use localpool::host::RawDisk;
@@ -226,11 +227,15 @@ fn loop_both_disks_of_a_btrfs_are_in_use_while_one_is_mounted() {
     unmounted(&second);
 }
 
+/// Every socket of the machine hears the flood below, so nobody counts events beside it.
+static EVENTS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     if !root() {
         return;
     }
+    let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
     let wanted = Hint::Changed { name: disk.name().to_owned() };
@@ -250,6 +255,7 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     if !root() {
         return;
     }
+    let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
     let trigger = format!("/sys/block/{}/uevent", disk.name());
