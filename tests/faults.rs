@@ -1,5 +1,7 @@
 //! Disks that fail, leave, come back, grow and are copied, on a fake machine that does it on purpose.
 
+#[path = "faults/copied_bare.rs"]
+mod copied_bare;
 mod fake_node;
 #[path = "faults/given_up.rs"]
 mod given_up;
@@ -11,6 +13,8 @@ mod older;
 mod older_journal;
 #[path = "faults/put_there.rs"]
 mod put_there;
+#[path = "faults/swapped.rs"]
+mod swapped;
 #[path = "faults/underneath.rs"]
 mod underneath;
 #[path = "faults/zeroing.rs"]

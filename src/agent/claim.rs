@@ -12,7 +12,7 @@ use crate::claim::ballot::{Ballot, Facts};
 use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
 use crate::claim::promise::{Promise, promised};
 use crate::claim::rule::Rule;
-use crate::device::discovery::Snapshot;
+use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict, id};
@@ -228,7 +228,8 @@ impl Reconciler {
         let now = self.memory.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.text.clone(), now.raw.name.clone());
-        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, rule };
+        let whole = id::whole_disk(&now.raw, disk_of(devices, &now.raw));
+        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, whole, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
@@ -252,12 +253,14 @@ struct Taking {
     pool: Arc<Pool>,
     host: Arc<dyn Host>,
     now: Device,
+    /// The whole disk that it is, or is on.
+    whole: Option<Hardware>,
     rule: Option<Arc<Rule>>,
 }
 
 impl Taking {
     fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), String> {
-        let Self { pool, host, now, rule } = self;
+        let Self { pool, host, now, whole, rule } = self;
         let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
         exclusive.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
@@ -273,7 +276,7 @@ impl Taking {
                 return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
             }
             late.check()?;
-            return claim_bare(&pool, host, &now, exclusive, set, rule);
+            return claim_bare(&pool, host, (&now, whole), exclusive, set, rule);
         }
         late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
@@ -299,13 +302,14 @@ impl Taking {
 fn claim_bare(
     pool: &Pool,
     host: Arc<dyn Host>,
-    now: &Device,
+    (now, whole): (&Device, Option<Hardware>),
     exclusive: Arc<dyn Disk>,
     set: SetRef,
     rule: Option<Arc<Rule>>,
 ) -> Result<(), String> {
     let claim = BareClaim {
         set,
+        hardware: whole.clone(),
         generation: 1,
         size: exclusive.geometry().size,
         clean: false,
@@ -321,7 +325,7 @@ fn claim_bare(
     let member = BareDevice::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
     let member = Arc::new(member);
     pool.join(Member::Bare(Arc::clone(&member)));
-    member.arrive(&now.raw).map_err(|e| chain(&e))?;
+    member.arrive(&now.raw, whole).map_err(|e| chain(&e))?;
     member.lock().rule = rule;
     Ok(())
 }

@@ -128,7 +128,7 @@ pub fn is_same_device(device: &Device, id: &str, raw: &RawDisk) -> bool {
 }
 
 fn is_open_as(member: &Labelled, device: &Device) -> bool {
-    member.is_usable && member.size == device.raw.size && is_same_device(device, &member.id, &member.raw)
+    member.is_usable && member.size == device.raw.whole_sectors() && is_same_device(device, &member.id, &member.raw)
 }
 
 /// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have given it the id

@@ -180,14 +180,14 @@ impl Reconciler {
         device
     }
 
-    pub(super) fn open_bare(&mut self, id: &str, raw: &RawDisk) -> Result<(), String> {
+    pub(super) fn open_bare(&mut self, id: &str, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), String> {
         let device = self.bare(id);
         // A look that hangs says so sooner.
         if self.memory.discovery.is_waiting_for(raw) {
             return Err("opening or reading it hangs".to_owned());
         }
         let raw = raw.clone();
-        let arrived = self.errand(id, move || device.arrive(&raw).map_err(|e| chain(&e)));
+        let arrived = self.errand(id, move || device.arrive(&raw, whole).map_err(|e| chain(&e)));
         arrived.unwrap_or_else(|hangs| Err(chain(&hangs)))
     }
 

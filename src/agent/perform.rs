@@ -56,10 +56,10 @@ impl Reconciler {
                     }
                 }
                 Action::OpenBare { id, at } => {
-                    let raw = &snapshot.devices[at].raw;
-                    if let Err(why) = self.open_bare(&id, raw) {
+                    let device = &snapshot.devices[at];
+                    if let Err(why) = self.open_bare(&id, &device.raw, snapshot.whole_disk(device)) {
                         met.again = true;
-                        met.problems.insert(raw.name.clone(), why);
+                        met.problems.insert(device.raw.name.clone(), why);
                     }
                 }
                 Action::LeaveBare { id } => met.again |= self.bare(&id).leave().is_err(),

@@ -27,8 +27,7 @@ impl Reconciler {
 
 impl RenamedBare {
     pub fn are_of(&self, raw: &RawDisk) -> bool {
-        // What is left of a last sector cannot be reached, and is not in a claim's size.
-        self.0.contains(&(raw.size - raw.size % u64::from(raw.logical_sector.max(1))))
+        self.0.contains(&raw.whole_sectors())
     }
 
     /// Whether what is on a device may go, where somebody orders it.

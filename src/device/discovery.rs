@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::duplicate::{self, Identities};
+use super::label::Hardware;
 use super::ownership::{Home, Machine, Record};
 use super::remembered::{Kept, Remembered};
 use super::{Device, Standing, Verdict, id};
@@ -317,14 +318,21 @@ impl Discovery {
     }
 }
 
+/// The whole disk of a partition.
+pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> {
+    let Kind::Partition(partition) = &raw.kind else { return None };
+    devices.iter().map(|device| &device.raw).find(|disk| disk.name == partition.disk)
+}
+
 impl Snapshot {
     /// Who a device is by its hardware, whatever it carries.
     pub fn hardware_id(&self, device: &Device) -> String {
-        let disk = match &device.raw.kind {
-            Kind::Partition(partition) => self.devices.iter().find(|d| d.raw.name == partition.disk).map(|d| &d.raw),
-            _ => None,
-        };
-        id::hardware(&device.raw, disk).text
+        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).text
+    }
+
+    /// The whole disk that a device is, or is on ([`id::whole_disk`]).
+    pub fn whole_disk(&self, device: &Device) -> Option<Hardware> {
+        id::whole_disk(&device.raw, disk_of(&self.devices, &device.raw))
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::DiskId;
-use super::label::Label;
+use super::label::{Hardware, Label};
 use crate::host::RawDisk;
 use crate::host::raw::{Kind, Partition};
 
@@ -61,6 +61,18 @@ pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
         Kind::Dm(_) | Kind::Md(_) | Kind::Loop(_) | Kind::Ram | Kind::Zram => false,
         Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => on_usb(raw),
     }
+}
+
+/// The whole disk that a device is, or is a partition of, as a claim of it records: a copy of a partition has its GUID as
+/// well. `None`: nothing tells that disk from another one.
+pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
+    let whole = match &raw.kind {
+        Kind::Partition(_) => disk?,
+        _ => raw,
+    };
+    let id = hardware(whole, None);
+    let tells = id.stable && !may_be_of_bridge(whole, None);
+    tells.then(|| Hardware { id: id.text, model: whole.model.clone(), serial: whole.serial.clone() })
 }
 
 fn stable(text: String) -> DiskId {

@@ -5,6 +5,7 @@
 //! describes, and a description without an entry is dropped.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -66,6 +67,25 @@ pub struct Hardware {
     pub id: String,
     pub model: Option<String>,
     pub serial: Option<String>,
+}
+
+impl Hardware {
+    /// Whether this cannot be the other one. What only one of them says tells nothing.
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let serials = self.serial.as_ref().zip(other.serial.as_ref());
+        self.id != other.id || serials.is_some_and(|(serial, other)| serial.trim() != other.trim())
+    }
+}
+
+impl fmt::Display for Hardware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.id)?;
+        let said = [("model", &self.model), ("serial", &self.serial)];
+        said.iter().try_for_each(|(what, text)| match text {
+            Some(text) => write!(f, ", {what} {}", text.trim()),
+            None => Ok(()),
+        })
+    }
 }
 
 /// The LocalVolumeSet that owns a disk: by UID, then by name.

@@ -263,6 +263,11 @@ impl RawDisk {
     pub fn incarnation(&self) -> Incarnation {
         Incarnation { devno: self.devno, diskseq: self.diskseq }
     }
+
+    /// Bytes that can be reached: what is left of a last logical sector cannot, and is not in an open device's size.
+    pub fn whole_sectors(&self) -> u64 {
+        self.size - self.size % u64::from(self.logical_sector.max(1))
+    }
 }
 
 /// Whether a device of a kernel name is still the one that it was, as large as then.

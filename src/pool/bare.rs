@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use disputed::{DISPUTED, disputed};
+use disputed::{DISPUTED, disputed, on_another_disk};
 
 use super::choose::Offer;
 use super::disk::zero;
@@ -21,7 +21,7 @@ use super::journal_store::{JournalStore, StoreError};
 use super::labelled::{DiskView, PATIENCE, SHORT_PATIENCE, Standing, VolumeView};
 use super::plan::{ERASE_CHUNK, NewVolume, Site};
 use crate::claim::rule::Rule;
-use crate::device::label::{ErasePolicy, EraseRecord, Layout, VolumeUsage};
+use crate::device::label::{ErasePolicy, EraseRecord, Hardware, Layout, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
 use crate::host::raw::is_unchanged;
 use crate::host::turn::{Held, Shows, Stuck, Turn};
@@ -42,6 +42,8 @@ pub struct BareDevice {
 pub struct BareState {
     /// None: it was not here since this process began.
     pub raw: Option<RawDisk>,
+    /// The whole disk that it is, or is on; `None`: nothing tells it from another one.
+    whole: Option<Hardware>,
     disk: Option<Arc<dyn Disk>>,
     pub standing: Standing,
     pub rule: Option<Arc<Rule>>,
@@ -121,8 +123,15 @@ impl BareError {
 
 impl BareDevice {
     pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
-        let state =
-            BareState { raw: None, disk: None, standing: Standing::Missing, rule: None, is_wanted: false, held: None };
+        let state = BareState {
+            raw: None,
+            whole: None,
+            disk: None,
+            standing: Standing::Missing,
+            rule: None,
+            is_wanted: false,
+            held: None,
+        };
         Self { id, host, journal, turn: Turn::new(state), worker: AtomicBool::new(false) }
     }
 
@@ -157,20 +166,21 @@ impl BareDevice {
     }
 
     /// The device is here: opened, and held against what the journal says of it.
-    pub fn arrive(&self, raw: &RawDisk) -> Result<(), BareError> {
+    pub fn arrive(&self, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), BareError> {
         if self.is_open_as(raw) {
             return Ok(());
         }
         let mut state = self.lock_within(SHORT_PATIENCE)?;
         state.raw = Some(raw.clone());
         state.disk = None;
-        state.standing = match self.open(raw) {
+        state.standing = match self.open(raw, whole.as_ref()) {
             Ok(disk) => {
                 state.disk = Some(disk);
                 Standing::Ready
             }
             Err(words) => Standing::NotReady(words),
         };
+        state.whole = whole;
         Ok(())
     }
 
@@ -184,9 +194,12 @@ impl BareDevice {
         self.open_as().is_some_and(|was| is_unchanged(&was, raw))
     }
 
-    fn open(&self, raw: &RawDisk) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, raw: &RawDisk, whole: Option<&Hardware>) -> Result<Arc<dyn Disk>, String> {
         let words = |e: &dyn std::error::Error| crate::host::chain(e);
         let claim = self.claim().map_err(|e| words(&e))?;
+        if let Some(why) = on_another_disk(&claim, whole) {
+            return Err(why);
+        }
         let disk = self.host.open(raw, Access::Own).map_err(|e| words(&e))?;
         // A tenant's, mapped while nobody held the device. One in use costs nobody his volume, and is nobody else's either.
         if let Err(error) = unmap_all(&*disk) {
@@ -205,6 +218,10 @@ impl BareDevice {
             return Err(why);
         }
         self.follow_growth(&claim, size).map_err(|e| words(&e))?;
+        if claim.hardware.is_none() && whole.is_some() {
+            let written = self.journal.change_bare(&self.id, |claim| claim.hardware = whole.cloned());
+            written.map_err(|e| words(&e))?;
+        }
         Ok(disk)
     }
 
@@ -278,6 +295,7 @@ impl BareDevice {
         let found = identified.and_then(|found| found.uuid);
         self.journal.change_bare(&self.id, |claim| {
             claim.size = size;
+            claim.hardware = state.whole.clone();
             let disputed = claim.should_be_blank();
             match &mut claim.volume {
                 // The journal was behind: the filesystem is the volume's own. Anything else is formatted over.

@@ -147,13 +147,22 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
     member.lock().disk()?.prove_unchanged()?;
     if let Some(chunk) = work.chunk {
         zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, true, e))?;
-        return member.lock().disk()?.change(|content| Ok(erase_advanced(content, work, chunk)));
+        let mut state = member.lock();
+        // It may be another one by now, whose bytes these are not: the next piece is planned on what is there.
+        return match Arc::ptr_eq(state.disk()?.disk(), disk) {
+            true => state.disk()?.change(|content| Ok(erase_advanced(content, work, chunk))),
+            false => Ok(()),
+        };
     }
     if work.policy != ErasePolicy::None {
         prove_erased(&**disk, work.extent, work.policy)
             .map_err(|e| failed(disk, "verify the erasure", work.extent, true, e))?;
     }
-    member.lock().disk()?.finish_erase(work)
+    let mut state = member.lock();
+    match Arc::ptr_eq(state.disk()?.disk(), disk) {
+        true => state.disk()?.finish_erase(work),
+        false => Ok(()),
+    }
 }
 
 /// The discard is only a hint, and may even bring bytes back on a poor device: samples tell, and then the

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::device::duplicate::Identities;
 use crate::device::id::may_be_hardware;
-use crate::device::label::{EraseRecord, Layout, SetRef, VolumeRecord, VolumeUsage};
+use crate::device::label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage};
 use crate::pool::earlier::Seen;
 
 /// The name of the document in the state directory.
@@ -103,6 +103,9 @@ impl KnownDisk {
 #[serde(rename_all = "camelCase")]
 pub struct BareClaim {
     pub set: SetRef,
+    /// The whole disk that the device is, or is on; `None`: nothing told it from another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Hardware>,
     /// Grows with each change; to be compared with the volume's object.
     pub generation: u64,
     /// Bytes.
@@ -295,6 +298,7 @@ mod tests {
         let volume = BareVolume { id, record: record.clone(), formatting: true, formatted: true };
         let claim = BareClaim {
             set: set.clone(),
+            hardware: Some(Hardware { id: "serial-m-1".into(), model: Some("m".into()), serial: Some("1".into()) }),
             generation: 3,
             size: 5,
             clean: false,

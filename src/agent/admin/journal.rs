@@ -85,8 +85,10 @@ impl Reconciler {
         if !dry_run {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
             let (volume, erasing) = (Some(volume), None);
+            // What it is on is written down when it is opened.
             let claim = BareClaim {
                 set,
+                hardware: None,
                 generation: 1,
                 size,
                 clean: false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{BareDevice, BareError, BareState, whole};
-use crate::device::label::VolumeUsage;
+use crate::device::label::{Hardware, VolumeUsage};
 use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::erase::{reads_all_zeros, samples_are_zero};
@@ -164,4 +164,23 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
             volume.id
         ),
     }
+}
+
+/// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy of a
+/// disk has the same partitions.
+pub(super) fn on_another_disk(claim: &BareClaim, whole: Option<&Hardware>) -> Option<String> {
+    let was = claim.hardware.as_ref()?;
+    let is = match whole {
+        Some(whole) if !was.differs_from(whole) => return None,
+        Some(whole) => format!("it is on the disk {whole}"),
+        None => "nothing tells which disk it is on".to_owned(),
+    };
+    let then = match &claim.volume {
+        Some(volume) => format!("takes it as it is, with volume {}", volume.id),
+        None => "erases it and offers it again".to_owned(),
+    };
+    Some(format!(
+        "{DISPUTED}: the device was claimed on the disk {was}, and {is}; it may be a copy: bring that disk back, or, if it is \
+         gone for good, `localpool disk adopt` {then}"
+    ))
 }
