@@ -170,9 +170,16 @@ impl BareDevice {
         if self.is_open_as(raw) {
             return Ok(());
         }
+        {
+            // Its old handle goes, and with it the name that it had: nobody may be sent there while it is opened.
+            let mut state = self.lock_within(SHORT_PATIENCE)?;
+            state.raw = Some(raw.clone());
+            state.disk = None;
+            if state.standing == Standing::Ready {
+                state.standing = Standing::NotReady("it is being opened again".to_owned());
+            }
+        }
         let mut state = self.lock_within(SHORT_PATIENCE)?;
-        state.raw = Some(raw.clone());
-        state.disk = None;
         state.standing = match self.open(raw, whole.as_ref()) {
             Ok(disk) => {
                 state.disk = Some(disk);

@@ -209,6 +209,15 @@ impl Work {
         let filesystems = self.host.filesystems();
         if !view.formatted {
             self.pool.begin_format(view.id)?;
+            // What was proved blank is where the device is now; its old name may be another's by then.
+            let now = self.pool.usable(view.id)?;
+            if now.node != view.node {
+                let (was, is) = (view.node.display(), now.node.display());
+                return Err(Error::Precondition(format!(
+                    "volume {} was at {was} and is at {is} now: call again",
+                    view.id
+                )));
+            }
             filesystems.make(kind, &view.node, view.id).map_err(|e| failed("make the filesystem", e))?;
             return Ok(self.pool.mark_formatted(view.id)?);
         }

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use localpool::host::Geometry;
+use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
+use localpool::host::{FsKind, Geometry, Host};
+use localpool::pool::device_pool::WantedUsage;
 use localpool::pool::labelled::Standing;
+use localpool::volume::{MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
-use crate::fake_node::{MIB, id, request};
+use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, carved, geometry, start};
 
 #[test]
@@ -53,4 +57,85 @@ fn a_disk_that_ends_inside_a_sector_is_opened_once() {
     let writes = disk.write_count();
     node.passes().expect("looks");
     assert_eq!(disk.write_count(), writes, "it is closed and opened again by each pass");
+}
+
+fn bare(host: &Arc<FakeHost>) -> Node {
+    let mut node =
+        Node::start(host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    node.passes().expect("looks");
+    node
+}
+
+#[test]
+fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_its_old_one() {
+    let host = Arc::new(FakeHost::default());
+    let one = host.add_disk("fake0", "serial-0", geometry());
+    let node = bare(&host);
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    host.unplug("fake0");
+    host.plug("fake1", "serial-0", Arc::clone(&one));
+    one.set_hangs_at(Some("open"));
+    let pool = Arc::clone(&node.pool);
+    let looking = thread::spawn(move || {
+        let mut node = node;
+        let _ = node.agent.pass();
+        node
+    });
+    one.until_somebody_waits();
+    // Its old handle is closed by now, so that its name is free; a disk of another tenant comes.
+    host.add_disk("fake0", "serial-7", geometry());
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let volumes = NodeVolumes::new(machine, Arc::clone(&pool), VolumeLocks::default());
+    let publish = PublishRequest {
+        id: VolumeId::of_name("a"),
+        staging: "/staging".to_owned(),
+        target: "/target".to_owned(),
+        wish: MountWish::Block,
+        read_only: false,
+        single_target: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let published = runtime.block_on(volumes.publish(publish));
+    let table = host.mounts().table().expect("a table");
+    one.set_hangs_at(None);
+    drop(looking.join().expect("no bug"));
+    assert!(published.is_err(), "published from another disk: {table:?}");
+}
+
+#[test]
+fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_what_has_its_old_one() {
+    let host = Arc::new(FakeHost::default());
+    let one = host.add_disk("fake0", "serial-0", geometry());
+    let node = bare(&host);
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    node.pool.create(&request("a", ext4, MIB)).expect("made");
+    host.unplug("fake0");
+    host.plug("fake1", "serial-0", Arc::clone(&one));
+    one.set_hangs_at(Some("open"));
+    let pool = Arc::clone(&node.pool);
+    let looking = thread::spawn(move || {
+        let mut node = node;
+        let _ = node.agent.pass();
+        node
+    });
+    one.until_somebody_waits();
+    let other = host.add_disk("fake0", "serial-7", geometry());
+    other.poke(0, &[0x77; 4096]);
+    let before = other.content();
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let volumes = NodeVolumes::new(machine, Arc::clone(&pool), VolumeLocks::default());
+    let stage = StageRequest {
+        id: VolumeId::of_name("a"),
+        staging: "/staging".to_owned(),
+        wish: MountWish::Mount { fs: None, flags: Vec::new() },
+    };
+    let staging = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(volumes.stage(stage)).map_err(|e| e.to_string())
+    });
+    thread::sleep(Duration::from_millis(300));
+    one.set_hangs_at(None);
+    drop(looking.join().expect("no bug"));
+    let staged = staging.join().expect("no bug");
+    assert!(other.content() == before, "a filesystem was made on another disk: {staged:?}");
 }
