@@ -332,7 +332,7 @@ mod tests {
         };
         let mut later = serde_json::to_value(&journal).expect("JSON");
         with_later_fields(&mut later, false);
-        assert_eq!(later.to_string().matches("\"later\"").count(), 14, "{later}");
+        assert_eq!(later.to_string().matches("\"later\"").count(), 15, "{later}");
         assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
     }
 
