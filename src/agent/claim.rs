@@ -280,8 +280,7 @@ impl Taking {
         }
         late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
-        let hardware =
-            Hardware { id: now.id.text.clone(), model: now.raw.model.clone(), serial: now.raw.serial.clone() };
+        let hardware = Hardware::of(now.id.text.clone(), &now.raw);
         let claim = Claim { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
         let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
         let id = claimed.content().label.disk;

@@ -148,8 +148,7 @@ impl Reconciler {
         lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
         if !dry_run {
             // The label first: as long as the journal calls it a copy, all this can be done again.
-            let Device { raw, .. } = device;
-            let hardware = Hardware { id: own.clone(), model: raw.model.clone(), serial: raw.serial.clone() };
+            let hardware = Hardware::of(own.clone(), &device.raw);
             self.relabel(device, |label| label.hardware = hardware)?;
             let written = self.pool.journal().identify(|identities| {
                 let identity = identities.entry(device.id.text.clone()).or_default();

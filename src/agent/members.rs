@@ -240,7 +240,7 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
     let Opened::Ours(mut disk) = opened else { return Ok(opened) };
     if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
         tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id, hardware = id, "the disk is on other hardware");
-        let hardware = Hardware { id, model: raw.model.clone(), serial: raw.serial.clone() };
+        let hardware = Hardware::of(id, raw);
         disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
     }
     Ok(Opened::Ours(disk))

@@ -72,7 +72,7 @@ pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
     };
     let id = hardware(whole, None);
     let tells = id.stable && !may_be_of_bridge(whole, None);
-    tells.then(|| Hardware { id: id.text, model: whole.model.clone(), serial: whole.serial.clone() })
+    tells.then(|| Hardware::of(id.text, whole))
 }
 
 fn stable(text: String) -> DiskId {

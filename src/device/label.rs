@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::host::table::Mark;
-use crate::host::{Extent, FsKind};
+use crate::host::{Extent, FsKind, RawDisk};
 
 /// Partition type of entry 1.
 pub const LABEL_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c000);
@@ -70,6 +70,11 @@ pub struct Hardware {
 }
 
 impl Hardware {
+    /// `id`: what `device::id::hardware` calls the disk.
+    pub fn of(id: String, raw: &RawDisk) -> Self {
+        Self { id, model: raw.model.clone(), serial: raw.serial.clone() }
+    }
+
     /// Whether this cannot be the other one. What only one of them says tells nothing.
     pub fn differs_from(&self, other: &Self) -> bool {
         let serials = self.serial.as_ref().zip(other.serial.as_ref());

@@ -66,76 +66,66 @@ fn bare(host: &Arc<FakeHost>) -> Node {
     node
 }
 
-#[test]
-fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_its_old_one() {
+/// A bare device with volume `a` comes back as fake1, and as long as its opening hangs there another tenant's disk has its old
+/// name; `does` is done meanwhile. Gives what it gave, once the opening is over, and whether the other disk is as it was.
+fn while_another_has_its_name<T: Send + 'static>(
+    usage: WantedUsage,
+    does: impl AsyncFnOnce(&NodeVolumes) -> T + Send + 'static,
+) -> (T, Arc<FakeHost>, bool) {
     let host = Arc::new(FakeHost::default());
     let one = host.add_disk("fake0", "serial-0", geometry());
-    let node = bare(&host);
-    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let mut node = bare(&host);
+    node.pool.create(&request("a", usage, MIB)).expect("made");
     host.unplug("fake0");
     host.plug("fake1", "serial-0", Arc::clone(&one));
     one.set_hangs_at(Some("open"));
     let pool = Arc::clone(&node.pool);
-    let looking = thread::spawn(move || {
-        let mut node = node;
-        let _ = node.agent.pass();
-        node
-    });
+    let looking = thread::spawn(move || drop(node.agent.pass()));
     one.until_somebody_waits();
-    // Its old handle is closed by now, so that its name is free; a disk of another tenant comes.
-    host.add_disk("fake0", "serial-7", geometry());
-    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let volumes = NodeVolumes::new(machine, Arc::clone(&pool), VolumeLocks::default());
-    let publish = PublishRequest {
-        id: VolumeId::of_name("a"),
-        staging: "/staging".to_owned(),
-        target: "/target".to_owned(),
-        wish: MountWish::Block,
-        read_only: false,
-        single_target: false,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let published = runtime.block_on(volumes.publish(publish));
-    let table = host.mounts().table().expect("a table");
-    one.set_hangs_at(None);
-    drop(looking.join().expect("no bug"));
-    assert!(published.is_err(), "published from another disk: {table:?}");
-}
-
-#[test]
-fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_what_has_its_old_one() {
-    let host = Arc::new(FakeHost::default());
-    let one = host.add_disk("fake0", "serial-0", geometry());
-    let node = bare(&host);
-    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
-    node.pool.create(&request("a", ext4, MIB)).expect("made");
-    host.unplug("fake0");
-    host.plug("fake1", "serial-0", Arc::clone(&one));
-    one.set_hangs_at(Some("open"));
-    let pool = Arc::clone(&node.pool);
-    let looking = thread::spawn(move || {
-        let mut node = node;
-        let _ = node.agent.pass();
-        node
-    });
-    one.until_somebody_waits();
+    // Its old handle is closed by now, so that its name is free.
     let other = host.add_disk("fake0", "serial-7", geometry());
     other.poke(0, &[0x77; 4096]);
     let before = other.content();
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
-    let volumes = NodeVolumes::new(machine, Arc::clone(&pool), VolumeLocks::default());
-    let stage = StageRequest {
-        id: VolumeId::of_name("a"),
-        staging: "/staging".to_owned(),
-        wish: MountWish::Mount { fs: None, flags: Vec::new() },
-    };
-    let staging = thread::spawn(move || {
+    let volumes = NodeVolumes::new(machine, pool, VolumeLocks::default());
+    let doing = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(volumes.stage(stage)).map_err(|e| e.to_string())
+        runtime.block_on(does(&volumes))
     });
+    // What waits for the device's lock gets it only after its opening.
     thread::sleep(Duration::from_millis(300));
     one.set_hangs_at(None);
-    drop(looking.join().expect("no bug"));
-    let staged = staging.join().expect("no bug");
-    assert!(other.content() == before, "a filesystem was made on another disk: {staged:?}");
+    looking.join().expect("no bug");
+    let done = doing.join().expect("no bug");
+    (done, host, other.content() == before)
+}
+
+#[test]
+fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_its_old_one() {
+    let (published, host, _) = while_another_has_its_name(BLOCK, async |volumes| {
+        let publish = PublishRequest {
+            id: VolumeId::of_name("a"),
+            staging: "/staging".to_owned(),
+            target: "/target".to_owned(),
+            wish: MountWish::Block,
+            read_only: false,
+            single_target: false,
+        };
+        volumes.publish(publish).await.map_err(|e| e.to_string())
+    });
+    assert!(published.is_err(), "published from another disk: {:?}", host.mounts().table());
+}
+
+#[test]
+fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_what_has_its_old_one() {
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    let (staged, _, is_as_it_was) = while_another_has_its_name(ext4, async |volumes| {
+        let stage = StageRequest {
+            id: VolumeId::of_name("a"),
+            staging: "/staging".to_owned(),
+            wish: MountWish::Mount { fs: None, flags: Vec::new() },
+        };
+        volumes.stage(stage).await.map_err(|e| e.to_string())
+    });
+    assert!(is_as_it_was, "a filesystem was made on another disk: {staged:?}");
 }
