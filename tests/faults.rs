@@ -17,6 +17,8 @@ mod put_there;
 mod swapped;
 #[path = "faults/underneath.rs"]
 mod underneath;
+#[path = "faults/unread.rs"]
+mod unread;
 #[path = "faults/zeroing.rs"]
 mod zeroing;
 

@@ -14,7 +14,7 @@ use crate::device::{self, Device};
 use crate::host::HostError;
 use crate::pool::device_pool::PoolError;
 use crate::pool::disk::ApplyError;
-use crate::pool::labelled::{Standing, VolumeView};
+use crate::pool::labelled::{DiskView, Standing, VolumeView};
 use crate::pool::member::Member;
 use crate::show::devices::Shown;
 
@@ -27,6 +27,8 @@ pub enum AdminError {
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
     NotAdoptable { disk: String, why: String },
+    #[error("{disk}, which was {at}, is not away: {why}; unplug it, if it is to be forgotten")]
+    Here { disk: String, at: String, why: String },
     #[error("the machine's disks could not be looked at")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
@@ -105,9 +107,15 @@ impl Reconciler {
 
     /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
     fn forget(&self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let away =
-            self.pool().disk_views().into_iter().find(|disk| disk.id == id && disk.standing == Standing::Missing);
-        let path = away.ok_or_else(|| AdminError::NoSuchDisk(id.to_owned()))?.path;
+        let known = self.pool().disk_views().into_iter().find(|disk| disk.id == id);
+        let DiskView { path, standing, .. } = known.ok_or_else(|| AdminError::NoSuchDisk(id.to_owned()))?;
+        match standing {
+            Standing::Missing => {}
+            Standing::NotReady(why) => {
+                return Err(AdminError::Here { disk: id.to_owned(), at: path.display().to_string(), why });
+            }
+            Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_owned())),
+        }
         let was = match path.as_os_str().is_empty() {
             true => String::new(),
             false => format!(" (it was {})", path.display()),

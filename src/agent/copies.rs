@@ -1,5 +1,6 @@
 //! Copies and older states of pool disks: what is remembered of them, and how a person makes one the disk.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -7,25 +8,43 @@ use uuid::Uuid;
 use super::Reconciler;
 use super::admin::{AdminError, tense};
 use crate::device::discovery::Snapshot;
-use crate::device::duplicate::{Identities, hardware, seen_together};
+use crate::device::duplicate::{Identities, Identity, hardware, seen_together};
 use crate::device::label::Hardware;
 use crate::device::record::{self, Record};
 use crate::device::{Device, Standing, Verdict, id};
 use crate::host::{Access, HostError, chain};
 use crate::pool::device_pool::PoolError;
 use crate::pool::earlier::{Earlier, earlier};
+use crate::pool::labelled::Standing::Missing;
 
 impl Reconciler {
-    /// Which hardware our disks are: what the journal says, and what is in use now. That has no other's path.
+    /// Which hardware our disks are: what is in use now, else what the journal says. What is here has no other's path.
     pub(super) fn identities(&self) -> Identities {
-        let mut identities = self.pool.journal().identities();
+        let journal = self.pool.journal();
+        let mut identities = journal.identities();
+        for (id, known) in journal.known(|_| true) {
+            // Of those with copies it says itself which one is the disk, or that nobody knows.
+            identities.entry(id).or_insert(Identity { original: known.hardware, copies: BTreeSet::new() });
+        }
         for member in self.pool.labelled_disks() {
             let shown = member.shown();
-            if shown.is_usable() {
-                identities.entry(member.id.clone()).or_default().original = Some(id::hardware(&shown.raw, None).text);
-            }
+            let here = Some(id::hardware(&shown.raw, None).text).filter(|_| shown.standing != Missing);
+            let identity = identities.entry(member.id.clone()).or_default();
+            identity.original = match identity.original.take() {
+                Some(known) if !shown.is_usable() => Some(known),
+                known => here.or(known),
+            };
         }
         identities
+    }
+
+    /// The hardware of each disk that is in the pool, here or away, by disk id.
+    pub(super) fn known_hardware(&self) -> BTreeMap<String, String> {
+        let is_ours = |id: &String| {
+            self.pool.labelled_disk(id).is_some() || !self.pool.journal().known(|known| known == id).is_empty()
+        };
+        let identities = self.identities().into_iter().filter(|(id, _)| is_ours(id));
+        identities.filter_map(|(id, identity)| Some((id, identity.original?))).collect()
     }
 
     /// What can be told again later.
@@ -136,8 +155,7 @@ impl Reconciler {
         let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
         let was = self.identities().remove(&device.id.text).unwrap_or_default().original;
         let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != own);
-        let mut copies: std::collections::BTreeSet<String> =
-            others.iter().filter_map(|other| hardware(&other.raw)).collect();
+        let mut copies: BTreeSet<String> = others.iter().filter_map(|other| hardware(&other.raw)).collect();
         copies.extend(was.filter(|was| !id::is_path(was)));
 
         let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", tense(dry_run, "make", "made"), device.id)];

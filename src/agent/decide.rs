@@ -12,7 +12,7 @@ use crate::claim::rule::Rule;
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::device::reason::Reason;
-use crate::device::{Device, Standing, Verdict};
+use crate::device::{Device, Standing, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::is_unchanged;
 
@@ -22,6 +22,8 @@ pub struct Members {
     pub labelled: Vec<Labelled>,
     /// Bare devices of the journal, by id: as which device each is open; `None`: it is not.
     pub bare: BTreeMap<String, Option<RawDisk>>,
+    /// Hardware ids of the disks with our label, those that are away too, by disk id.
+    pub hardware: BTreeMap<String, String>,
 }
 
 /// A disk with our label.
@@ -45,6 +47,12 @@ pub enum Action {
     },
     /// The disk is here and must not be used.
     Refuse {
+        at: usize,
+        why: String,
+    },
+    /// The disk is here, and what is on it cannot be read: its handle is given up, and nothing takes its place.
+    Withhold {
+        id: String,
         at: usize,
         why: String,
     },
@@ -95,8 +103,21 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
         // One whose claim has just ended is seen by the next pass.
         let is_here = claiming.contains(&member.raw.name)
             || snapshot.devices.iter().any(|device| is_same_device(device, &member.id, &member.raw));
-        if !member.is_missing && !is_here {
-            actions.push(Action::Leave { id: member.id.clone() });
+        if member.is_missing || is_here {
+            continue;
+        }
+        let is_unread = |device: &Device| device.unread.is_some() && is_same_node(device, &member.raw);
+        match snapshot.devices.iter().position(is_unread) {
+            Some(at) => actions.push(withhold(snapshot, &member.id, at)),
+            None => actions.push(Action::Leave { id: member.id.clone() }),
+        }
+    }
+    for (id, hardware) in &members.hardware {
+        let is_told = actions.iter().any(|action| matches!(action, Action::Withhold { id: told, .. } if told == id));
+        let is_here = members.labelled.iter().any(|member| member.id == *id && !member.is_missing);
+        let is_it = |device: &Device| device.unread.is_some() && id::hardware(&device.raw, None).text == *hardware;
+        if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
+            actions.push(withhold(snapshot, id, at));
         }
     }
     for (at, device) in snapshot.devices.iter().enumerate() {
@@ -120,11 +141,19 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
     actions
 }
 
+fn withhold(snapshot: &Snapshot, id: &str, at: usize) -> Action {
+    let why = snapshot.devices[at].unread.clone().unwrap_or_default();
+    Action::Withhold { id: id.to_owned(), at, why }
+}
+
 /// Whether `device` is the disk `id` on the very device that `raw` was.
 pub fn is_same_device(device: &Device, id: &str, raw: &RawDisk) -> bool {
-    device.id.text == id
-        && device.verdict == Verdict::Ours
-        && (device.raw.incarnation(), &device.raw.name) == (raw.incarnation(), &raw.name)
+    device.id.text == id && device.verdict == Verdict::Ours && is_same_node(device, raw)
+}
+
+/// Whether `device` is the very device that `raw` was, whatever is on it.
+pub fn is_same_node(device: &Device, raw: &RawDisk) -> bool {
+    (device.raw.incarnation(), &device.raw.name) == (raw.incarnation(), &raw.name)
 }
 
 fn is_open_as(member: &Labelled, device: &Device) -> bool {
@@ -147,7 +176,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::device::id;
     use crate::device::sample::{disk, label, unclaimed};
 
     /// A disk of ours, by its kernel name.
@@ -171,7 +199,7 @@ mod tests {
     }
 
     fn with(labelled: Vec<Labelled>) -> Members {
-        Members { labelled, bare: BTreeMap::new() }
+        Members { labelled, ..Members::default() }
     }
 
     fn decided(devices: Vec<Device>, members: &Members) -> Vec<Action> {
@@ -217,7 +245,7 @@ mod tests {
     fn a_bare_device_is_opened_where_it_alone_has_the_id_and_left_where_none_or_two_have_it() {
         let device = |name: &str| Device { raw: RawDisk { serial: Some("S".into()), ..disk(name) }, ..unclaimed(name) };
         let id = snapshot(vec![]).hardware_id(&device("sda"));
-        let bare = |open_as| Members { labelled: Vec::new(), bare: BTreeMap::from([(id.clone(), open_as)]) };
+        let bare = |open_as| Members { bare: BTreeMap::from([(id.clone(), open_as)]), ..Members::default() };
         let leave = [Action::LeaveBare { id: id.clone() }];
         assert_eq!(decided(vec![device("sda")], &bare(None)), [Action::OpenBare { id: id.clone(), at: 0 }]);
         assert_eq!(decided(vec![device("sda")], &bare(Some(device("sda").raw))), []);

@@ -1,9 +1,10 @@
 //! Disks of the pool that come and go, with a label or bare: performs what was decided on them (`decide`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::decide::{Labelled, Members, is_same_device, places_of};
+use super::decide::{Labelled, Members, is_same_device, is_same_node, places_of};
 use super::owner::Owned;
 use super::perform::Met;
 use crate::device::Device;
@@ -71,6 +72,7 @@ impl Reconciler {
         Members {
             labelled: self.pool.labelled_disks().into_iter().map(labelled).collect(),
             bare: self.pool.journal().bare_claims().into_iter().map(bare).collect(),
+            hardware: self.known_hardware(),
         }
     }
 
@@ -109,17 +111,22 @@ impl Reconciler {
     }
 
     pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: Problem) {
+        let unasked = Unasked {
+            disk: device.id.text.clone(),
+            why: format!("cannot be opened: {}", problem.words()),
+            listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
+            knowledge: Knowledge::Part,
+        };
+        self.meet_as(met, device, unasked, &problem);
+    }
+
+    fn meet_as(&self, met: &mut Met, device: &Device, unasked: Unasked, problem: &Problem) {
         let words = problem.words();
         if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
         }
         met.unusable.insert(device.raw.name.clone(), words.to_owned());
-        met.unread.push(Unasked {
-            disk: device.id.text.clone(),
-            why: format!("cannot be opened: {words}"),
-            listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
-            knowledge: Knowledge::Part,
-        });
+        met.unread.push(unasked);
         met.problems.insert(device.raw.name.clone(), words.to_owned());
         met.again |= matches!(problem, Problem::Passes(_));
     }
@@ -128,7 +135,10 @@ impl Reconciler {
     /// that does not end, and is left for later.
     pub(super) fn leave(&self, id: &str, snapshot: &Snapshot) -> bool {
         let Some(member) = self.pool.labelled_disk(id) else { return true };
-        let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_same_device(device, id, raw));
+        let is_it = |device: &Device, raw: &RawDisk| {
+            is_same_device(device, id, raw) || device.unread.is_some() && is_same_node(device, raw)
+        };
+        let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_it(device, raw));
         match member.lock_within(SHORT_PATIENCE) {
             Ok(mut state) if !is_here(&state.raw) => {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
@@ -157,6 +167,27 @@ impl Reconciler {
             }
         }
         Problem::Stays(why)
+    }
+
+    /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
+    pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &str, device: &Device, why: &str) {
+        let member = self.pool.labelled_disk(id);
+        let withheld = member.as_ref().map(|member| {
+            let mut state = member.lock_within(SHORT_PATIENCE)?;
+            state.arrive_unusable(device.raw.clone(), why.to_owned());
+            Ok::<(), ApplyError>(())
+        });
+        let unasked = Unasked {
+            disk: id.to_owned(),
+            why: format!("is here, as {}, and {why}", device.raw.path.display()),
+            listed: BTreeSet::new(),
+            knowledge: Knowledge::Part,
+        };
+        let problem = match withheld {
+            Some(Err(stuck)) => Problem::of(&stuck),
+            Some(Ok(())) | None => Problem::Passes(why.to_owned()),
+        };
+        self.meet_as(met, device, unasked, &problem);
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.

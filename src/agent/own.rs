@@ -57,7 +57,7 @@ impl Reconciler {
             Verdict::Unknown(why) => Some(why.clone()),
             // A tenant's.
             Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }) => None,
-            Verdict::Theirs(_) => self.memory.discovery.unread(&device.raw).map(str::to_owned),
+            Verdict::Theirs(_) => device.unread.clone(),
             Verdict::Unclaimed | Verdict::Ours | Verdict::Foreign { .. } => None,
         };
         let unknown = |device: &Device| {

@@ -50,6 +50,7 @@ impl Reconciler {
                     let refused = self.withhold(&snapshot.devices[at], why);
                     self.meet(met, &snapshot.devices[at], refused);
                 }
+                Action::Withhold { id, at, why } => self.withhold_unread(met, &id, &snapshot.devices[at], &why),
                 Action::Open { at } => {
                     if let Err(problem) = self.open(&snapshot.devices[at]) {
                         self.meet(met, &snapshot.devices[at], problem);

@@ -72,7 +72,9 @@ fn refused(error: &AdminError) -> Status {
     let words = chain(error);
     match error {
         AdminError::NoSuchDisk(_) => Status::not_found(words),
-        AdminError::NotInPool { .. } | AdminError::NotAdoptable { .. } => Status::failed_precondition(words),
+        AdminError::NotInPool { .. } | AdminError::Here { .. } | AdminError::NotAdoptable { .. } => {
+            Status::failed_precondition(words)
+        }
         AdminError::Disk(_) | AdminError::Pool(_) => Status::failed_precondition(words),
         AdminError::Look(_) | AdminError::Open(_) => Status::internal(words),
     }

@@ -5,7 +5,7 @@
 //! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +36,6 @@ pub struct Discovery {
     patience: Patience<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
-    /// Those of which that look could not read whether they carry a label, and why, by kernel name.
-    unread: BTreeMap<String, String>,
 }
 
 /// A device that is asked: another one under the same name is another.
@@ -97,7 +95,6 @@ impl Discovery {
             cache: Remembered::default(),
             patience: Patience::new(patience::BOUND),
             has_failed: false,
-            unread: BTreeMap::new(),
         }
     }
 
@@ -131,12 +128,6 @@ impl Discovery {
     /// Whether a device could not be read at the last look at all of them: no event tells when that is over.
     pub fn has_failed(&self) -> bool {
         self.has_failed
-    }
-
-    /// Why the last look at all of them could not read whether that device carries a label, whatever else is known of it;
-    /// `None`: it could, or had no need to.
-    pub fn unread(&self, raw: &RawDisk) -> Option<&str> {
-        self.unread.get(&raw.name).map(String::as_str)
     }
 
     /// Whether a device has not answered yet.
@@ -216,7 +207,7 @@ impl Discovery {
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
         self.patience.forget(|whom| here.contains(whom));
         let home = self.home.clone();
-        let machine = Machine::new(&home, &raws);
+        let machine = Machine::new(&home, &raws).knowing(duplicate::hardware_of(&self.identities));
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, reach)).cloned();
         let known: HashMap<&str, Kept<Read>> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
@@ -259,12 +250,6 @@ impl Discovery {
             }
         }
         if let Reach::All = reach {
-            let failed = |(name, record): (&&str, &Record)| match record {
-                Record::Failed(why) => Some(((*name).to_owned(), format!("could not be read: {why}"))),
-                _ => None,
-            };
-            self.unread = records.iter().filter_map(failed).collect();
-            self.unread.extend(raws.iter().filter_map(|raw| Some((raw.name.clone(), machine.cannot_be_asked(raw)?))));
             self.has_failed = records.values().any(|record| matches!(record, Record::Failed(_)))
                 || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
         }
@@ -374,6 +359,7 @@ fn device(
         verdict,
         label,
         probe,
+        unread: machine.unread(raw, records),
         standing: Standing::Ready,
         raw: raw.clone(),
     }

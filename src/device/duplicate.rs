@@ -4,7 +4,8 @@
 //! those that are known copies. Of our disks, the one that was in use last stays Ready, as it has what was written last; where
 //! nobody remembers, the one whose own label names its hardware; where none or several are, nobody can tell, and all are
 //! NotReady. What was seen beside the
-//! believed one is a copy from then on: it stays NotReady also when it is alone, until a person adopts it. An unclaimed
+//! believed one is a copy from then on: it stays NotReady also when it is alone, until a person adopts it. So does what comes
+//! while the disk itself is here and cannot be read, as long as that is so. An unclaimed
 //! device that shares its id with anything becomes *Theirs*: there is another way to it or another one of it, and somebody
 //! may use that.
 
@@ -41,7 +42,13 @@ pub fn settle(devices: &mut [Device], known: &Identities) {
             _ => settle_group(devices, &group, identity),
         }
     }
+    settle_unread(devices, known);
     follow_disks(devices);
+}
+
+/// Hardware ids of all that are, or were, disks of ours or copies of them.
+pub fn hardware_of(known: &Identities) -> BTreeSet<String> {
+    known.values().flat_map(|identity| identity.original.iter().chain(&identity.copies)).cloned().collect()
 }
 
 /// What these devices, settled, say of the hardware of each disk of ours that several have: none of two ways to one disk
@@ -159,6 +166,32 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
             )
         });
         device.standing = Standing::NotReady(format!("{}{tail}", Reason::SameIdentity { id, others }));
+    }
+}
+
+/// A disk that is here and cannot be read has the data, whatever else calls itself by its name.
+fn settle_unread(devices: &mut [Device], known: &Identities) {
+    let unread: HashMap<String, (PathBuf, String)> = devices
+        .iter()
+        .filter_map(|device| {
+            let hardware = id::hardware(&device.raw, None).text;
+            Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
+        })
+        .collect();
+    let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.standing == Standing::Ready;
+    for device in devices.iter_mut().filter(is_ours) {
+        let Some(label) = &device.label else { continue };
+        let used = known.get(&device.id.text).and_then(|identity| identity.original.clone());
+        let written_on = || Some(label.hardware.id.clone()).filter(|hardware| !id::is_path(hardware));
+        let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None).text);
+        if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
+            let (id, path) = (&device.id, device.raw.path.display());
+            device.standing = Standing::NotReady(format!(
+                "a copy of the pool disk {id}: the original is here, as {at}, and {why}; bring that in order, or unplug it, or \
+                 make this one the disk: `localpool disk adopt {path}`",
+                at = at.display()
+            ));
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Device {
     pub label: Option<Arc<Label>>,
     /// What the look at its content found that the verdict was made from.
     pub probe: Probe,
+    /// Why it could not be read whether it carries a label, whatever else is known of it; `None`: it could, or need not.
+    pub unread: Option<String>,
     /// Whether it is the only device with its identity, or the one of several that may use it.
     pub standing: Standing,
 }
@@ -76,6 +78,7 @@ pub enum Verdict {
 pub enum Standing {
     #[default]
     Ready,
-    /// Another device has the same identity; the words say which, and which one is believed.
+    /// Another device has the same identity, or is the disk and cannot be read; the words say which, and which one is
+    /// believed.
     NotReady(String),
 }

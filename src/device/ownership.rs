@@ -19,14 +19,14 @@
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
 //! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Verdict;
 use super::label::Label;
 pub use super::reason::Reason;
 use super::reason::{FLOOR, Holder};
+use super::{Verdict, id};
 use crate::host::raw::{Contents, Dm, Kind, LoopBacking, MountHow, Offer, Partition};
 use crate::host::{Probe, RawDisk};
 
@@ -68,6 +68,8 @@ pub struct Machine<'a> {
     by_path: HashMap<&'a Path, &'a str>,
     /// Kernel name of a device to that of the loop device over it.
     loops_over: HashMap<&'a str, &'a str>,
+    /// Hardware ids of disks that are, or were, ours.
+    known: BTreeSet<String>,
 }
 
 /// The verdict as far as the facts of sysfs and the record go.
@@ -86,12 +88,17 @@ impl<'a> Machine<'a> {
                 [&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &*raw.name)),
             );
         }
-        let mut machine = Self { home, by_name, by_path, loops_over: HashMap::new() };
+        let mut machine = Self { home, by_name, by_path, loops_over: HashMap::new(), known: BTreeSet::new() };
         machine.loops_over = all
             .iter()
             .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, raw.name.as_str())))
             .collect();
         machine
+    }
+
+    /// The same, and these are hardware ids of disks of ours, which say nothing while they cannot be read.
+    pub fn knowing(self, known: BTreeSet<String>) -> Self {
+        Self { known, ..self }
     }
 
     pub fn get(&self, name: &str) -> Option<&'a RawDisk> {
@@ -124,6 +131,16 @@ impl<'a> Machine<'a> {
         let no_size =
             || (matches!(raw.kind, Kind::Disk) && raw.size == 0 && !raw.removable).then_some(Reason::NoMedium);
         state.or_else(no_size).filter(|_| stands_for_itself).map(|reason| reason.to_string())
+    }
+
+    /// Why it could not be read whether a device carries a label of ours; `None`: it could, or there is no need to.
+    pub fn unread(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<String> {
+        match records.get(&*raw.name) {
+            Some(Record::Failed(why)) => Some(format!("could not be read: {why}")),
+            Some(Record::Unreadable(why)) => Some(unusable_label(why)),
+            Some(_) => None,
+            None => raw.unreadable.clone().or_else(|| self.cannot_be_asked(raw)),
+        }
     }
 
     /// Whether only the content is left to decide on.
@@ -212,11 +229,10 @@ impl<'a> Machine<'a> {
             while let Some(name) = below.next() {
                 let Some(slave) = self.get(name) else { continue };
                 let whole = self.disk_of(slave).unwrap_or(slave);
-                let labelled = matches!(records.get(&*whole.name), Some(Record::Valid(_) | Record::Unreadable(_)));
                 if let Some(reason) = on_bare(slave).or_else(|| on_bare(whole)) {
                     return Some(reason);
                 }
-                if labelled {
+                if self.is_pool_disk(whole, records) {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
@@ -233,6 +249,18 @@ impl<'a> Machine<'a> {
         })
     }
 
+    /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. That it
+    /// is a path or a member of something else is no volume.
+    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> bool {
+        match records.get(&*whole.name) {
+            Some(Record::Valid(_) | Record::Unreadable(_)) => true,
+            Some(Record::None | Record::Foreign(_) | Record::Bare | Record::GivenUp) => false,
+            Some(Record::Failed(_)) | None => {
+                self.component(whole).is_none() && self.known.contains(&id::hardware(whole, None).text)
+            }
+        }
+    }
+
     fn loop_over(&self, raw: &RawDisk) -> Option<Reason> {
         let file = &backing(raw)?.file;
         // Kubelet's own directory of raw block volumes, should the bind mount not be in sight.
@@ -244,9 +272,7 @@ impl<'a> Machine<'a> {
         match records.get(&*whole.name)? {
             // A bare disk was decided on before, with all that is on it.
             Record::None | Record::Foreign(_) | Record::Failed(_) | Record::Bare | Record::GivenUp => None,
-            Record::Unreadable(why) => {
-                Some(Verdict::Unknown(format!("carries a localpool label that cannot be used: {why}")))
-            }
+            Record::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
             Record::Valid(label) if label.cluster == self.home.cluster && label.node == self.home.node => {
                 Some(Verdict::Ours)
             }
@@ -340,6 +366,10 @@ impl<'n> Walk<'n> {
     fn next(&mut self) -> Option<&'n str> {
         self.ahead.pop()
     }
+}
+
+fn unusable_label(why: &str) -> String {
+    format!("carries a localpool label that cannot be used: {why}")
 }
 
 fn backing(raw: &RawDisk) -> Option<&LoopBacking> {

@@ -93,6 +93,7 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
         verdict,
         label: None,
         probe: blank(),
+        unread: None,
         standing: Standing::Ready,
         raw,
     }

@@ -289,6 +289,7 @@ impl Pool {
                 return Ok(true);
             }
             Some(Member::Labelled(_)) => self.part(id),
+            None if self.unread_of(id).is_some() => return Ok(false),
             None => {}
         }
         Ok(self.journal.let_go(id)?)
@@ -298,7 +299,11 @@ impl Pool {
     pub fn disk_views(&self) -> Vec<DiskView> {
         let absent = self.absent();
         let here = self.members().into_iter().filter_map(|member| member.disk_view());
-        here.chain(absent.into_iter().map(|(id, disk)| DiskView::absent(id, disk))).collect()
+        let absent = absent.into_iter().map(|(id, disk)| {
+            let why = self.unread_of(&id).map(|unread| unread.why);
+            DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }
+        });
+        here.chain(absent).collect()
     }
 
     /// A pass has looked at all disks, and could not open these, which carry our label.
@@ -313,6 +318,11 @@ impl Pool {
 
     pub(super) fn unread(&self) -> Vec<Unasked> {
         self.unread.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why a disk of that id, which is here, could not be asked at the last look.
+    pub(super) fn unread_of(&self, id: &str) -> Option<Unasked> {
+        self.unread().into_iter().find(|unread| unread.disk == id)
     }
 
     pub fn join(&self, member: Member) {

@@ -59,6 +59,9 @@ pub struct KnownDisk {
     /// Its node then; another disk may have that name now.
     pub path: PathBuf,
     pub model: Option<String>,
+    /// Who it is by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<String>,
     /// Bytes.
     pub size: u64,
     /// The number of its label then: an older state of it has a lower one. 0: an earlier version did not write it down, or a
@@ -314,6 +317,7 @@ mod tests {
             layout: Layout::Carved {},
             path: "/dev/sdx".into(),
             model: Some("m".to_owned()),
+            hardware: Some("wwid-m".to_owned()),
             size: 6,
             written: 7,
             volumes: Some(BTreeSet::from([id])),

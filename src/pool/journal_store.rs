@@ -476,6 +476,7 @@ mod tests {
             layout: Layout::Carved {},
             path: "/dev/fake0".into(),
             model: None,
+            hardware: None,
             size: 1 << 30,
             written: 1,
             volumes: Some(volumes.iter().copied().collect()),

@@ -18,6 +18,7 @@ use super::extents::ExtentSet;
 use super::journal::KnownDisk;
 use super::plan::{NewVolume, Site, create, expand, relabel};
 use crate::claim::rule::Rule;
+use crate::device::duplicate::hardware;
 use crate::device::label::{Label, Layout, SetRef, VolumeRecord, VolumeUsage};
 use crate::host::pace::MOMENT;
 use crate::host::turn::{Held, Shows, Turn};
@@ -421,6 +422,7 @@ fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
         layout: content.label.layout.clone(),
         path: raw.path.clone(),
         model: raw.model.clone(),
+        hardware: hardware(raw),
         size: content.geometry.size,
         written: content.written,
         volumes: Some(content.volumes().map(|volume| volume.id()).collect()),

@@ -77,7 +77,7 @@ impl Pool {
     pub fn unasked(&self) -> Vec<Unasked> {
         let why = |disk: &str| match self.member(disk) {
             Some(member) => member.why_unusable(),
-            None => Some("is missing".to_owned()),
+            None => Some(self.unread_of(disk).map_or_else(|| "is missing".to_owned(), |unread| unread.why)),
         };
         let mut unasked = Vec::new();
         for (disk, known) in self.journal().known(|disk| why(disk).is_some()) {

@@ -103,7 +103,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet
         _ => false,
     };
     let bare = shown.device.verdict == Verdict::Ours && shown.device.label.is_none() && !pool_partition;
-    let Device { raw, id, link, label, probe, verdict: _, standing: _ } = &shown.device;
+    let Device { raw, id, link, label, probe, verdict: _, unread: _, standing: _ } = &shown.device;
     let seen = match probe {
         Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
         Probe::NotLooked | Probe::Failed(_) => None,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use localpool::host::Host as _;
 use localpool::host::fake::{FakeHost, Platter};
+use localpool::pool::journal::JOURNAL;
 use localpool::pool::labelled::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};
@@ -58,11 +60,29 @@ fn a_disk_without_an_id_of_its_own_stays_the_disk_as_well_while_it_is_in_use() {
 }
 
 #[test]
+fn which_one_was_in_use_is_known_after_a_restart_though_no_look_came_since_it_was_made_the_disk() {
+    let (host, old, _, node) = replaced();
+    drop(node);
+    host.plug("fake0", "SERIAL-1", Arc::clone(&old));
+    let is_old = old.content();
+    let mut node = start(&host);
+    let why = problem(&mut node, "fake0");
+    assert!(why.contains("same identity"), "{why:?}");
+    assert_eq!(problem(&mut node, "fake1"), "");
+    node.pool.usable(id("b")).expect("what was acknowledged is there");
+    assert!(old.content() == is_old, "something was written");
+}
+
+#[test]
 fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adopted() {
     let (host, old, new, node) = replaced();
     drop(node);
     host.plug("fake0", "SERIAL-1", Arc::clone(&old));
     let (is_old, is_new) = (old.content(), new.content());
+    // An earlier version did not write it down.
+    let journal = host.state().load(JOURNAL).expect("read").expect("there");
+    let lines = journal.lines().filter(|line| !line.contains("\"hardware\": \"serial-"));
+    host.state().store(JOURNAL, &lines.collect::<Vec<_>>().join("\n")).expect("stored");
     let mut node = start(&host);
     for name in ["fake0", "fake1"] {
         assert!(problem(&mut node, name).contains("cannot be told"), "{name}");
