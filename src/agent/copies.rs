@@ -116,6 +116,8 @@ impl Reconciler {
         }
         lines.extend(self.given_up(&id, is_gone));
         if !dry_run {
+            // The label first: as long as the journal calls it an earlier state, all this can be done again.
+            self.relabel(device, |_| ())?;
             journal.take_as_it_is(&id).map_err(PoolError::from)?;
         }
         Ok(Some(lines))

@@ -271,18 +271,20 @@ impl Reconciler {
         })
     }
 
-    /// Changes the label of a disk that is no member now.
+    /// Changes the label of a disk that is no member now, and that a person takes as it is, whatever was seen of it before.
     fn relabel(&mut self, device: &Device, change: impl FnOnce(&mut Label) + Send + 'static) -> Result<(), AdminError> {
         let Some(label) = device.label.clone() else {
             let (disk, why) = (device.raw.path.display().to_string(), "it has no label".to_owned());
             return Err(AdminError::NotAdoptable { disk, why });
         };
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
+        let seen = self.pool.journal().seen(&device.id.text).written;
         self.done_in_time::<AdminError>(&device.id.text, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
             let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
             let opened = PoolDisk::open(disk, label.disk, &was, &Seen::default())?;
             let Opened::Ours(mut disk) = opened else { return Ok(()) };
+            disk.outnumber(seen);
             disk.change(|content| {
                 let mut label = content.pruned_label();
                 change(&mut label);

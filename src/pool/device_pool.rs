@@ -469,6 +469,7 @@ impl Pool {
             let taken = members[index].create(site, &volume, &self.journal, patience);
             match self.goes_on(&members[index], taken)? {
                 Taken::ByUs => {
+                    self.note(&members[index]);
                     self.give_work(&members[index]);
                     return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
                 }
@@ -508,6 +509,7 @@ impl Pool {
             return Err(PoolError::Differs { name: request.name.clone(), why });
         }
         member.remap()?;
+        self.note(member);
         Ok(view)
     }
 
@@ -519,6 +521,7 @@ impl Pool {
         }
         let (member, _) = self.find_usable(id)?;
         member.delete(id)?;
+        self.note(&member);
         Ok(Outcome::Done)
     }
 
@@ -555,6 +558,7 @@ impl Pool {
     }
 
     fn grown(&self, member: &Member, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.note(member);
         self.give_work(member);
         self.volume(id)
     }
@@ -568,6 +572,7 @@ impl Pool {
     pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
         let (member, view) = self.find_usable(id)?;
         member.mark_formatted(&view)?;
+        self.note(&member);
         self.give_work(&member);
         Ok(())
     }
@@ -576,6 +581,7 @@ impl Pool {
     pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
         let (member, _) = self.find_usable(id)?;
         member.mark_grown(id, size)?;
+        self.note(&member);
         self.give_work(&member);
         Ok(())
     }
@@ -588,6 +594,7 @@ impl Pool {
             Some(record) if !record.found => Ok(Outcome::AlreadySo),
             Some(_) => {
                 member.adopt_volume(id)?;
+                self.note(&member);
                 Ok(Outcome::Done)
             }
         }
@@ -599,7 +606,20 @@ impl Pool {
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
             Some(record) if record.found => Ok(()),
-            Some(_) => member.disown_volume(id),
+            Some(_) => {
+                member.disown_volume(id)?;
+                self.note(&member);
+                Ok(())
+            }
+        }
+    }
+
+    /// Before anybody is told that a disk was changed: the journal has it as it is. A full state directory costs that an earlier
+    /// state of the disk may pass for it before the next pass, and not what was done.
+    pub(super) fn note(&self, member: &Member) {
+        let Member::Labelled(disk) = member else { return };
+        if let Err(error) = self.journal.note(&disk.id, disk.shown().content.written, || disk.known()) {
+            tracing::warn!(disk = %disk.id, error = %chain(&error), "an earlier state of it would pass for it after a restart");
         }
     }
 

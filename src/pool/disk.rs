@@ -24,6 +24,8 @@ use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 
 /// As much is zeroed in one go with the change that it is for.
 const AT_ONCE: u64 = 64 * MIB;
+/// More labels than are ever written to a disk between two looks.
+const NOT_SEEN: u64 = 1 << 32;
 
 /// An open disk with our label.
 pub struct PoolDisk {
@@ -33,6 +35,8 @@ pub struct PoolDisk {
     place: Option<Place>,
     /// Both label copies say the same.
     is_mirrored: bool,
+    /// The next label's number is higher than this.
+    outnumbered: u64,
     /// A write failed: nothing more is written before the disk is opened again.
     lost: Option<String>,
 }
@@ -208,7 +212,7 @@ impl PoolDisk {
         };
         let other = copies.get(place.half.other());
         let is_mirrored = other.as_ref().is_ok_and(|copy| copy.label == *content.label);
-        let mut this = Self { disk, content, place: Some(place), is_mirrored, lost: None };
+        let mut this = Self { disk, content, place: Some(place), is_mirrored, outnumbered: 0, lost: None };
         if let Err(damage) = other {
             tracing::info!(disk = %this.disk.path().display(), damage = %chain(damage), "rewriting a label copy");
             this.mirror()?;
@@ -245,7 +249,7 @@ impl PoolDisk {
             }
         }
         let (plan, content) = claim(wanted, Uuid::new_v4).map_err(|source| plan_error(&*disk, source))?;
-        let mut this = Self { disk, content, place: None, is_mirrored: false, lost: None };
+        let mut this = Self { disk, content, place: None, is_mirrored: false, outnumbered: 0, lost: None };
         this.perform(&plan)?;
         this.warn_unless(this.hold());
         Ok(this)
@@ -379,6 +383,12 @@ impl PoolDisk {
         Ok(())
     }
 
+    /// From the next label on this is a newer state of the disk than any that has, or had, the number `seen`, and than those that
+    /// came of that one since: as a person takes the disk as it is, and what it was later may come back.
+    pub fn outnumber(&mut self, seen: u64) {
+        self.outnumbered = self.content.written.max(seen).saturating_add(NOT_SEEN);
+    }
+
     /// A plan that writes a table waits for the lock before its first change, so that who waited in vain has changed
     /// nothing.
     fn perform(&mut self, plan: &Plan) -> Result<(), ApplyError> {
@@ -478,7 +488,8 @@ impl PoolDisk {
 
     fn write_label(&mut self, label: &Arc<Label>) -> Result<(), LabelError> {
         self.is_mirrored = false;
-        let place = record::write_label(self.device(), label, self.place)?;
+        let last = self.place.map(|last| Place { sequence: last.sequence.max(self.outnumbered), ..last });
+        let place = record::write_label(self.device(), label, last)?;
         self.place = Some(place);
         self.content.written = place.sequence;
         self.content.label = Arc::clone(label);

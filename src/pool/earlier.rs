@@ -23,7 +23,7 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Earlier {
     #[error(
-        "its label was written {found} times, and {seen} times when the disk was last seen here: an older copy of it, or a \
+        "its label has number {found}, and had number {seen} when the disk was last seen here: an older copy of it, or a \
          snapshot that was put back; what was made, grown or deleted since is not on it"
     )]
     Label { found: u64, seen: u64 },

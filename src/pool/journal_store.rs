@@ -159,7 +159,7 @@ impl JournalStore {
         match self.sound() {
             Ok(()) => self.change(|journal| Ok(learn(journal))),
             // It counts in this process, and from when there is a document again.
-            Err(_) => Ok(self.remember(learn)),
+            Err(_) => Ok(self.remember(&self.turn(), learn)),
         }
     }
 
@@ -195,7 +195,14 @@ impl JournalStore {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Journal) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let _turn = self.turn();
+        self.change_in(&self.turn(), change)
+    }
+
+    fn change_in<T>(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        change: impl FnOnce(&mut Journal) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.sound()?;
         let was = self.journal();
         let mut next = Journal::clone(&was);
@@ -208,8 +215,7 @@ impl JournalStore {
     }
 
     /// A change that counts in this process, and from when a document is written next.
-    fn remember<T>(&self, change: impl FnOnce(&mut Journal) -> T) -> T {
-        let _turn = self.turn();
+    fn remember<T>(&self, _turn: &MutexGuard<'_, ()>, change: impl FnOnce(&mut Journal) -> T) -> T {
         let mut next = Journal::clone(&self.journal());
         let result = change(&mut next);
         self.show(next);
@@ -263,12 +269,37 @@ impl JournalStore {
     /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
     /// stays on it. Written only where it is not known just so.
     pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
-        if self.sound().is_err() {
-            // It is missed in this process, and from when there is a document again.
-            self.remember(|journal| drop(journal.disks.insert(id.to_owned(), disk)));
+        self.know_in(&self.turn(), id, disk, before)
+    }
+
+    /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
+    /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
+    pub fn note(&self, id: &str, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
+        if self.seen(id).written >= number {
             return Ok(());
         }
-        self.change(|journal| {
+        let turn = self.turn();
+        // Whoever had the turn before may have seen this change. A disk that was given back meanwhile is not missed.
+        if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
+            return Ok(());
+        }
+        let before = self.before_look();
+        look().map_or(Ok(()), |disk| self.know_in(&turn, id, disk, &before))
+    }
+
+    fn know_in(
+        &self,
+        turn: &MutexGuard<'_, ()>,
+        id: &str,
+        disk: KnownDisk,
+        before: &BeforeLook,
+    ) -> Result<(), StoreError> {
+        if self.sound().is_err() {
+            // It is missed in this process, and from when there is a document again.
+            self.remember(turn, |journal| drop(journal.disks.insert(id.to_owned(), disk)));
+            return Ok(());
+        }
+        self.change_in(turn, |journal| {
             let mut disk = disk;
             if disk.volumes.is_some() {
                 disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
@@ -334,7 +365,7 @@ impl JournalStore {
                 Ok(())
             }),
             Err(_) => {
-                self.remember(take);
+                self.remember(&self.turn(), take);
                 Ok(())
             }
         }

@@ -61,6 +61,7 @@ impl Pool {
                 }
                 error => error,
             })?;
+            self.note(member);
         }
         Ok(())
     }

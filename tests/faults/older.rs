@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use localpool::host::Host as _;
 use localpool::host::fake::{FakeHost, Platter};
+use localpool::host::{FsKind, Host as _};
+use localpool::pool::device_pool::{Outcome, WantedUsage};
 use localpool::pool::journal::JOURNAL;
 use localpool::pool::labelled::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, start};
+
+const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
 
 /// The copy is in use, with a volume that the old disk, which is away, does not have.
 fn replaced() -> (Arc<FakeHost>, Arc<Platter>, Arc<Platter>, Node) {
@@ -116,7 +119,11 @@ fn a_disk_that_is_back_and_cannot_be_opened_says_why_in_each_pass_and_does_not_l
     for _ in 0..2 {
         node.passes().expect("looks");
         let shown = node.pool.labelled_disks()[0].shown();
-        assert!(matches!(&shown.standing, Standing::NotReady(why) if why.contains("written")), "{:?}", shown.standing);
+        assert!(
+            matches!(&shown.standing, Standing::NotReady(why) if why.contains("at an earlier time")),
+            "{:?}",
+            shown.standing
+        );
         assert_eq!(shown.raw.name, "fake0", "it is named where it is");
     }
     host.unplug("fake0");
@@ -143,6 +150,85 @@ fn a_snapshot_that_is_put_back_under_the_same_serial_is_not_used_either() {
             host.plug("fake0", "SERIAL-1", Arc::clone(&disk));
         }
         is_refused_until_it_is_adopted(&host, &disk, node);
+    }
+}
+
+#[test]
+fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
+    type Change = fn(&Node);
+    let changes: [(&str, Change); 7] = [
+        ("create", |node| drop(node.pool.create(&request("b", BLOCK, MIB)).expect("made"))),
+        ("delete", |node| assert_eq!(node.pool.delete(id("c")).expect("deleted"), Outcome::Done)),
+        ("expand", |node| drop(node.pool.expand(id("a"), 4 * MIB, None).expect("grown"))),
+        ("format", |node| node.pool.mark_formatted(id("d")).expect("formatted")),
+        ("grow the filesystem", |node| node.pool.mark_grown(id("d"), MIB).expect("grown")),
+        ("disown", |node| node.pool.disown_volume(id("a")).expect("disowned")),
+        ("adopt", |node| assert_eq!(node.pool.adopt_volume(id("e")).expect("adopted"), Outcome::Done)),
+    ];
+    for (what, change) in changes {
+        let (host, disk, mut node) = carved();
+        for (name, usage) in [("c", BLOCK), ("d", MOUNT), ("e", BLOCK), ("a", BLOCK)] {
+            node.pool.create(&request(name, usage, MIB)).expect("made");
+        }
+        node.pool.disown_volume(id("e")).expect("disowned");
+        node.pool.work_until_idle().expect("mirrors");
+        node.passes().expect("looks");
+        let earlier = disk.content();
+        change(&node);
+        // Killed just now.
+        drop(node);
+        disk.put_content(earlier);
+        let mut node = start(&host);
+        let why = problem(&mut node, "fake0");
+        assert!(why.contains("at an earlier time"), "{what}: {why:?}");
+        assert!(node.pool.usable(id("a")).is_err() && node.pool.delete(id("a")).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn what_is_known_of_a_disk_after_a_change_is_what_it_is_also_where_the_journal_cannot_be_written() {
+    let (host, _, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    host.state.set_full(true);
+    node.pool.expand(id("a"), 2 * MIB, None).expect("the disk has it");
+    node.pool.delete(id("a")).expect("the disk has it");
+    host.state.set_full(false);
+    node.passes().expect("looks");
+    node = start(&host);
+    assert_eq!(problem(&mut node, "fake0"), "");
+}
+
+#[test]
+fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_back() {
+    for more in [0, 3] {
+        let (host, disk, mut node) = carved();
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        node.passes().expect("looks");
+        let earlier = disk.content();
+        for name in ["b", "d"] {
+            node.pool.create(&request(name, BLOCK, MIB)).expect("made");
+        }
+        node.pool.work_until_idle().expect("mirrors");
+        let later = disk.content();
+        drop(node);
+        disk.put_content(earlier);
+        let mut node = start(&host);
+        assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        assert_eq!(problem(&mut node, "fake0"), "");
+        for name in ["c", "f", "g"].into_iter().take(more) {
+            node.pool.create(&request(name, BLOCK, MIB)).expect("acknowledged");
+        }
+        drop(node);
+        disk.put_content(later);
+        let mut node = start(&host);
+        let why = problem(&mut node, "fake0");
+        assert!(why.contains("at an earlier time"), "{more}: {why:?}");
+        assert!(node.pool.usable(id("a")).is_err(), "its data is another one");
+        for name in ["c", "f", "g"].into_iter().take(more) {
+            assert!(node.pool.delete(id(name)).is_err(), "{name} was acknowledged, and never deleted");
+        }
     }
 }
 

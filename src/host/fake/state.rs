@@ -1,6 +1,8 @@
 //! Documents in memory that survive a power cut, as a synced file does.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::gate::Gate;
@@ -14,11 +16,17 @@ pub struct FakeState {
     documents: Mutex<BTreeMap<String, String>>,
     /// Of `store`.
     pub gate: Gate,
+    is_full: AtomicBool,
 }
 
 impl FakeState {
     pub(super) fn new(power: Arc<Power>) -> Self {
-        Self { power, documents: Mutex::default(), gate: Gate::default() }
+        Self { power, documents: Mutex::default(), gate: Gate::default(), is_full: AtomicBool::default() }
+    }
+
+    /// Whether there is no room for another document, nor for a new text of one.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
     }
 
     /// The directory is lost.
@@ -36,6 +44,9 @@ impl StateStore for FakeState {
         self.gate.pass("store");
         let failed = |source| HostError::Io { what: "write", object: name.to_owned(), source };
         self.power.check().map_err(failed)?;
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(failed(io::Error::from_raw_os_error(nix::libc::ENOSPC)));
+        }
         // Written aside and renamed: before the effect the old document is there, after it the new one.
         let spent = self.power.spend();
         if spent.is_ok() {
