@@ -2,6 +2,8 @@
 
 #[path = "faults/copied_bare.rs"]
 mod copied_bare;
+#[path = "faults/dead.rs"]
+mod dead;
 mod fake_node;
 #[path = "faults/given_up.rs"]
 mod given_up;

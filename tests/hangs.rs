@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
+use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
@@ -101,6 +102,44 @@ fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
         deleting.join().expect("no bug").expect("it answers again");
         assert_eq!(node.pool.delete(small).expect("it is gone"), Outcome::AlreadySo);
     }
+}
+
+#[test]
+fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
+    let (host, [_small, large], mut node) = two_disks(&Layout::Carved {});
+    // One volume on two disks: the first was away, and its journal lost, while it was made again.
+    let platter = host.unplug("fake0").expect("it was there");
+    drop(node);
+    host.state.lose();
+    node = Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    node.passes().expect("looks");
+    node.pool.create(&request("small", MOUNT, 16 * MIB)).expect("nobody knows better");
+    host.plug("fake0", "fake0", platter);
+    node.passes().expect("looks");
+    assert!(matches!(node.pool.usable(id("small")), Err(PoolError::Conflict { .. })));
+
+    large.set_hangs_at(Some("sync"));
+    let settle = Verb::SettleVolume { volume: id("small"), keep: "/dev/fake0".to_owned(), dry_run: false };
+    let (reply, answer) = mpsc::channel();
+    let asked = settle.clone();
+    let asking = thread::spawn(move || {
+        let _ = reply.send(node.agent.verb(&asked).map_err(|error| error.to_string()));
+        node
+    });
+    let refused = answer.recv_timeout(AT_MOST).expect("the agent answers though the disk does not");
+    let refused = refused.expect_err("it is not done yet");
+    assert!(refused.contains("has not answered yet"), "{refused}");
+    large.set_hangs_at(None);
+    let mut node = asking.join().expect("no bug");
+    // It goes on behind the answer, and a repeat finds it done or does it.
+    let (told, kept) = (AT_MOST, id("small"));
+    let deadline = std::time::Instant::now() + told;
+    while node.pool.usable(kept).is_err() {
+        assert!(std::time::Instant::now() < deadline, "it was never settled");
+        let _ = node.agent.verb(&settle);
+        node.passes().expect("looks");
+    }
+    assert!(node.pool.usable(kept).expect("usable").node.starts_with("/dev/fake0p2"));
 }
 
 #[test]

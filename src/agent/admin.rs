@@ -5,12 +5,12 @@ mod adopt;
 pub(super) mod journal;
 mod settle;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Reconciler;
 use super::thread::Verb;
 use crate::device::discovery::{DiscoveryError, Snapshot};
-use crate::device::{self, Device};
+use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
 use crate::pool::device_pool::PoolError;
 use crate::pool::disk::ApplyError;
@@ -23,6 +23,8 @@ use crate::show::devices::Shown;
 pub enum AdminError {
     #[error("no disk here is {0}; `localpool devices -o wide` lists ids, paths and links")]
     NoSuchDisk(String),
+    #[error("{disk} is the id of several devices, {}: name one of them by its path", list(paths))]
+    Several { disk: String, paths: Vec<PathBuf> },
     #[error("{disk} is not in the pool: {why}")]
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
@@ -39,10 +41,23 @@ pub enum AdminError {
     Pool(#[from] PoolError),
 }
 
-/// Whether `device` is what a person calls `text`: id, path or any link.
-fn is_called(device: &Device, text: &str) -> bool {
+/// What a person calls `text`: a path or a link before an id, which several may have. Of these, the one that may be used.
+fn called<'s>(set: &'s Snapshot, text: &str) -> Vec<&'s Device> {
     let path = Path::new(text);
-    device.id.text == text || device.raw.path == path || device.raw.links.iter().any(|link| link == path)
+    let is_there = |device: &&Device| device.raw.path == path || device.raw.links.iter().any(|link| link == path);
+    let there: Vec<&Device> = set.devices.iter().filter(is_there).collect();
+    if !there.is_empty() {
+        return there;
+    }
+    let named: Vec<&Device> = set.devices.iter().filter(|device| device.id.text == text).collect();
+    match named.iter().find(|device| device.verdict == Verdict::Ours && device.standing == device::Standing::Ready) {
+        Some(used) => vec![used],
+        None => named,
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 /// `would wipe`, or `wiped`.
@@ -65,8 +80,14 @@ impl Reconciler {
     /// A device, and its member where it has one: a bare device's by its hardware, whatever it carries.
     fn find(&mut self, text: &str) -> Result<(Snapshot, Device, Option<Member>), AdminError> {
         let set = self.look()?;
-        let found = set.devices.iter().find(|device| is_called(device, text));
-        let device = found.ok_or_else(|| AdminError::NoSuchDisk(text.to_owned()))?.clone();
+        let device = match &called(&set, text)[..] {
+            [] => return Err(AdminError::NoSuchDisk(text.to_owned())),
+            [one] => Device::clone(one),
+            several => {
+                let paths = several.iter().map(|device| device.raw.path.clone()).collect();
+                return Err(AdminError::Several { disk: text.to_owned(), paths });
+            }
+        };
         let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
         // A copy is not the member that has its id.
         let labelled =
@@ -78,6 +99,10 @@ impl Reconciler {
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let (_, device, member) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
+            // Copies of a disk that is away have its id.
+            Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
+                return self.forget(text, dry_run);
+            }
             found => found?,
         };
         let not_in_pool = || {
@@ -103,6 +128,10 @@ impl Reconciler {
             format!("{what} of {path} ({})", device.id),
             format!("no set claims it again until `localpool disk adopt {path}`"),
         ])
+    }
+
+    fn is_missing(&self, id: &str) -> bool {
+        self.pool().disk_views().iter().any(|disk| disk.id == id && disk.standing == Standing::Missing)
     }
 
     /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
@@ -137,7 +166,13 @@ impl Reconciler {
                     None => lines.push(adopt),
                 }
             }
-            _ => lines.push("should it come back, it joins the pool with its volumes".to_owned()),
+            _ => {
+                let known = self.pool().journal().known(|known| known == id).into_iter();
+                for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
+                    lines.push(format!("volume {volume} is given up: its deletion is answered, and erases nothing"));
+                }
+                lines.push("should it come back, it joins the pool with its volumes".to_owned());
+            }
         }
         if !dry_run && !self.pool().forget(id)? {
             return Err(AdminError::NoSuchDisk(id.to_owned()));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::blank::NotBlank;
+use super::owner::{OF_BARE, owner};
 use super::perform::Met;
 use super::question::{Told, Wanted};
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
@@ -55,7 +56,7 @@ impl Reconciler {
         };
         let Election { claims, wipes, outcomes } = election;
         let read = self.read_zeros(&set.devices, &claims, &mut met.problems);
-        let claims = taking::claims(claims, &read, &rules, &self.counts());
+        let claims = taking::claims(claims, &read, &rules, &self.counts(&rules));
         self.perform(claims, set, met);
         // What was just claimed is another disk than the one that was elected on.
         if met.claimed.is_empty() {
@@ -105,7 +106,8 @@ impl Reconciler {
 
     /// What these sets take, and have wiped.
     pub(super) fn elect(&mut self, set: &Snapshot, rules: &[Rule]) -> Election {
-        let (counts, astray, given_back) = (self.counts(), self.astray(set, rules), self.pool.journal().released());
+        let (counts, astray, given_back) =
+            (self.counts(rules), self.astray(set, rules), self.pool.journal().released());
         let facts = self.facts(set, rules);
         let ballot = Ballot {
             rules,
@@ -159,15 +161,25 @@ impl Reconciler {
         self.claiming.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// How many disks each set has, those that are away too.
-    fn counts(&self) -> BTreeMap<SetRef, u32> {
-        let labelled = self.pool.labelled_disks().into_iter().map(|member| member.shown().content.label.set.clone());
-        let bare = self.pool.journal().bare_claims().into_iter().map(|(_, claim)| claim.set);
-        let absent = self.pool.absent().into_iter().map(|(_, disk)| disk.set);
+    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that was made
+    /// again, those count as well on which its UID cannot be written now.
+    fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, String)> {
+        let of = |set: SetRef, layouts: &[Layout]| owner(&set, layouts, rules).map_or(set, |rule| rule.set.clone());
+        let labelled = self.pool.labelled_disks().into_iter().map(|member| {
+            let label = Arc::clone(&member.shown().content.label);
+            (of(label.set.clone(), std::slice::from_ref(&label.layout)), member.id.clone())
+        });
+        let bare = self.pool.journal().bare_claims().into_iter().map(|(id, claim)| (of(claim.set, &OF_BARE), id));
+        let absent = self.pool.absent().into_iter().map(|(id, disk)| (of(disk.set, &[disk.layout]), id));
+        labelled.chain(bare).chain(absent).collect()
+    }
+
+    /// How many disks each set has.
+    fn counts(&self, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
         let mut counts = BTreeMap::new();
         let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(id));
         let claiming = claiming.map(|(_, (_, set))| set.clone());
-        for set in labelled.chain(bare).chain(absent).chain(claiming) {
+        for set in self.placed(rules).into_iter().map(|(set, _)| set).chain(claiming) {
             *counts.entry(set).or_default() += 1;
         }
         counts
@@ -206,10 +218,7 @@ impl Reconciler {
             device.id.text == id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id)
         };
         let here = |id: &str| set.devices.iter().find(|device| is(device, id));
-        let mut of: Vec<(SetRef, String)> = Vec::new();
-        of.extend(self.pool.labelled_disks().iter().map(|m| (m.shown().content.label.set.clone(), m.id.clone())));
-        of.extend(self.pool.journal().bare_claims().into_iter().map(|(id, claim)| (claim.set, id)));
-        of.extend(self.pool.absent().into_iter().map(|(id, disk)| (disk.set, id)));
+        let of = self.placed(rules);
         let mut astray = BTreeMap::new();
         for rule in rules {
             let Some(named) = &rule.named else { continue };

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use super::decide::{Labelled, Members, is_same_device, is_same_node, places_of};
-use super::owner::Owned;
+use super::owner::{OF_BARE, Owned};
 use super::perform::Met;
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
-use crate::device::label::{Hardware, Label, Layout};
+use crate::device::label::{Hardware, Label};
 use crate::host::patience::{Late, PatienceError};
 use crate::host::{Access, Host, RawDisk, chain};
 use crate::pool::bare::BareDevice;
@@ -98,8 +98,7 @@ impl Reconciler {
             Some(Owned {
                 id: member.id.clone(),
                 set: claim.set,
-                // A set that takes whole disks takes partitions and mapped devices as they are.
-                layouts: vec![Layout::RawDevice {}, Layout::Whole {}],
+                layouts: OF_BARE.to_vec(),
                 is_ready: shown.standing == Standing::Ready,
                 is_writable: true,
                 is_done_with: claim.used && claim.volume.is_none() && claim.erasing.is_none(),

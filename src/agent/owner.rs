@@ -2,11 +2,16 @@
 //!
 //! Takes in what labels and journal say of the members, and the rules; gives out actions, which `members` performs.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::decide::Action;
 use crate::claim::rule::{Reclaim, Rule};
 use crate::device::label::{Layout, SetRef};
+
+/// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices as they
+/// are.
+pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
 /// A member, as far as it matters whose it is.
 #[derive(Clone, Debug)]
@@ -30,7 +35,7 @@ pub struct Owned {
 pub fn belong(members: &[Owned], rules: &[Arc<Rule>]) -> Vec<Action> {
     let mut actions = Vec::new();
     for member in members {
-        let owner = member.layouts.iter().find_map(|layout| owner_among(&member.set, layout, rules));
+        let owner = owner(&member.set, &member.layouts, rules);
         if let Some(rule) = owner.filter(|rule| rule.set != member.set && member.is_writable) {
             actions.push(Action::Rename { id: member.id.clone(), set: rule.set.clone() });
         }
@@ -48,11 +53,18 @@ pub fn give_back(members: &[Owned]) -> Vec<Action> {
     done_with.map(|member| Action::GiveBack { id: member.id.clone() }).collect()
 }
 
-/// The set that owns a disk: by UID, else another one of the same name and layout, which was made after that was deleted.
-fn owner_among<'r>(set: &SetRef, layout: &Layout, rules: &'r [Arc<Rule>]) -> Option<&'r Arc<Rule>> {
-    let same_name = |rule: &&Arc<Rule>| (&rule.set.namespace, &rule.set.name) == (&set.namespace, &set.name);
-    let by_uid = rules.iter().find(|rule| rule.set.uid == set.uid);
-    by_uid.or_else(|| rules.iter().find(|rule| same_name(rule) && rule.layout == *layout))
+/// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was made
+/// after that was deleted.
+pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [R]) -> Option<&'r R> {
+    let same_name = |of: &SetRef| (&of.namespace, &of.name) == (&set.namespace, &set.name);
+    let with = |layout: &Layout| {
+        rules.iter().find(|rule| {
+            let Rule { set, layout: its, .. } = Borrow::<Rule>::borrow(*rule);
+            same_name(set) && its == layout
+        })
+    };
+    let by_uid = rules.iter().find(|rule| Borrow::<Rule>::borrow(*rule).set.uid == set.uid);
+    by_uid.or_else(|| layouts.iter().find_map(with))
 }
 
 #[cfg(test)]

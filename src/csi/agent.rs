@@ -72,6 +72,7 @@ fn refused(error: &AdminError) -> Status {
     let words = chain(error);
     match error {
         AdminError::NoSuchDisk(_) => Status::not_found(words),
+        AdminError::Several { .. } => Status::invalid_argument(words),
         AdminError::NotInPool { .. } | AdminError::Here { .. } | AdminError::NotAdoptable { .. } => {
             Status::failed_precondition(words)
         }

@@ -110,6 +110,14 @@ pub enum BareError {
 }
 
 impl BareError {
+    /// Somebody has the device, or it does not answer as it should.
+    fn opening(error: HostError) -> Self {
+        match error {
+            HostError::Busy { .. } => Self::Busy(error),
+            error => Self::Open(error),
+        }
+    }
+
     /// The device failed before the journal said anything of what was asked for.
     pub fn left_nothing(&self) -> bool {
         match self {
@@ -295,7 +303,7 @@ impl BareDevice {
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), BareError> {
         let mut state = self.lock_within(PATIENCE)?;
-        let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(BareError::Busy)?;
+        let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(BareError::opening)?;
         let size = disk.geometry().size;
         drop(disk);
         let identified = self.host.filesystems().identify(&self.here(&state)?.path).map_err(BareError::Open)?;
@@ -355,7 +363,7 @@ impl BareDevice {
     /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is
     /// there, the kernel would refuse our own mounts.
     fn prove_unused(&self, state: &BareState) -> Result<(), BareError> {
-        self.host.open(self.here(state)?, Access::Alone).map(drop).map_err(BareError::Busy)
+        self.host.open(self.here(state)?, Access::Alone).map(drop).map_err(BareError::opening)
     }
 
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
@@ -378,7 +386,7 @@ impl BareDevice {
             self.prove_blank(&mut state, &claim)?;
             if is_zero {
                 // Nobody else can have it alone, and whoever only writes to it has found nothing to change yet.
-                disk.prove_unopened(Openers::Writers).map_err(BareError::Busy)?;
+                disk.prove_unopened(Openers::Writers).map_err(BareError::opening)?;
                 break state;
             }
             call.has_zeroed(self.clean(&*disk, &claim)?);
@@ -407,7 +415,7 @@ impl BareDevice {
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
-        disk.prove_unopened(Openers::All).map_err(BareError::Busy)?;
+        disk.prove_unopened(Openers::All).map_err(BareError::opening)?;
         unmap_all(&*disk)?;
         self.journal.change_bare(&self.id, |claim| {
             if let Some(volume) = claim.volume.take() {

@@ -382,8 +382,10 @@ impl JournalStore {
         })
     }
 
-    pub fn has_let_go(&self, id: &str) -> bool {
-        self.journal().let_go.contains(id)
+    /// Whether a person gave up that disk, labelled or bare, while it was away.
+    pub fn has_given_up(&self, id: &str) -> bool {
+        let journal = self.journal();
+        journal.let_go.contains(id) || journal.given_up.contains(id)
     }
 
     /// Which hardware was a disk of ours, and which a copy.

@@ -8,6 +8,7 @@ use super::member::Member;
 use super::request::id_of_name;
 
 /// How a conflict is settled: nothing is erased by that.
+#[derive(Clone)]
 pub struct Settlement {
     id: Uuid,
     pub kept: VolumeView,
@@ -15,6 +16,7 @@ pub struct Settlement {
 }
 
 /// A volume that becomes another one.
+#[derive(Clone)]
 pub struct Aside {
     member: Member,
     pub was: VolumeView,

@@ -40,6 +40,8 @@ pub enum Doubt {
     None,
     /// A disk had it, or was to have it.
     Of(String),
+    /// It was on a disk that a person gave up while that was away: what is there comes back only with the disk.
+    GivenUp(String),
     /// There is a disk of which nothing is known.
     General(String),
 }
@@ -47,7 +49,7 @@ pub enum Doubt {
 impl Doubt {
     pub fn words(self) -> Option<String> {
         match self {
-            Self::Of(words) | Self::General(words) => Some(words),
+            Self::Of(words) | Self::GivenUp(words) | Self::General(words) => Some(words),
             Self::None => None,
         }
     }
@@ -135,9 +137,12 @@ impl Pool {
         }
         if let Some(disk) = told {
             match self.member(disk).map(|member| member.why_unusable()) {
-                // What a person gave up holds up nothing new; what it has is not deleted by that.
-                None if self.journal().has_let_go(disk) => {
-                    return Doubt::General(format!("disk {disk} was given up, and the volume may be on it"));
+                // It holds up nothing new, nor that what was on it is deleted: nobody waits for it any more.
+                None if self.journal().has_given_up(disk) => {
+                    return Doubt::GivenUp(format!(
+                        "disk {disk} was given up by `localpool disk release`: the volume is lost unless the disk comes back, and \
+                         a deletion erases nothing"
+                    ));
                 }
                 None => return Doubt::Of(format!("disk {disk} is not there; is it unplugged or dead?")),
                 Some(Some(why)) => return Doubt::Of(format!("disk {disk} {why}")),

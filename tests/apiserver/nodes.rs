@@ -337,6 +337,45 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_before() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let (name, pvc) = (unique("sim"), unique("pvc"));
+    let host = FakeHost::default();
+    host.add_disk("fake0", &name, Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true });
+    let mut node = SimNode::of(&cluster.client, &name, json!({"sim": label}), host).await;
+    stage.known(|caches| caches.nodes.get(&name).is_some()).await;
+    offers(&stage, &name, 500).await;
+    make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
+    let id = VolumeId::of_name(&pvc);
+    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    node.host.unplug("fake0");
+    node.pool().nudge();
+    let deleting = async {
+        // Each call ends in its time, and is repeated, as the provisioner does.
+        while let Err(error) = stage.volumes.delete(id).await {
+            assert!(matches!(error, Error::Aborted(_)), "{error:?}");
+        }
+    };
+    let scenario = async {
+        let missing = |object: &PoolVolume| {
+            phase(object) == Phase::Deleting
+                && object
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| status.conditions.iter().any(|condition| condition.reason == "DiskMissing"))
+        };
+        object(&stage, id, missing).await;
+        assert!(node.pool().forget(&disk).expect("written"), "it is away");
+        node.pool().nudge();
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) }).await.expect("it is let go");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_volume_whose_disk_fails_it_again_and_again_leaves_its_pod_to_another_node() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;

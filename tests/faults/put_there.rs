@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
-use localpool::host::fake::{FakeHost, Platter};
+use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FsKind, Geometry, chain};
 use localpool::pool::device_pool::{PoolError, WantedUsage};
 use uuid::Uuid;
@@ -57,6 +57,20 @@ fn is_left_alone(host: &Arc<FakeHost>, disk: &Platter, mut node: Node) {
     node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
     node.pool.work_until_idle().expect("erased");
     assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));
+}
+
+#[test]
+fn a_bare_device_that_cannot_be_opened_is_not_called_in_use() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "serial-0", geometry());
+    let node = start(&host);
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    disk.inject(Fault { what: "open", range: Extent { start: 0, end: MIB }, times: u32::MAX });
+    let refused = node.pool.delete(id("a")).expect_err("nobody can look at it");
+    assert!(!matches!(refused, PoolError::InUse { .. }), "{refused:?}");
+    assert!(chain(&refused).contains("Input/output error"), "{}", chain(&refused));
+    disk.clear_faults();
+    node.pool.delete(id("a")).expect("deleted");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The verb that settles a conflict, in words.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::{AdminError, tense};
@@ -25,7 +27,8 @@ impl Reconciler {
             lines.push(format!("{give} {fresh} to what is on {}: found, its data as it is", described(&aside.was)));
         }
         if !dry_run {
-            self.pool().settle(&settlement)?;
+            let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
+            self.done_in_time(&disk, move || pool.settle(&wanted))?;
             lines.extend(settlement.aside.iter().map(|aside| {
                 format!("`localpool volume adopt {}` makes that a volume that can be used or deleted", aside.id)
             }));

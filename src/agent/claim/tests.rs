@@ -246,6 +246,39 @@ fn a_set_that_is_made_again_has_its_bare_devices_again_and_counts_them() {
 }
 
 #[test]
+fn a_set_that_is_made_again_while_a_disk_of_it_is_away_counts_that_disk() {
+    let rule = |uid: &str, layout: &Layout| {
+        let mut rule = Rule { layout: layout.clone(), max_devices: Some(1), ..sample::rule("set") };
+        rule.set.uid = uid.to_owned();
+        rule
+    };
+    for (layout, restart) in [Layout::Carved {}, Layout::RawDevice {}].iter().flat_map(|l| [(l, false), (l, true)]) {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "A", GEOMETRY);
+        let mut agent = start(&host, vec![rule("one", layout)]);
+        assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
+        let platter = host.unplug("fake0").expect("it was there");
+        passes(&mut agent, 1);
+        host.add_disk("fake1", "B", GEOMETRY);
+        let again = vec![rule("two", layout)];
+        if restart {
+            agent = start(&host, again);
+        } else {
+            agent.set_rules(again);
+        }
+        let (claimed, last) = passes(&mut agent, 4);
+        assert_eq!(claimed, [] as [String; 0], "{layout:?} {restart}");
+        assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
+        host.plug("fake0", "A", platter);
+        passes(&mut agent, 2);
+        volume(&agent, 1).expect("it offers its disk");
+        // A set of that name and another layout has none of them.
+        agent.set_rules(vec![rule("three", &Layout::Slots { size: None, count: Some(2) })]);
+        assert_eq!(passes(&mut agent, 4).0, ["fake1"], "{layout:?} {restart}");
+    }
+}
+
+#[test]
 fn the_first_disks_of_a_set_are_claimed_together_also_where_they_must_be_read_first() {
     let host = Arc::new(FakeHost::default());
     for name in ["fake0", "fake1", "fake2"] {

@@ -199,12 +199,15 @@ impl Platter {
         if range.end > self.geometry.size {
             return Err(error(std::io::Error::from_raw_os_error(nix::libc::ENOSPC)));
         }
-        if let Some(fault) = state.faults.iter_mut().find(|f| f.times > 0 && f.what == what && touches(f.range, range))
-        {
-            fault.times = fault.times.saturating_sub(u32::from(fault.times != u32::MAX));
-            return Err(error(std::io::Error::from_raw_os_error(nix::libc::EIO)));
+        match state.meets_fault(what, range) {
+            true => Err(error(std::io::Error::from_raw_os_error(nix::libc::EIO))),
+            false => Ok(state),
         }
-        Ok(state)
+    }
+
+    /// Whether an operation on all of it fails this time.
+    pub(super) fn fails(&self, what: &'static str) -> bool {
+        self.state().meets_fault(what, Extent { start: 0, end: self.geometry.size })
     }
 
     /// Performs an effect unless the power goes with it: then it is pending, and its fate decides.
@@ -215,6 +218,15 @@ impl Platter {
         state.pending.push(effect);
         drop(state);
         self.power.spend().map_err(|source| IoError { what, disk: self.name.clone(), range, source })
+    }
+}
+
+impl State {
+    fn meets_fault(&mut self, what: &'static str, range: Extent) -> bool {
+        let is_it = |fault: &&mut Fault| fault.times > 0 && fault.what == what && touches(fault.range, range);
+        let Some(fault) = self.faults.iter_mut().find(is_it) else { return false };
+        fault.times = fault.times.saturating_sub(u32::from(fault.times != u32::MAX));
+        true
     }
 }
 

@@ -217,6 +217,10 @@ impl Host for FakeHost {
             return Err(HostError::Changed { path: disk.path.clone(), why: "another device has its name".to_owned() });
         }
         platter.until_it_answers("open");
+        if platter.fails("open") {
+            let source = std::io::Error::from_raw_os_error(nix::libc::EIO);
+            return Err(HostError::Io { what: "open", object: disk.path.display().to_string(), source });
+        }
         let is_alone = matches!(access, Access::Alone | Access::Claim);
         if is_alone && let Some(does) = locked(&self.before_claim).take() {
             does(&platter);

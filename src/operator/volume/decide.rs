@@ -14,6 +14,8 @@ pub enum OnDisk<'a> {
     Nothing,
     /// It may be on a disk that cannot be asked now: the one that the object names, or one that had it.
     DiskAway,
+    /// It was on a disk that a person gave up while that was away.
+    GivenUp,
     /// There is a disk that cannot be asked, of which nothing is known: no reason not to make a volume, but no volume is
     /// called deleted.
     NotKnown,
@@ -53,7 +55,11 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
         return match disk {
             OnDisk::Volume { record: Some(_), .. } => Act::Restore,
             // What nothing describes has no name to write an object with; the DevicePool tells of it.
-            OnDisk::Volume { record: None, .. } | OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown => Act::Nothing,
+            OnDisk::Volume { record: None, .. }
+            | OnDisk::Nothing
+            | OnDisk::DiskAway
+            | OnDisk::GivenUp
+            | OnDisk::NotKnown => Act::Nothing,
         };
     };
     if object.spec.node != node {
@@ -68,13 +74,15 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
         return Act::Nothing;
     }
     match (phase, disk) {
-        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown) => Act::Consider,
+        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => Act::Consider,
         (Phase::Accepted, OnDisk::DiskAway) => Act::Wait,
         // Accepted by an agent that did not name the disk before it wrote there: any disk may have it.
         (Phase::Accepted, OnDisk::NotKnown) if names_no_disk(object) => Act::Wait,
-        (Phase::Accepted, OnDisk::Nothing | OnDisk::NotKnown) => Act::Make,
+        (Phase::Accepted, OnDisk::Nothing | OnDisk::GivenUp | OnDisk::NotKnown) => Act::Make,
         // Its controller takes these back.
-        (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::NotKnown) => Act::Nothing,
+        (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => {
+            Act::Nothing
+        }
         (_, OnDisk::Volume { record: None, .. }) => Act::Report,
         (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_growth(object, size) {
             Some(to) => Act::Grow { to },
@@ -97,7 +105,8 @@ fn going(object: &PoolVolume, disk: OnDisk<'_>) -> Act {
         // The volume may well be on the disk that is away: letting go would leave its data there for ever. The object of a
         // volume that only its PersistentVolume still told of has no status.
         (Intent::Delete, OnDisk::DiskAway | OnDisk::NotKnown) => Act::Report,
-        (Intent::Delete, OnDisk::Nothing) | (Intent::Keep, _) => Act::LetGo,
+        // A person said that nobody waits for the disk. Should it come back, the volume is found there.
+        (Intent::Delete, OnDisk::Nothing | OnDisk::GivenUp) | (Intent::Keep, _) => Act::LetGo,
     }
 }
 
@@ -166,6 +175,7 @@ mod tests {
             for disk in [
                 OnDisk::Nothing,
                 OnDisk::DiskAway,
+                OnDisk::GivenUp,
                 OnDisk::NotKnown,
                 OnDisk::Volume { record: Some(&record), size: 1 },
                 OnDisk::Volume { record: None, size: 1 },
@@ -198,7 +208,9 @@ mod tests {
             for disk in [OnDisk::DiskAway, OnDisk::NotKnown] {
                 assert_eq!(decide(Some(&object), "n", disk), Act::Report, "{:?} {disk:?}", object.status);
             }
-            assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), Act::LetGo, "{:?}", object.status);
+            for disk in [OnDisk::Nothing, OnDisk::GivenUp] {
+                assert_eq!(decide(Some(&object), "n", disk), Act::LetGo, "{:?} {disk:?}", object.status);
+            }
         }
     }
 
@@ -224,7 +236,7 @@ mod tests {
         }
         assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::DiskAway), Act::Wait);
         for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
-            for disk in [OnDisk::Nothing, OnDisk::DiskAway] {
+            for disk in [OnDisk::Nothing, OnDisk::DiskAway, OnDisk::GivenUp] {
                 assert_eq!(decide(Some(&object(phase)), "n", disk), Act::Report, "{phase:?}");
             }
         }

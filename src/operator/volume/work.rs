@@ -85,6 +85,7 @@ impl Work {
         let on_disk = match (&view, &doubt) {
             (Some(view), _) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
             (None, Doubt::Of(_)) => OnDisk::DiskAway,
+            (None, Doubt::GivenUp(_)) => OnDisk::GivenUp,
             (None, Doubt::General(_)) => OnDisk::NotKnown,
             (None, Doubt::None) => OnDisk::Nothing,
         };
@@ -97,7 +98,12 @@ impl Work {
             (Act::Make, Some(object), _) => self.make(&object).await,
             (Act::Wait, Some(object), _) => self.wait(&object, doubt).await,
             (Act::Delete, Some(object), _) => self.delete(&object).await,
-            (Act::LetGo, Some(object), _) => self.let_go(&object).await,
+            (Act::LetGo, Some(object), _) => {
+                if let (Some(_), Doubt::GivenUp(why)) = (&object.metadata.deletion_timestamp, &doubt) {
+                    tracing::warn!(volume = self.name(), why, "a volume is let go, and not erased");
+                }
+                self.let_go(&object).await
+            }
             (Act::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
             (Act::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
             (Act::Restore, None, Some(view)) => self.restore(&view).await,

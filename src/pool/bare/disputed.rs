@@ -50,7 +50,7 @@ impl BareDevice {
     /// here on.
     pub(super) fn prove_blank(&self, state: &mut BareState, claim: &BareClaim) -> Result<(), BareError> {
         let raw = self.here(state)?;
-        let held = self.host.open(raw, Access::Alone).map_err(BareError::Busy)?;
+        let held = self.host.open(raw, Access::Alone).map_err(BareError::opening)?;
         let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
         let why = disputed(claim, &found);
         tracing::warn!(disk = %self.id, why, "a bare device is left alone");

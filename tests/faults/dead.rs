@@ -1,0 +1,110 @@
+//! A disk of the pool that never comes back, in a node that lives: a person gives it up, and nothing waits for it.
+
+use std::sync::Arc;
+
+use localpool::agent::thread::Verb;
+use localpool::device::label::{ErasePolicy, Layout};
+use localpool::host::fake::FakeHost;
+use localpool::pool::device_pool::Outcome;
+use localpool::pool::labelled::Standing;
+use localpool::pool::whereabouts::Doubt;
+
+use crate::fake_node::{MIB, Node, id, request, rule};
+use crate::{BLOCK, adopt, geometry, problem};
+
+fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
+    let mut node =
+        Node::start(host, vec![rule(layout, ErasePolicy::Discard)], std::time::Duration::ZERO).expect("starts");
+    node.passes().expect("looks");
+    node
+}
+
+fn release(disk: &str, dry_run: bool) -> Verb {
+    Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }
+}
+
+#[test]
+fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_restart() {
+    for layout in [Layout::Carved {}, Layout::RawDevice {}] {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "SERIAL-1", geometry());
+        let mut node = start(&host, &layout);
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        let disk = node.pool.members()[0].id().to_owned();
+        let platter = host.unplug("fake0").expect("it was there");
+        node.passes().expect("looks");
+        let doubt = |node: &Node| node.pool.doubt(id("a"), Some(&disk));
+        assert!(node.pool.delete(id("a")).is_err(), "{layout:?}");
+
+        let says = node.agent.verb(&release(&disk, true)).expect("a dry run").join("\n");
+        assert!(says.contains(&format!("volume {}", id("a"))) && says.contains("given up"), "{says}");
+        assert!(node.pool.delete(id("a")).is_err(), "a dry run changes nothing");
+        node.agent.verb(&release(&disk, false)).expect("given up");
+        for restart in [false, true] {
+            if restart {
+                node = start(&host, &layout);
+            }
+            let doubt = doubt(&node);
+            assert!(matches!(doubt, Doubt::GivenUp(_)), "{layout:?} {restart}: {doubt:?}");
+            let words = doubt.words().expect("it says which disk");
+            assert!(words.contains(&disk) && words.contains("erases nothing"), "{words}");
+            assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Outcome::AlreadySo);
+        }
+        // It was not dead: what is on it is there, and is nobody's where it cannot say whose it is.
+        host.plug("fake0", "SERIAL-1", platter);
+        node.passes().expect("looks");
+        assert_eq!(node.pool.volume(id("a")).is_ok(), layout == Layout::Carved {});
+        assert!(matches!(doubt(&node), Doubt::None | Doubt::GivenUp(_)), "{:?}", doubt(&node));
+    }
+}
+
+#[test]
+fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
+    let host = Arc::new(FakeHost::default());
+    let original = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host, &Layout::Carved {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().to_owned();
+    let copies = ["fake1", "fake2"].map(|name| host.add_disk(name, &format!("COPY-{name}"), geometry()));
+    copies.iter().for_each(|copy| copy.put_content(original.content()));
+    node.passes().expect("looks");
+    host.unplug("fake0");
+    node.passes().expect("looks");
+    let before = copies.each_ref().map(|copy| copy.content());
+    node.agent.verb(&release(&disk, false)).expect("it is away, and no copy is meant");
+    assert!(copies.each_ref().map(|copy| copy.content()) == before, "a copy was written");
+    assert!(node.pool.disk_views().is_empty(), "{:?}", node.pool.disk_views());
+    assert!(node.pool.delete(id("a")).is_err(), "the copies have it");
+    for name in ["fake1", "fake2"] {
+        host.unplug(name);
+    }
+    node.passes().expect("looks");
+    assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Outcome::AlreadySo);
+}
+
+#[test]
+fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one() {
+    let host = Arc::new(FakeHost::default());
+    let original = host.add_disk("fake0", "SERIAL-1", geometry());
+    let node = start(&host, &Layout::Carved {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().to_owned();
+    drop(node);
+    host.state.lose();
+    // Both on other buses: nothing says which is the disk.
+    let platter = host.unplug("fake0").expect("it was there");
+    host.plug("fake3", "SERIAL-A", platter);
+    host.add_disk("fake4", "SERIAL-B", geometry()).put_content(original.content());
+    let mut node = start(&host, &Layout::Carved {});
+    let refused = node.agent.verb(&adopt(&disk, false)).expect_err("which of them?").to_string();
+    for path in ["/dev/fake3", "/dev/fake4", "by its path"] {
+        assert!(refused.contains(path), "{refused}");
+    }
+    assert!(!problem(&mut node, "fake3").is_empty() && !problem(&mut node, "fake4").is_empty());
+    node.agent.verb(&adopt("/dev/fake4", false)).expect("this one");
+    assert_eq!(problem(&mut node, "fake4"), "");
+    assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
+    // One of them is in use now, and its id means that one.
+    let refused = node.agent.verb(&release(&disk, true)).expect_err("it has a volume").to_string();
+    assert!(!refused.contains("several"), "{refused}");
+}
