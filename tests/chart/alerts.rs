@@ -1,8 +1,8 @@
 //! The alerts: each says what to do and asks for metrics that exist, and the chart makes them when it is told to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::helm::{self, name, of_kind};
 use super::{chart, repository};
@@ -48,6 +48,26 @@ fn every_alert_asks_for_a_metric_that_is_served_and_names_labels_that_it_has() {
         let summary = rule["annotations"]["summary"].as_str().unwrap();
         let mut labels = summary.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap());
         assert!(labels.all(|label| ["node", "namespace", "set"].contains(&label)), "{summary}");
+    }
+}
+
+#[test]
+fn a_scrape_keeps_the_labels_that_alerts_name_and_says_which_node_is_silent() {
+    let Some(helms) = helm::both() else { return };
+    let job = |component: &str| json!({"targetLabel": "job", "replacement": format!("localpool-{component}")});
+    let node = json!({"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"});
+    for helm in helms {
+        // Whatever the release is called.
+        let objects = helm.objects(&["--set", "serviceMonitor.enabled=true,fullnameOverride=disks"]);
+        let mut found = BTreeMap::new();
+        for monitor in of_kind(&objects, "ServiceMonitor") {
+            let endpoints = monitor["spec"]["endpoints"].as_array().unwrap();
+            let of_ours = endpoints.iter().find(|endpoint| endpoint["port"] == "http").unwrap();
+            assert_eq!(of_ours["honorLabels"], true, "a set's namespace would be that of the pods");
+            found.insert(name(monitor), of_ours["relabelings"].clone());
+        }
+        let expected = [("disks-controller", json!([job("controller")])), ("disks-node", json!([job("node"), node]))];
+        assert_eq!(found, BTreeMap::from(expected));
     }
 }
 
