@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::helm::{self, name, of_kind};
 use super::{chart, repository};
+
+/// Words of the query language that the alerts use.
+const PROMQL: [&str; 6] = ["absent", "max", "max_over_time", "or", "time", "unless"];
 
 fn alerts() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(chart().join("files/alerts.yaml")).unwrap()).unwrap()
@@ -28,26 +32,71 @@ fn every_alert_says_what_is_wrong_what_it_means_and_what_to_do() {
         }
         assert!(["info", "warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
     }
-    assert!(names.len() >= 7, "{names:?}");
+    assert!(names.len() >= 10, "{names:?}");
+}
+
+/// The source of the part that serves a metric, where one does. The first half of some names is in a `format!`.
+fn source_of(metric: &str) -> Option<String> {
+    let places = [
+        ("localpool_set_", "role/set_metrics.rs"),
+        ("localpool_controller_", "operator/controller/metrics.rs"),
+        ("", "role/set_metrics.rs"),
+        ("", "role/metrics.rs"),
+    ];
+    let read = |path: &str| std::fs::read_to_string(repository().join("src").join(path)).unwrap();
+    let mut texts = places.iter().filter_map(|(start, path)| Some((metric.strip_prefix(start)?, read(path))));
+    texts.find(|(name, text)| text.contains(&format!("\"{name}\""))).map(|(_, text)| text)
+}
+
+/// What an expression asks for.
+struct Asked {
+    metrics: Vec<String>,
+    /// Labels that it picks by, with the value.
+    picked: Vec<(String, String)>,
+    /// Labels that it groups by; none where it takes series as they are.
+    grouped: Vec<String>,
+    is_aggregate: bool,
+}
+
+fn asked(expression: &str) -> Asked {
+    let all = |pattern: &str, text: &str| -> Vec<Vec<String>> {
+        let captures = |it: regex::Captures<'_>| it.iter().flatten().map(|part| part.as_str().to_owned()).collect();
+        Regex::new(pattern).unwrap().captures_iter(text).map(captures).collect()
+    };
+    let picked = all(r#"(\w+)="([^"]*)""#, expression).into_iter().map(|it| (it[1].clone(), it[2].clone())).collect();
+    let groups = all(r"\b(?:by|on) \(([^)]*)\)", expression);
+    let grouped = groups.iter().flat_map(|it| it[1].split(", ")).map(str::to_owned).collect();
+    // Matchers, ranges and groupings have no metrics in them.
+    let rest = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on) \([^)]*\)").unwrap().replace_all(expression, " ");
+    let words: Vec<String> = all(r"\b[a-z_]\w*", &rest).into_iter().map(|it| it[0].clone()).collect();
+    let is_aggregate = words.iter().any(|word| word == "max");
+    let metrics = words.into_iter().filter(|word| !PROMQL.contains(&word.as_str())).collect();
+    Asked { metrics, picked, grouped, is_aggregate }
 }
 
 #[test]
-fn every_alert_asks_for_a_metric_that_is_served_and_names_labels_that_it_has() {
-    let source = |path: &str| std::fs::read_to_string(repository().join("src").join(path)).unwrap();
-    let all = [source("role/metrics.rs"), source("role/set_metrics.rs"), source("operator/controller/metrics.rs")];
-    // The first half of such a name is in a `format!`.
-    let served = |metric: &str| {
-        let tail = ["localpool_set_", "localpool_controller_"].iter().find_map(|start| metric.strip_prefix(start));
-        all.iter().any(|text| [Some(metric), tail].iter().flatten().any(|word| text.contains(&format!("\"{word}\""))))
-    };
+fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have() {
     for rule in rules(&alerts()) {
         let expression = rule["expr"].as_str().unwrap();
-        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let metrics: Vec<&str> = words.filter(|word| word.starts_with("localpool_")).collect();
-        assert!(!metrics.is_empty() && metrics.iter().all(|metric| served(metric)), "{metrics:?}");
+        let Asked { metrics, picked, grouped, is_aggregate } = asked(expression);
+        assert!(metrics.iter().any(|metric| metric != "up"), "{expression}");
+        let of_ours = metrics.iter().filter(|metric| *metric != "up");
+        let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
+        let sources: Vec<String> = sources.collect();
+        let is_served = |word: &str| sources.iter().any(|text| text.contains(&format!("\"{word}\"")));
+        // Prometheus has `up`, and the chart gives it these labels.
+        let is_given = |label: &str| metrics.iter().any(|metric| metric == "up") && ["job", "node"].contains(&label);
+        for (label, value) in &picked {
+            let is_there = is_served(label) && is_served(value);
+            assert!(is_there || is_given(label), "{label}={value} in {expression}");
+        }
         let summary = rule["annotations"]["summary"].as_str().unwrap();
-        let mut labels = summary.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap());
-        assert!(labels.all(|label| ["node", "namespace", "set"].contains(&label)), "{summary}");
+        let named: Vec<&str> = summary.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()).collect();
+        for label in grouped.iter().map(String::as_str).chain(named.iter().copied()) {
+            assert!(is_served(label) || is_given(label), "{label} in {expression}, {summary}");
+        }
+        let is_kept = |label: &&str| !is_aggregate || grouped.iter().any(|group| group == label);
+        assert!(named.iter().all(is_kept), "{expression} has no such label any more: {summary}");
     }
 }
 
@@ -56,6 +105,11 @@ fn a_scrape_keeps_the_labels_that_alerts_name_and_says_which_node_is_silent() {
     let Some(helms) = helm::both() else { return };
     let job = |component: &str| json!({"targetLabel": "job", "replacement": format!("localpool-{component}")});
     let node = json!({"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"});
+    for rule in rules(&alerts()) {
+        let picked = asked(rule["expr"].as_str().unwrap()).picked;
+        let mut jobs = picked.iter().filter(|(label, _)| label == "job");
+        assert!(jobs.all(|(_, job)| job == "localpool-node"), "{picked:?}");
+    }
     for helm in helms {
         // Whatever the release is called.
         let objects = helm.objects(&["--set", "serviceMonitor.enabled=true,fullnameOverride=disks"]);
