@@ -12,6 +12,9 @@ use kube::{Api, Client, ResourceExt as _};
 use super::Error;
 use crate::api::crd::{self, SCHEMA_ANNOTATION};
 
+/// Who brings a cluster to our CRDs, as the roles of agent and controller cannot: for messages.
+pub const HOW: &str =
+    "`helm upgrade`, or an administrator's `kubectl apply --server-side` of what `localpool crds` prints";
 /// The field manager of our CRDs.
 const MANAGER: &str = "localpool-crds";
 /// How often, and how long after each other, a new CRD is looked at until it serves.
@@ -62,7 +65,7 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
     match refused.is_empty() {
         true => Ok(lines),
         false => Err(Error::Refused(format!(
-            "{} came from another owner and was left alone, so nothing new will be claimed; `localpool crds --apply --take-ownership` (chart value crds.takeOwnership) replaces it, keeping its objects",
+            "{} came from another owner and was left alone, so nothing new will be claimed; the chart's value crds.takeOwnership (--take-ownership) replaces it, keeping its objects",
             refused.join(", ")
         ))),
     }

@@ -77,8 +77,7 @@ pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
             error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(|e| &**e));
         if let Some(kube::Error::Api(status)) = api {
             words.push(match status.message.contains("404 page not found") {
-                true => "the API server does not serve this kind: is its CRD there? `localpool crds --apply` makes it"
-                    .to_owned(),
+                true => format!("the API server does not serve this kind: is its CRD there? {} makes it", crds::HOW),
                 false => status.message.clone(),
             });
             break;
@@ -118,7 +117,7 @@ mod tests {
         let forbidden = Error::api("reading x")(status("x is forbidden", 403));
         assert_eq!(words(&forbidden), "reading x: x is forbidden");
         let unserved = Error::api("listing y")(status("404 page not found", 404));
-        assert!(words(&unserved).contains("localpool crds --apply"));
+        assert!(words(&unserved).contains("`helm upgrade`"));
         assert_eq!(words(&Error::Refused("no".to_owned())), "no");
     }
 

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::host::backoff::Backoff;
 use crate::host::chain;
+use crate::operator::crds::HOW;
 
 /// How long to wait after a watch that failed: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -330,8 +331,7 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
                 if said.as_ref() != Some(&words) {
                     match missing {
                         true => tracing::warn!(
-                            "the API server does not know {what} yet; install the CRDs (localpool crds --apply); \
-                             not ready until then"
+                            "the API server does not know {what} yet; {HOW} installs the CRDs; not ready until then"
                         ),
                         false => tracing::warn!("watching {what} failed and is tried again: {words}"),
                     }

@@ -9,6 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use crate::api::crd::{set_crd, volume_crd, why_not_ours};
 use crate::host::chain;
+use crate::operator::crds::HOW;
 
 /// What the cluster has as CRDs of both kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +76,7 @@ impl Definition {
         match self {
             Self::Ours(_) => Some(Ok(())),
             Self::Other { name, why, edition: _ } => Some(Err(format!(
-                "the CRD {name} is not of this version of localpool ({why}), so {so}: `localpool crds --apply` brings \
-                 it up to date"
+                "the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} brings it up to date"
             ))),
             Self::Absent | Self::Unread => None,
         }

@@ -30,6 +30,7 @@ use crate::api::crd::{
 use crate::api::{Discovery, Node, parse_discovery};
 use crate::host::backoff::Backoff;
 use crate::operator::controller::{Caches, Metrics};
+use crate::operator::crds::HOW;
 use crate::operator::set::parsed::selected;
 use crate::operator::store;
 use crate::operator::store::Cache;
@@ -183,8 +184,8 @@ impl Discoveries {
         let ours = has_our_schema(&crd);
         if !ours {
             tracing::warn!(
-                "the CRD {name} is not of this version of localpool, so its objects are left alone; \
-                 `localpool crds --apply` (with --take-ownership, if it is the Local Storage Operator's) makes them ours"
+                "the CRD {name} is not of this version of localpool, so its objects are left alone; {HOW} makes them ours \
+                 (the chart's value crds.takeOwnership, if it is the Local Storage Operator's)"
             );
         }
         Ok(ours)
