@@ -35,8 +35,8 @@ fn same_cluster(written: &str, now: &str) -> Result<(), String> {
     }
     Err(format!(
         "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the \
-         API server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster`, \
-         then restart the agent; disks of the old cluster are left alone from then on until `localpool disk adopt`"
+         API server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster` in \
+         the agent's pod, then delete that pod; disks of the old cluster are left alone from then on until `localpool disk adopt`"
     ))
 }
 

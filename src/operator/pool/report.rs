@@ -185,7 +185,7 @@ fn disk(view: &DiskView) -> DiskStatus {
         Standing::Missing => (
             DiskState::Missing,
             Some(format!(
-                "it is not there; is it unplugged or dead? `localpool disk release {id}` on the node gives it up"
+                "it is not there; is it unplugged or dead? `localpool disk release {id}` in the agent's pod gives it up"
             )),
         ),
     };

@@ -112,7 +112,7 @@ fn accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
     match phase(object) {
         Phase::Found => Act::Answer(Err(Error::Precondition(format!(
             "volume {id} was found on a disk of node {node} and waits for adoption: \
-             run `localpool volume adopt {id}` there, or remove it"
+             run `localpool volume adopt {id}` in the agent's pod there, or remove it"
         )))),
         Phase::Deleting => aborted(format!("the volume of that name is being deleted on node {node}")),
         Phase::Ready | Phase::Accepted => {
@@ -160,7 +160,7 @@ pub fn gone(object: &PoolVolume) -> Error {
     let (id, node) = (object.name_any(), &object.spec.node);
     Error::Precondition(format!(
         "volume {id} is on node {node}, which does not exist any more: bring the node back, or give the volume up with \
-         `localpool volume abandon {id}`"
+         `localpool volume abandon {id}` in the controller's pod"
     ))
 }
 

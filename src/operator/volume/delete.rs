@@ -52,7 +52,7 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
         let words = words(object).unwrap_or_default();
         return Act::Answer(Err(Error::Precondition(format!(
             "volume {id} is on a disk, and nobody's: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
-             for another volume, and run `localpool volume adopt {id}` there"
+             for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
     if !ordered && never_accepted(object) && !rewritten {
@@ -64,7 +64,7 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
     if !ordered && phase(object) == Phase::Found {
         return Act::Answer(Err(Error::Precondition(format!(
             "volume {id} was found on a disk of node {node} and is nobody's: before it can be deleted, run \
-             `localpool volume adopt {id}` there"
+             `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
     if !ordered {

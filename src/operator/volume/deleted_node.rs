@@ -39,7 +39,7 @@ pub fn decide(volume: &PoolVolume, node_exists: bool, gone: Gone) -> Option<Act>
             let node = &volume.spec.node;
             let message = format!(
                 "node {node} does not exist any more; its disk may still hold the data. Bring the node back, or give \
-                 the volume up with `localpool volume abandon`"
+                 the volume up with `localpool volume abandon` in the controller's pod"
             );
             let mark = condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation);
             Some(Act::Mark(others().chain([mark]).collect()))

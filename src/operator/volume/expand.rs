@@ -44,7 +44,7 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
         }
         (_, Phase::Found) => {
             return refuse(Error::Precondition(format!(
-                "volume {id} was found on a disk of node {node} and waits for adoption: run `localpool volume adopt {id}` there"
+                "volume {id} was found on a disk of node {node} and waits for adoption: run `localpool volume adopt {id}` in the agent's pod there"
             )));
         }
         (_, Phase::Pending | Phase::Accepted | Phase::Ready | Phase::Deleting) => {

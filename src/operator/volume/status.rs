@@ -76,7 +76,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     let message = match (phase, &view.conflict) {
         (_, Some(why)) => Some(why.clone()),
         (Phase::Found, None) => Some(format!(
-            "found on disk {}, and no PersistentVolume of this node claims it: kept, not used; `localpool volume adopt {}` on the node makes it usable",
+            "found on disk {}, and no PersistentVolume of this node claims it: kept, not used; `localpool volume adopt {}` in the agent's pod makes it usable",
             view.disk,
             crate::volume::VolumeId::from(view.id)
         )),
