@@ -382,3 +382,15 @@ fn uninstalling_deletes_no_definition_no_volume_and_no_class() {
         }
     }
 }
+
+#[test]
+fn helm_prints_the_log_of_a_crd_job_that_failed_and_keeps_the_job() {
+    let Some(helm) = helm::one() else { return };
+    let objects = helm.objects(&[]);
+    let jobs = of_kind(&objects, "Job");
+    let [job] = jobs[..] else { panic!("{} jobs", jobs.len()) };
+    let annotations = &job["metadata"]["annotations"];
+    assert_eq!(annotations["helm.sh/hook-output-log-policy"], "hook-failed");
+    let deleted = annotations["helm.sh/hook-delete-policy"].as_str().unwrap();
+    assert!(!deleted.contains("hook-failed"), "{deleted}: nobody could read why");
+}
