@@ -13,14 +13,20 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The chart's objects, its CRDs by the hands of its own job, and two nodes with an agent's pod each.
-    pub fn start() -> Option<Self> {
+    /// The chart's objects, and its CRDs by the hands of its own job.
+    fn installed() -> Option<Self> {
         let helm = helm::one()?;
         let server = ApiServer::start()?;
         server.admin(&["create", "namespace", "localpool"], "");
         server.admin(&["apply", "--server-side", "-f", "-"], &helm.text(&["--namespace=localpool"]));
         let lab = Self { server };
         lab.apply_crds();
+        Some(lab)
+    }
+
+    /// The same, and two nodes with an agent's pod each.
+    pub fn start() -> Option<Self> {
+        let lab = Self::installed()?;
         // The policies have to hold by themselves, so this test's agents and controller have every right to our objects.
         let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
         lab.server.admin(&everything, "");
@@ -54,16 +60,17 @@ impl Lab {
 
     /// As the chart's job does it: `localpool crds --apply` with the rights of `localpool-crds`.
     fn apply_crds(&self) {
-        let config = self.server.kubeconfig(&self.token("localpool-crds", None));
         for round in ["install", "upgrade"] {
-            let done = Command::new(env!("CARGO_BIN_EXE_localpool"))
-                .args(["crds", "--apply"])
-                .env("KUBECONFIG", &config)
-                .output()
-                .unwrap();
-            let Answer { taken, said } = done.into();
+            let Answer { taken, said } = self.localpool("localpool-crds", &["crds", "--apply"]);
             assert!(taken, "{round}: {said}");
         }
+    }
+
+    /// The program, as it runs in a pod of this account.
+    fn localpool(&self, account: &str, args: &[&str]) -> Answer {
+        let config = self.server.kubeconfig(&self.token(account, None));
+        let done = Command::new(env!("CARGO_BIN_EXE_localpool")).args(args).env("KUBECONFIG", &config).output();
+        done.unwrap().into()
     }
 
     /// The apiserver takes a moment until it knows a new policy.
@@ -197,4 +204,21 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
     }
     let left = lab.server.admin(&["get", "poolvolumes", "--output=name"], "");
     assert_eq!(left.trim(), format!("poolvolume.localpool.dev/{of_two}"));
+}
+
+/// Where docs/troubleshooting.md says that these commands run, and where they do not.
+#[test]
+fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
+    let Some(lab) = Lab::installed() else { return };
+    lab.server.admin(&["create", "-f", "-"], &volume("gone", "Keep"));
+    let id = of("gone");
+    let abandon = ["volume", "abandon", id.as_str()];
+    let Answer { taken, said } = lab.localpool("localpool-node", &abandon);
+    assert!(!taken && said.contains("forbidden"), "{said}");
+    let Answer { taken, said } = lab.localpool("localpool-controller", &abandon);
+    assert!(taken && said.contains("gave up"), "{said}");
+    for account in ["localpool-node", "localpool-controller"] {
+        let Answer { taken, said } = lab.localpool(account, &["crds", "--apply"]);
+        assert!(!taken && said.contains("forbidden"), "{account}: {said}");
+    }
 }
