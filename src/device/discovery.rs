@@ -5,7 +5,7 @@
 //! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub struct Discovery {
     /// Those that were, and may have a tenant's bytes on them.
     given_up: BTreeSet<String>,
     identities: Identities,
+    last_on: BTreeMap<String, String>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: Remembered<Read>,
@@ -91,6 +92,7 @@ impl Discovery {
             bare: BTreeSet::new(),
             given_up: BTreeSet::new(),
             identities: Identities::new(),
+            last_on: BTreeMap::new(),
             keep,
             cache: Remembered::default(),
             patience: Patience::new(patience::BOUND),
@@ -115,9 +117,10 @@ impl Discovery {
         self.given_up = ids;
     }
 
-    /// Which hardware our disks are, and which are copies of them, from here on.
-    pub fn identities_are(&mut self, identities: Identities) {
-        self.identities = identities;
+    /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last on, also
+    /// where that is but a path.
+    pub fn identities_are(&mut self, identities: Identities, last_on: BTreeMap<String, String>) {
+        (self.identities, self.last_on) = (identities, last_on);
     }
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
@@ -207,7 +210,7 @@ impl Discovery {
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
         self.patience.forget(|whom| here.contains(whom));
         let home = self.home.clone();
-        let machine = Machine::new(&home, &raws).knowing(duplicate::hardware_of(&self.identities));
+        let machine = Machine::new(&home, &raws).knowing(&self.last_on, &self.identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, reach)).cloned();
         let known: HashMap<&str, Kept<Read>> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
@@ -257,6 +260,7 @@ impl Discovery {
         self.remember(&devices, &known, &records, at, reach);
         let mut set = Snapshot { at, devices };
         duplicate::settle(&mut set.devices, &self.identities);
+        duplicate::settle_unread(&mut set.devices, &self.last_on);
         Ok(set)
     }
 

@@ -42,13 +42,7 @@ pub fn settle(devices: &mut [Device], known: &Identities) {
             _ => settle_group(devices, &group, identity),
         }
     }
-    settle_unread(devices, known);
     follow_disks(devices);
-}
-
-/// Hardware ids of all that are, or were, disks of ours or copies of them.
-pub fn hardware_of(known: &Identities) -> BTreeSet<String> {
-    known.values().flat_map(|identity| identity.original.iter().chain(&identity.copies)).cloned().collect()
 }
 
 /// What these devices, settled, say of the hardware of each disk of ours that several have: none of two ways to one disk
@@ -169,10 +163,13 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
     }
 }
 
-/// A disk that is here and cannot be read has the data, whatever else calls itself by its name.
-fn settle_unread(devices: &mut [Device], known: &Identities) {
+/// A disk that is here and cannot be read has the data, whatever else calls itself by its name. `last` is the hardware that each
+/// disk of ours was last on, also where that is but a path.
+pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<String, String>) {
     let unread: HashMap<String, (PathBuf, String)> = devices
         .iter()
+        // A dock gives its name to whatever disk is in it: that it cannot be read says nothing of a disk that was.
+        .filter(|device| !id::may_be_of_bridge(&device.raw, None))
         .filter_map(|device| {
             let hardware = id::hardware(&device.raw, None).text;
             Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
@@ -181,7 +178,7 @@ fn settle_unread(devices: &mut [Device], known: &Identities) {
     let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.standing == Standing::Ready;
     for device in devices.iter_mut().filter(is_ours) {
         let Some(label) = &device.label else { continue };
-        let used = known.get(&device.id.text).and_then(|identity| identity.original.clone());
+        let used = last.get(&device.id.text).cloned();
         let written_on = || Some(label.hardware.id.clone()).filter(|hardware| !id::is_path(hardware));
         let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None).text);
         if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
@@ -193,6 +190,7 @@ fn settle_unread(devices: &mut [Device], known: &Identities) {
             ));
         }
     }
+    follow_disks(devices);
 }
 
 fn is_on_record(device: &Device) -> bool {

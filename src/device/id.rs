@@ -36,7 +36,12 @@ pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> DiskId {
         Kind::Loop(None) | Kind::Ram | Kind::Zram => None,
         Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => wwid(raw).or_else(|| serial(raw)),
     };
-    own.unwrap_or_else(|| DiskId { text: format!("path-{}", raw.path.display()), stable: false })
+    own.unwrap_or_else(|| DiskId { text: of_path(&raw.path), stable: false })
+}
+
+/// The [`hardware`] id of what nothing but its node tells from others.
+pub fn of_path(path: &Path) -> String {
+    format!("path-{}", path.display())
 }
 
 /// How [`hardware`] begins.

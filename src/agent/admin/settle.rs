@@ -28,7 +28,8 @@ impl Reconciler {
         }
         if !dry_run {
             let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
-            self.done_in_time(&disk, move || pool.settle(&wanted))?;
+            // One at a time of a volume: settled both ways, it would be on no disk.
+            self.done_in_time(&id.to_string(), move || pool.settle(&wanted))?;
             lines.extend(settlement.aside.iter().map(|aside| {
                 format!("`localpool volume adopt {}` makes that a volume that can be used or deleted", aside.id)
             }));
