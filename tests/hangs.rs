@@ -104,25 +104,35 @@ fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
     }
 }
 
-#[test]
-fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
-    let (host, [_small, large], mut node) = two_disks(&Layout::Carved {});
-    // One volume on two disks: the first was away, and its journal lost, while it was made again.
+/// Volume `small` is on both disks: the first was away, and the journal lost, while it was made again.
+fn in_conflict() -> (Arc<FakeHost>, Arc<Platter>, Node) {
+    let (host, [_small, large], node) = two_disks(&Layout::Carved {});
     let platter = host.unplug("fake0").expect("it was there");
     drop(node);
     host.state.lose();
-    node = Node::start(&host, vec![rule(&Layout::Carved {}, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
+    let rules = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+    let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
     node.passes().expect("looks");
     node.pool.create(&request("small", MOUNT, 16 * MIB)).expect("nobody knows better");
     host.plug("fake0", "fake0", platter);
     node.passes().expect("looks");
     assert!(matches!(node.pool.usable(id("small")), Err(PoolError::Conflict { .. })));
+    (host, large, node)
+}
 
+fn settle(keep: &str) -> Verb {
+    Verb::SettleVolume { volume: id("small"), keep: keep.to_owned(), dry_run: false }
+}
+
+#[test]
+fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
+    let (_host, large, node) = in_conflict();
     large.set_hangs_at(Some("sync"));
-    let settle = Verb::SettleVolume { volume: id("small"), keep: "/dev/fake0".to_owned(), dry_run: false };
+    let settle = settle("/dev/fake0");
     let (reply, answer) = mpsc::channel();
     let asked = settle.clone();
     let asking = thread::spawn(move || {
+        let mut node = node;
         let _ = reply.send(node.agent.verb(&asked).map_err(|error| error.to_string()));
         node
     });
@@ -140,6 +150,18 @@ fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
         node.passes().expect("looks");
     }
     assert!(node.pool.usable(kept).expect("usable").node.starts_with("/dev/fake0p2"));
+}
+
+#[test]
+fn a_conflict_that_is_being_settled_is_not_settled_the_other_way_meanwhile() {
+    let (_host, large, mut node) = in_conflict();
+    large.set_hangs_at(Some("sync"));
+    node.agent.verb(&settle("/dev/fake0")).expect_err("it hangs");
+    let second = node.agent.verb(&settle("/dev/fake1")).map_err(|error| error.to_string());
+    large.set_hangs_at(None);
+    node.pool.labelled_disks().iter().for_each(|disk| drop(disk.lock()));
+    node.passes().expect("looks");
+    assert!(node.pool.volume(id("small")).is_ok(), "{second:?}: on no disk: {:?}", node.pool.volumes());
 }
 
 #[test]

@@ -89,9 +89,9 @@ impl Reconciler {
             }
         };
         let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
-        // A copy is not the member that has its id.
-        let labelled =
-            self.pool().labelled_disk(&device.id.text).filter(|_| device.standing == device::Standing::Ready);
+        // A copy is not the member that has its id, nor is a disk of another node.
+        let is_it = device.verdict == Verdict::Ours && device.standing == device::Standing::Ready;
+        let labelled = self.pool().labelled_disk(&device.id.text).filter(|_| is_it);
         let member = bare.or(labelled.map(Member::Labelled));
         Ok((set, device, member))
     }

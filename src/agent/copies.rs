@@ -38,13 +38,20 @@ impl Reconciler {
         identities
     }
 
-    /// The hardware of each disk that is in the pool, here or away, by disk id.
-    pub(super) fn known_hardware(&self) -> BTreeMap<String, String> {
-        let is_ours = |id: &String| {
-            self.pool.labelled_disk(id).is_some() || !self.pool.journal().known(|known| known == id).is_empty()
-        };
-        let identities = self.identities().into_iter().filter(|(id, _)| is_ours(id));
-        identities.filter_map(|(id, identity)| Some((id, identity.original?))).collect()
+    /// The hardware that each disk of the pool, here or away, was last on, by disk id. Where nothing tells it from others that is
+    /// its path: enough to doubt what else calls itself by its name, and never to believe it.
+    pub(super) fn last_on(&self) -> BTreeMap<String, String> {
+        let identities = self.identities();
+        let known = self.pool.journal().known(|_| true).into_iter();
+        let paths = known.map(|(id, known)| (id, known.hardware.unwrap_or_else(|| id::of_path(&known.path))));
+        let members = self.pool.labelled_disks().into_iter().map(|member| member.id.clone());
+        let mut last: BTreeMap<String, String> = paths.collect();
+        for id in members.chain(last.keys().cloned()).collect::<Vec<_>>() {
+            if let Some(original) = identities.get(&id).and_then(|identity| identity.original.clone()) {
+                last.insert(id, original);
+            }
+        }
+        last
     }
 
     /// What can be told again later.
@@ -116,9 +123,7 @@ impl Reconciler {
         }
         lines.extend(self.given_up(&id, is_gone));
         if !dry_run {
-            // The label first: as long as the journal calls it an earlier state, all this can be done again.
             self.relabel(device, |_| ())?;
-            journal.take_as_it_is(&id).map_err(PoolError::from)?;
         }
         Ok(Some(lines))
     }
@@ -177,8 +182,6 @@ impl Reconciler {
                 identity.original = Some(own);
             });
             written.map_err(PoolError::from)?;
-            // Most copies are older than what was in use.
-            self.pool.journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
         }
         Ok(lines)
     }

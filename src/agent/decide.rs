@@ -115,7 +115,11 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
     for (id, hardware) in &members.hardware {
         let is_told = actions.iter().any(|action| matches!(action, Action::Withhold { id: told, .. } if told == id));
         let is_here = members.labelled.iter().any(|member| member.id == *id && !member.is_missing);
-        let is_it = |device: &Device| device.unread.is_some() && id::hardware(&device.raw, None).text == *hardware;
+        let is_it = |device: &Device| {
+            device.unread.is_some()
+                && !id::may_be_of_bridge(&device.raw, None)
+                && id::hardware(&device.raw, None).text == *hardware
+        };
         if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
             actions.push(withhold(snapshot, id, at));
         }

@@ -72,7 +72,7 @@ impl Reconciler {
         Members {
             labelled: self.pool.labelled_disks().into_iter().map(labelled).collect(),
             bare: self.pool.journal().bare_claims().into_iter().map(bare).collect(),
-            hardware: self.known_hardware(),
+            hardware: self.last_on(),
         }
     }
 

@@ -252,7 +252,7 @@ impl Reconciler {
     fn inform(&mut self) {
         self.memory.discovery.claimed_bare(self.pool.journal().bare_ids());
         self.memory.discovery.given_up(self.pool.journal().given_up());
-        self.memory.discovery.identities_are(self.identities());
+        self.memory.discovery.identities_are(self.identities(), self.last_on());
     }
 
     /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
@@ -278,7 +278,8 @@ impl Reconciler {
             return Err(AdminError::NotAdoptable { disk, why });
         };
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
-        let seen = self.pool.journal().seen(&device.id.text).written;
+        let (pool, id) = (Arc::clone(&self.pool), device.id.text.clone());
+        let seen = pool.journal().seen(&id).written;
         self.done_in_time::<AdminError>(&device.id.text, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
             let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
@@ -290,7 +291,10 @@ impl Reconciler {
                 change(&mut label);
                 Ok(relabel(label))
             })?;
-            Ok(())
+            // Where one copy rots, the other one is as new.
+            disk.mirror()?;
+            // As long as the journal says otherwise, all this can be done again.
+            Ok(pool.journal().take_as_it_is(&id, disk.content().written).map_err(PoolError::from)?)
         })?;
         self.memory.discovery.changed(&device.raw.name);
         Ok(())

@@ -42,6 +42,8 @@ pub(super) struct Told {
 #[derive(Default)]
 pub(super) struct Question {
     asks: Arc<Mutex<Asks>>,
+    /// There is somebody to ask.
+    is_asked: bool,
     awaited: Option<Awaited>,
 }
 
@@ -56,16 +58,21 @@ struct Awaited {
 
 impl Question {
     pub fn ask_own(&mut self, ask: AskOwn) {
+        self.is_asked = true;
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);
     }
 
     pub fn ask_promises(&mut self, ask: AskPromises) {
+        self.is_asked = true;
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).promises = Some(ask);
     }
 
     /// The answers to what `pass`, counted from the start, or the one before it asked. Older ones are not used: what they say may
     /// be so no more. `late` is called when answers are there that no pass waits for.
     pub fn answer(&mut self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Told, String> {
+        if !self.is_asked {
+            return Ok(Told { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
+        }
         let is_of_now = |awaited: &Awaited| awaited.wanted == wanted && awaited.pass.saturating_add(1) >= pass;
         let awaited = self.awaited.take().filter(is_of_now);
         let awaited = match awaited {

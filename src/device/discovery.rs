@@ -30,6 +30,7 @@ pub struct Discovery {
     /// Those that were, and may have a tenant's bytes on them.
     given_up: BTreeSet<String>,
     identities: Identities,
+    /// The hardware that each disk of ours was last on, by disk id.
     last_on: BTreeMap<String, String>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
@@ -209,8 +210,8 @@ impl Discovery {
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
         self.patience.forget(|whom| here.contains(whom));
-        let home = self.home.clone();
-        let machine = Machine::new(&home, &raws).knowing(&self.last_on, &self.identities);
+        let (home, last_on, identities) = (self.home.clone(), self.last_on.clone(), self.identities.clone());
+        let machine = Machine::new(&home, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, reach)).cloned();
         let known: HashMap<&str, Kept<Read>> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();

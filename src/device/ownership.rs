@@ -19,10 +19,11 @@
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
 //! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::duplicate::Identities;
 use super::label::Label;
 pub use super::reason::Reason;
 use super::reason::{FLOOR, Holder};
@@ -68,8 +69,10 @@ pub struct Machine<'a> {
     by_path: HashMap<&'a Path, &'a str>,
     /// Kernel name of a device to that of the loop device over it.
     loops_over: HashMap<&'a str, &'a str>,
-    /// Hardware ids of disks that are, or were, ours.
-    known: BTreeSet<String>,
+    /// Hardware ids of what our disks are, or were last, on.
+    ours: BTreeSet<&'a str>,
+    /// Those of what was a disk of ours once, or a copy of one.
+    copies: BTreeSet<&'a str>,
 }
 
 /// The verdict as far as the facts of sysfs and the record go.
@@ -88,7 +91,8 @@ impl<'a> Machine<'a> {
                 [&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &*raw.name)),
             );
         }
-        let mut machine = Self { home, by_name, by_path, loops_over: HashMap::new(), known: BTreeSet::new() };
+        let mut machine =
+            Self { home, by_name, by_path, loops_over: HashMap::new(), ours: BTreeSet::new(), copies: BTreeSet::new() };
         machine.loops_over = all
             .iter()
             .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, raw.name.as_str())))
@@ -96,9 +100,12 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// The same, and these are hardware ids of disks of ours, which say nothing while they cannot be read.
-    pub fn knowing(self, known: BTreeSet<String>) -> Self {
-        Self { known, ..self }
+    /// The same, and this is known of the hardware of our disks, which say nothing while they cannot be read.
+    pub fn knowing(self, last_on: &'a BTreeMap<String, String>, identities: &'a Identities) -> Self {
+        let originals = identities.values().filter_map(|identity| identity.original.as_deref());
+        let ours = last_on.values().map(String::as_str).chain(originals).collect();
+        let copies = identities.values().flat_map(|identity| &identity.copies).map(String::as_str).collect();
+        Self { ours, copies, ..self }
     }
 
     pub fn get(&self, name: &str) -> Option<&'a RawDisk> {
@@ -224,6 +231,8 @@ impl<'a> Machine<'a> {
             return Some(reason);
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
+        // What became the disk may be built on what it was copied from.
+        let is_ours = self.ours.contains(&*id::hardware(raw, None).text);
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
@@ -232,7 +241,7 @@ impl<'a> Machine<'a> {
                 if let Some(reason) = on_bare(slave).or_else(|| on_bare(whole)) {
                     return Some(reason);
                 }
-                if self.is_pool_disk(whole, records) {
+                if self.is_pool_disk(whole, records, is_ours) {
                     return Some(Reason::OnPoolVolume { below: slave.name.clone() });
                 }
                 below.add(slave.slaves.iter().chain(&whole.slaves));
@@ -251,12 +260,14 @@ impl<'a> Machine<'a> {
 
     /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. That it
     /// is a path or a member of something else is no volume.
-    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> bool {
+    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Record>, is_ours_above: bool) -> bool {
         match records.get(&*whole.name) {
             Some(Record::Valid(_) | Record::Unreadable(_)) => true,
             Some(Record::None | Record::Foreign(_) | Record::Bare | Record::GivenUp) => false,
             Some(Record::Failed(_)) | None => {
-                self.component(whole).is_none() && self.known.contains(&id::hardware(whole, None).text)
+                let hardware = id::hardware(whole, None).text;
+                self.component(whole).is_none()
+                    && (self.ours.contains(&*hardware) || !is_ours_above && self.copies.contains(&*hardware))
             }
         }
     }

@@ -42,7 +42,7 @@ pub struct Journal {
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
     pub disks: BTreeMap<String, KnownDisk>,
-    /// Ids of disks with our label that a person gave up while they were away, until they are back.
+    /// Ids of disks, labelled or bare, that a person gave up or gave back, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<String>,
     /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
@@ -64,8 +64,7 @@ pub struct KnownDisk {
     pub hardware: Option<String>,
     /// Bytes.
     pub size: u64,
-    /// The number of its label then: an older state of it has a lower one. 0: an earlier version did not write it down, or a
-    /// person took the disk as it is.
+    /// The number of its label then: an older state of it has a lower one. 0: an earlier version did not write it down.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written: u64,
     /// All volumes that may be on it; `None`: an earlier version did not write them down.

@@ -170,6 +170,7 @@ impl JournalStore {
                 journal.take_from_disks(volume.id);
             }
             journal.lost.remove(disk);
+            journal.let_go.remove(disk);
             journal.raw.insert(disk.to_owned(), claim);
             Ok(())
         })
@@ -234,6 +235,7 @@ impl JournalStore {
             if claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
                 journal.given_up.insert(disk.to_owned());
             }
+            journal.let_go.insert(disk.to_owned());
             journal.released.insert(disk.to_owned());
             Ok(())
         })
@@ -245,6 +247,7 @@ impl JournalStore {
         self.change(|journal| {
             journal.released.insert(hardware.to_owned());
             journal.disks.remove(id);
+            journal.let_go.insert(id.to_owned());
             Ok(())
         })
     }
@@ -294,13 +297,23 @@ impl JournalStore {
         disk: KnownDisk,
         before: &BeforeLook,
     ) -> Result<(), StoreError> {
+        // A change that was noted since this look: an open disk never has less than the journal says.
+        let is_older = |journal: &Journal| journal.disks.get(id).is_some_and(|known| known.written > disk.written);
         if self.sound().is_err() {
             // It is missed in this process, and from when there is a document again.
-            self.remember(turn, |journal| drop(journal.disks.insert(id.to_owned(), disk)));
+            self.remember(turn, |journal| {
+                if !is_older(journal) {
+                    journal.disks.insert(id.to_owned(), disk.clone());
+                }
+            });
             return Ok(());
         }
         self.change_in(turn, |journal| {
-            let mut disk = disk;
+            journal.let_go.remove(id);
+            if is_older(journal) {
+                return Ok(());
+            }
+            let mut disk = disk.clone();
             if disk.volumes.is_some() {
                 disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
                 // One that was begun since may have ended, too: the next look tells.
@@ -310,7 +323,6 @@ impl JournalStore {
                 }
             }
             journal.disks.insert(id.to_owned(), disk);
-            journal.let_go.remove(id);
             Ok(())
         })
     }
@@ -352,11 +364,12 @@ impl JournalStore {
         self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
     }
 
-    /// A disk is taken as it is, whatever was seen of it before: in this process also where the document cannot be used.
-    pub fn take_as_it_is(&self, id: &str) -> Result<(), StoreError> {
+    /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process also where
+    /// the document cannot be used.
+    pub fn take_as_it_is(&self, id: &str, number: u64) -> Result<(), StoreError> {
         let take = |journal: &mut Journal| {
             if let Some(known) = journal.disks.get_mut(id) {
-                known.written = 0;
+                known.written = number;
             }
         };
         match self.sound() {
@@ -382,7 +395,8 @@ impl JournalStore {
         })
     }
 
-    /// Whether a person gave up that disk, labelled or bare, while it was away.
+    /// Whether a person gave up that disk, labelled or bare: what was on it is waited for no more, also where a bare device that
+    /// is back may be had by anybody.
     pub fn has_given_up(&self, id: &str) -> bool {
         let journal = self.journal();
         journal.let_go.contains(id) || journal.given_up.contains(id)
@@ -442,6 +456,7 @@ impl JournalStore {
 
     pub fn claim_bare(&self, disk: &str, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
+            journal.let_go.remove(disk);
             journal.raw.insert(disk.to_owned(), claim);
             Ok(())
         })
@@ -525,6 +540,27 @@ mod tests {
     fn on(store: &JournalStore, id: &str) -> Vec<Uuid> {
         let known = store.known(|disk| disk == id).pop();
         known.and_then(|(_, known)| known.volumes).into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
+        let store = store();
+        look(&store, "one", &[A]);
+        let (before, found) = (store.before_look(), disk(&[A]));
+        store.note("one", 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
+        store.know("one", found, &before).expect("written");
+        assert_eq!((store.seen("one").written, on(&store, "one")), (2, vec![]));
+    }
+
+    #[test]
+    fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_given_back_is_not_missed() {
+        let store = store();
+        look(&store, "one", &[A]);
+        store.note("one", 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
+        store.note("one", 4, || panic!("it was seen by the one before")).expect("nothing to write");
+        store.release_labelled("wwid-one", "one").expect("written");
+        store.note("one", 5, || panic!("it is not missed any more")).expect("nothing to write");
+        assert!(store.known(|_| true).is_empty() && store.has_given_up("one"));
     }
 
     #[test]

@@ -240,6 +240,10 @@ impl Member {
             Self::Labelled(member) => {
                 let (begun, done) = {
                     let mut state = member.lock_in_time()?;
+                    if !state.is_usable() {
+                        let why = self.why_unusable().unwrap_or_else(|| "is missing".to_owned());
+                        return Err(PoolError::DiskAway { id, disk: member.id.clone(), why });
+                    }
                     let mut known = state.known();
                     // It goes without having been deleted.
                     known.unseen.insert(id);

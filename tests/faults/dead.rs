@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use localpool::agent::Reconciler;
 use localpool::agent::thread::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
+use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::pool::device_pool::Outcome;
+use localpool::pool::device_pool::{Outcome, Owner, Pool, Workers};
 use localpool::pool::labelled::Standing;
 use localpool::pool::whereabouts::Doubt;
 
@@ -107,4 +109,48 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     // One of them is in use now, and its id means that one.
     let refused = node.agent.verb(&release(&disk, true)).expect_err("it has a volume").to_string();
     assert!(!refused.contains("several"), "{refused}");
+}
+
+#[test]
+fn a_deletion_is_not_waited_for_after_the_device_that_was_given_up_was_adopted() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host, &Layout::RawDevice {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().to_owned();
+    let platter = host.unplug("fake0").expect("it was there");
+    platter.poke(0, &[0x77; 4096]);
+    node.passes().expect("looks");
+    node.agent.verb(&release(&disk, false)).expect("given up");
+    host.plug("fake0", "SERIAL-1", platter);
+    node.passes().expect("looks");
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.passes().expect("looks");
+    assert!(node.pool.members().is_empty(), "it is not blank");
+    let doubt = node.pool.doubt(id("a"), Some(&disk));
+    assert!(matches!(doubt, Doubt::None | Doubt::GivenUp(_)), "{doubt:?}");
+}
+
+#[test]
+fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
+    let host = Arc::new(FakeHost::default());
+    let original = host.add_disk("fake0", "SERIAL-1", geometry());
+    let mut node = start(&host, &Layout::Carved {});
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let disk = node.pool.members()[0].id().to_owned();
+    node.passes().expect("looks");
+    let there = Arc::new(FakeHost::default());
+    let copy = there.add_disk("fake1", "SERIAL-9", geometry());
+    copy.put_content(original.content());
+    let machine: Arc<dyn Host> = Arc::clone(&there) as Arc<dyn Host>;
+    let owner = Owner { cluster: "test".to_owned(), node: "node-2".to_owned() };
+    let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
+    let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, Vec::new());
+    other.pass().expect("looks");
+    other.verb(&adopt("/dev/fake1", false)).expect("adopted there");
+    host.unplug("fake0");
+    node.passes().expect("looks");
+    host.plug("fake1", "SERIAL-9", copy);
+    node.passes().expect("looks");
+    node.agent.verb(&release(&disk, false)).expect("the missing one is meant");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::{FsKind, Host as _};
+use localpool::host::{Extent, FsKind, Host as _};
 use localpool::pool::device_pool::{Outcome, WantedUsage};
 use localpool::pool::journal::JOURNAL;
 use localpool::pool::labelled::Standing;
@@ -230,6 +230,55 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
             assert!(node.pool.delete(id(name)).is_err(), "{name} was acknowledged, and never deleted");
         }
     }
+}
+
+#[test]
+fn what_was_given_up_stays_so_though_the_agent_dies_right_after_the_adoption() {
+    let (host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    let earlier = disk.content();
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    let later = disk.content();
+    drop(node);
+    disk.put_content(earlier);
+    let mut node = start(&host);
+    assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    drop(node);
+    disk.put_content(later);
+    let mut node = start(&host);
+    let why = problem(&mut node, "fake0");
+    assert!(why.contains("at an earlier time"), "{why:?}");
+}
+
+#[test]
+fn a_label_copy_that_rots_after_an_adoption_makes_no_earlier_state() {
+    let (host, disk, mut node) = carved();
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.pool.work_until_idle().expect("mirrors");
+    node.passes().expect("looks");
+    let earlier = disk.content();
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    drop(node);
+    disk.put_content(earlier);
+    let mut node = start(&host);
+    node.passes().expect("looks");
+    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    assert_eq!(problem(&mut node, "fake0"), "");
+    node.pool.work_until_idle().expect("mirrors");
+    node.passes().expect("looks");
+    drop(node);
+    let number = |at: u64| {
+        let mut bytes = [0; 8];
+        disk.peek(at + 32, &mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    let (a, b) = (MIB, MIB + (512 << 10));
+    let newest = if number(a) > number(b) { a } else { b };
+    disk.lose(Extent { start: newest, end: newest + 4096 });
+    let mut node = start(&host);
+    assert_eq!(problem(&mut node, "fake0"), "");
 }
 
 #[test]

@@ -104,6 +104,56 @@ fn a_disk_that_nothing_tells_from_another_one_is_the_disk_as_long_as_it_is_there
 }
 
 #[test]
+fn nor_is_it_replaced_by_a_copy_after_a_restart() {
+    let host = Arc::new(FakeHost::default());
+    let disk = host.add_disk("fake0", "", geometry());
+    host.edit("fake0", |raw| (raw.serial, raw.wwid) = (None, None));
+    let mut node = start(&host);
+    node.passes().expect("claims");
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    node.passes().expect("looks");
+    let member = node.pool.labelled_disks()[0].id.clone();
+    let (copy, content) = copy_of(&host, &disk);
+    cannot_be_read(&disk);
+    drop(node);
+    let mut node = start(&host);
+    node.passes().expect("looks");
+    assert!(node.pool.usable(id("a")).is_err(), "served from the copy");
+    assert!(copy.content() == content, "the copy was written");
+    assert!(!node.pool.forget(&member).expect("asked"), "it is here");
+}
+
+#[test]
+fn a_disk_that_was_moved_out_of_a_dock_is_used_though_the_empty_dock_is_still_there() {
+    let (host, _, mut node) = with_volume();
+    let platter = host.unplug("fake0").expect("it was there");
+    host.plug("fake1", "SERIAL-2", platter);
+    host.add_disk("fake0", "SERIAL-1", geometry());
+    host.edit("fake0", |raw| (raw.size, raw.transport) = (0, Some("usb".to_owned())));
+    node.passes().expect("looks");
+    assert_eq!(problem(&mut node, "fake1"), "");
+    node.pool.usable(id("a")).expect("it is the same disk");
+}
+
+#[test]
+fn a_mirror_that_became_the_disk_is_used_though_the_old_disk_is_a_leg_of_it_and_fails() {
+    let (host, disk, mut node) = with_volume();
+    host.add_disk("dm-0", "", geometry()).put_content(disk.content());
+    host.edit("dm-0", |raw| (raw.kind, raw.serial) = (volume_group(), None));
+    node.passes().expect("sees both");
+    host.unplug("fake0");
+    node.passes().expect("looks");
+    node.agent.verb(&adopt("/dev/dm-0", false)).expect("adopted");
+    node.passes().expect("looks");
+    let leg = host.add_disk("fake0", "SERIAL-1", geometry());
+    host.edit("fake0", |raw| raw.holders = vec!["dm-0".to_owned()]);
+    host.edit("dm-0", |raw| raw.slaves = vec!["fake0".to_owned()]);
+    cannot_be_read(&leg);
+    looks(&mut node);
+    node.pool.usable(id("a")).expect("the mirror has it");
+}
+
+#[test]
 fn after_a_restart_or_a_replug_it_is_known_by_its_hardware_and_is_not_missing() {
     for restart in [false, true] {
         let (host, disk, mut node) = with_volume();

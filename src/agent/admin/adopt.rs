@@ -119,7 +119,6 @@ impl Reconciler {
         lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
         if !dry_run {
             self.take_over(device)?;
-            self.pool().journal().take_as_it_is(&device.id.text).map_err(PoolError::from)?;
         }
         Ok(lines)
     }

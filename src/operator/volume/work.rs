@@ -77,9 +77,15 @@ impl Work {
         let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
         let (view, doubt) = self
             .blocking(move |pool| {
-                let view = pool.volume(id).ok();
-                let doubt = if view.is_none() { pool.doubt(id, told.as_deref()) } else { Doubt::None };
-                (view, doubt)
+                if let Ok(view) = pool.volume(id) {
+                    return (Some(view), Doubt::None);
+                }
+                // Doubted first: a disk that comes back in between is found then, or still missed.
+                let doubt = pool.doubt(id, told.as_deref());
+                match pool.volume(id) {
+                    Ok(view) => (Some(view), Doubt::None),
+                    Err(_) => (None, doubt),
+                }
             })
             .await?;
         let on_disk = match (&view, &doubt) {
