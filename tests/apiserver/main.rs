@@ -18,5 +18,7 @@ mod role;
 mod server;
 mod set_status;
 mod sim;
+mod tap;
+mod tries;
 mod upgrade;
 mod volumes;

@@ -115,15 +115,6 @@ impl NodeOperator {
         let _ = self.dirty.send(id);
     }
 
-    /// Looks at it again after a while.
-    pub(in crate::operator) fn come_back(&self, id: Uuid, wait: std::time::Duration) {
-        let dirty = self.dirty.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            let _ = dirty.send(id);
-        });
-    }
-
     pub(in crate::operator) fn pool_changed(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch as channel};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::work::{Next, Work};
@@ -35,7 +36,6 @@ pub async fn keep(
     mut worlds: channel::Receiver<Arc<World>>,
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running: JoinSet<(Uuid, Next)> = JoinSet::new();
     let mut queue = Queue::default();
     loop {
         let mut due = Vec::new();
@@ -54,77 +54,99 @@ pub async fn keep(
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
-            Some(ended) = running.join_next() => match ended {
-                Ok((id, next)) => {
-                    let Ended { is_due, wait } = queue.end(id, next);
-                    due.extend(is_due.then_some(id));
-                    if let Some(wait) = wait {
-                        operator.come_back(id, wait);
-                    }
-                }
-                // Its id is lost with it; the next pass looks at everything.
-                Err(error) => tracing::error!(%error, "work on a volume ended in a bug"),
-            },
+            id = queue.next() => due.push(id),
         }
         if !known.is_complete() || seen.borrow().is_none() {
             continue;
         }
-        due.retain(|id| queue.begin(*id));
         for id in due {
             let world = worlds.borrow().clone();
             let work = Work { operator: operator.clone(), known: known.clone(), world, id, tries: queue.tries(id) };
-            running.spawn(try_once(work, Arc::clone(&slots)));
+            queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }
 }
 
-async fn try_once(work: Work, slots: Arc<Semaphore>) -> (Uuid, Next) {
-    let id = work.id;
-    let next = in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
+async fn try_once(work: Work, slots: Arc<Semaphore>) -> Next {
+    in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
         // Somebody was faster: the watch will tell, and a look does no harm.
         if !error.is_conflict() {
-            tracing::warn!(volume = %VolumeId::from(id), error = words(&error), "trying again later");
+            tracing::warn!(volume = %VolumeId::from(work.id), error = words(&error), "trying again later");
         }
         Next::Again
-    });
-    (id, next)
+    })
 }
 
-/// What is under way, and what failed.
+/// What is under way, what failed, and when each is due without being told.
 #[derive(Debug, Default)]
 struct Queue {
-    busy: HashSet<Uuid>,
-    /// Of those, the ones that are due once more.
+    running: JoinSet<Next>,
+    /// The volume of each task.
+    busy: HashMap<task::Id, Uuid>,
+    /// Of those under way, the ones that are due once more.
     again: HashSet<Uuid>,
     /// How often each was tried in vain.
     failures: HashMap<Uuid, u32>,
-}
-
-/// What becomes of a volume after a try.
-#[derive(Debug, PartialEq, Eq)]
-struct Ended {
-    /// Something happened to it meanwhile.
-    is_due: bool,
-    /// When to come back to it.
-    wait: Option<Duration>,
+    /// One time for each: the end of a try takes the place of what an earlier one left.
+    due: HashMap<Uuid, Instant>,
 }
 
 impl Queue {
-    /// False: it is under way, and is due again after that.
-    fn begin(&mut self, id: Uuid) -> bool {
-        let is_first = self.busy.insert(id);
-        if !is_first {
+    /// Begins the work on a volume. While it is under way already, it is due again after that, and `work` is dropped.
+    fn begin(&mut self, id: Uuid, work: impl Future<Output = Next> + Send + 'static) {
+        if self.busy.values().any(|busy| *busy == id) {
             self.again.insert(id);
+            return;
         }
-        is_first
+        self.due.remove(&id);
+        let task = self.running.spawn(work).id();
+        self.busy.insert(task, id);
     }
 
     fn tries(&self, id: Uuid) -> u32 {
         self.failures.get(&id).copied().unwrap_or_default()
     }
 
-    fn end(&mut self, id: Uuid, next: Next) -> Ended {
-        self.busy.remove(&id);
+    /// Waits for the next volume that is due without a new word of it. May be dropped at any time.
+    async fn next(&mut self) -> Uuid {
+        loop {
+            let first = self.due.iter().min_by_key(|(_, at)| **at).map(|(id, at)| (*id, *at));
+            let time = async {
+                match first {
+                    Some((id, at)) => {
+                        tokio::time::sleep_until(at).await;
+                        id
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(ended) = self.running.join_next_with_id() => {
+                    if let Some(id) = self.ended(ended) {
+                        return id;
+                    }
+                }
+                id = time => {
+                    self.due.remove(&id);
+                    return id;
+                }
+            }
+        }
+    }
+
+    /// The volume of a task that has ended, where something happened to it meanwhile.
+    fn ended(&mut self, ended: Result<(task::Id, Next), JoinError>) -> Option<Uuid> {
+        let (task, next) = ended.unwrap_or_else(|error| {
+            let volume = self.busy.get(&error.id()).map(|id| VolumeId::from(*id).to_string());
+            tracing::error!(volume, %error, "work on a volume ended in a bug; trying again later");
+            (error.id(), Next::Again)
+        });
+        let id = self.busy.remove(&task)?;
+        self.end(id, next, Instant::now());
+        self.again.remove(&id).then_some(id)
+    }
+
+    fn end(&mut self, id: Uuid, next: Next, now: Instant) {
         let wait = match next {
             Next::Done => {
                 self.failures.remove(&id);
@@ -138,7 +160,10 @@ impl Queue {
                 Some(AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST))
             }
         };
-        Ended { is_due: self.again.remove(&id), wait }
+        match wait {
+            Some(wait) => self.due.insert(id, now + wait),
+            None => self.due.remove(&id),
+        };
     }
 }
 
@@ -171,19 +196,32 @@ mod tests {
 
     const ID: Uuid = Uuid::from_u128(1);
 
-    #[test]
-    fn a_volume_is_worked_on_once_at_a_time_and_once_more_if_it_was_due_meanwhile() {
+    /// Waits for the end of one try; gives the volume, where it is due again at once.
+    async fn ended(queue: &mut Queue) -> Option<Uuid> {
+        let ended = queue.running.join_next_with_id().await.expect("something is under way");
+        queue.ended(ended)
+    }
+
+    #[tokio::test]
+    async fn a_volume_is_worked_on_once_at_a_time_and_once_more_if_it_was_due_meanwhile() {
         let mut queue = Queue::default();
-        assert_eq!([queue.begin(ID), queue.begin(ID), queue.begin(Uuid::nil())], [true, false, true]);
-        assert_eq!(queue.end(ID, Next::Done), Ended { is_due: true, wait: None });
-        assert!(queue.begin(ID));
-        assert_eq!(queue.end(ID, Next::Done), Ended { is_due: false, wait: None });
+        for id in [ID, ID, Uuid::nil()] {
+            queue.begin(id, async { Next::Done });
+        }
+        assert_eq!(queue.running.len(), 2);
+        let due = [ended(&mut queue).await, ended(&mut queue).await];
+        assert!(due.contains(&Some(ID)) && due.contains(&None), "{due:?}");
+        queue.begin(ID, async { Next::Done });
+        assert_eq!(ended(&mut queue).await, None);
     }
 
     #[test]
     fn what_fails_is_tried_later_each_time_until_it_succeeds_and_a_disk_that_is_away_changes_no_count() {
-        let mut queue = Queue::default();
-        let mut wait = |next| queue.end(ID, next).wait.map(|wait| wait.as_millis());
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let mut wait = |next| {
+            queue.end(ID, next, now);
+            queue.due.get(&ID).map(|at| (*at - now).as_millis())
+        };
         assert_eq!([wait(Next::Again), wait(Next::DiskBack), wait(Next::Again)], [Some(250), None, Some(500)]);
         assert_eq!(wait(Next::After(Duration::from_secs(5))), Some(5000));
         for _ in 0..20 {
@@ -191,8 +229,33 @@ mod tests {
         }
         assert_eq!(wait(Next::Again), Some(250 << 10));
         assert_eq!(queue.tries(ID), 23);
-        queue.end(ID, Next::Done);
-        assert_eq!(queue.tries(ID), 0);
+        queue.end(ID, Next::Done, now);
+        assert_eq!((queue.tries(ID), queue.due.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn however_often_it_was_looked_at_a_volume_comes_back_once_and_when_the_last_try_said() {
+        let mut queue = Queue::default();
+        for _ in 0..4 {
+            queue.begin(ID, async { Next::Again });
+            assert_eq!(ended(&mut queue).await, None);
+        }
+        queue.begin(ID, async { Next::After(Duration::from_millis(1)) });
+        assert_eq!(ended(&mut queue).await, None);
+        assert_eq!(queue.next().await, ID);
+        let more = tokio::time::timeout(3 * AGAIN, queue.next()).await;
+        assert!(more.is_err(), "it came back for an earlier try");
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_the_work_on_a_volume_is_a_try_in_vain_and_the_next_one_begins() {
+        let mut queue = Queue::default();
+        queue.begin(ID, async { panic!("a bug") });
+        queue.begin(ID, async { Next::Done });
+        assert_eq!(ended(&mut queue).await, Some(ID), "it was due meanwhile");
+        assert_eq!(queue.tries(ID), 1);
+        queue.begin(ID, async { Next::Done });
+        assert_eq!((ended(&mut queue).await, queue.tries(ID)), (None, 0));
     }
 
     #[tokio::test]

@@ -1,0 +1,62 @@
+//! A client of the API server between which and its user a test stands: it counts the requests for a path, and holds
+//! them up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::watch;
+use tonic::codegen::http::Request;
+use tower::service_fn;
+
+use crate::agent::PATIENCE;
+
+pub struct Tap {
+    path: &'static str,
+    requests: AtomicU64,
+    is_open: watch::Sender<bool>,
+    waiting: watch::Sender<u64>,
+}
+
+impl Tap {
+    /// On requests whose path begins so.
+    pub fn on(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
+        let (is_open, waiting) = (watch::Sender::new(true), watch::Sender::new(0));
+        let tap = Arc::new(Self { path, requests: AtomicU64::new(0), is_open, waiting });
+        let (client, of) = (client.clone(), Arc::clone(&tap));
+        let service = service_fn(move |request: Request<Body>| {
+            let (client, tap) = (client.clone(), Arc::clone(&of));
+            async move {
+                tap.pass(request.uri().path()).await;
+                client.send(request).await
+            }
+        });
+        (tap, Client::new(service, "default"))
+    }
+
+    async fn pass(&self, path: &str) {
+        if !path.starts_with(self.path) {
+            return;
+        }
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+        self.waiting.send_modify(|waiting| *waiting -= 1);
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    pub fn set_open(&self, is_open: bool) {
+        self.is_open.send_replace(is_open);
+    }
+
+    /// Until a request is held up.
+    pub async fn waited_at(&self) {
+        let mut waiting = self.waiting.subscribe();
+        let waited = waiting.wait_for(|waiting| *waiting > 0);
+        tokio::time::timeout(PATIENCE, waited).await.expect("somebody asks").expect("it is ours");
+    }
+}
