@@ -16,8 +16,10 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::agent::{PATIENCE, Stage, on, unique, wanted};
+use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
+use crate::nodes::{offers, set as set_of_sims};
+use crate::sim::SimNode;
 
 /// A leader at work.
 pub struct Work {
@@ -283,6 +285,42 @@ async fn a_deleted_nodes_volume_is_kept_and_marked_until_the_node_is_back() {
     assert!(lines[1].contains(&format!("PersistentVolume {name}")), "{lines:?}");
     assert!(stage.is_gone(id).await);
     stage.volumes.delete(id).await.expect("its PersistentVolume may go");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_outlives_its_node_leaves_the_leaders_mark_and_each_writes_it_once() {
+    let cluster = cluster!(alone);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, node) = (unique("sim"), unique("sim"));
+    set_of_sims(&cluster.client, &label).await;
+    let mut sim = SimNode::start(&stage, &node, &label, 512).await;
+    offers(&stage, &node, 500).await;
+    let mut wish = wanted(&unique("pvc"), on(&node));
+    wish.required = 100 * MIB;
+    wish.parameters = [("class".to_owned(), label.clone())].into();
+    wish.selector.class = Some(label.clone());
+    let id = stage.volumes.create(wish).await.expect("there is room").id;
+    let _work = lead(&stage, Gone::Keep);
+    stage.delete_node(&node).await;
+    let marked = stage.see(id, "marked", gone_mark).await;
+    for _ in 0..30 {
+        sim.pool().nudge();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let now = stage.objects.get(&id.to_string()).await.expect("it is there");
+    assert_eq!(now.metadata.resource_version, marked.metadata.resource_version, "somebody wrote: {now:?}");
+    assert_eq!(events(&stage.client, "default", &about(&id.to_string())).await, ["NodeDeleted x1"]);
+
+    // What the agent has to say is said beside the mark.
+    sim.host.unplug("fake0").expect("it was there");
+    sim.pool().nudge();
+    let says = |object: &PoolVolume| {
+        let conditions = object.status.iter().flat_map(|status| &status.conditions);
+        conditions.filter(|condition| condition.reason == "DiskMissing").count() == 1
+    };
+    let told = stage.see(id, "unhealthy", says).await;
+    assert!(gone_mark(&told), "{:?}", told.status);
+    sim.kill().await;
 }
 
 #[tokio::test]

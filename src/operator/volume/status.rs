@@ -126,6 +126,17 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason.to_owned()), message: Some(message), ..before }
 }
 
+/// The status, with the conditions of others as they are. The agent is the one writer of this status but for one condition
+/// (`view::NODE_GONE`), which tells that the Node object is gone: that the leader says, as an agent whose Node was deleted is
+/// taken for gone with it. Where it lives on, as until its pod is removed, each would else take away what the other has
+/// written, and write again, for ever.
+pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
+    let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    status.conditions.retain(|condition| condition.type_ == HEALTHY);
+    status.conditions.extend(before.iter().filter(|condition| condition.type_ != HEALTHY).cloned());
+    status
+}
+
 fn healthy(object: &PoolVolume, now: &Condition) -> KubeCondition {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let Condition { abnormal, reason, message } = now;
@@ -134,6 +145,7 @@ fn healthy(object: &PoolVolume, now: &Condition) -> KubeCondition {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::{in_phase, status_condition};
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
     use crate::device::label::SetRef;
@@ -179,5 +191,23 @@ mod tests {
         assert_eq!(said(&object), (Some(5 << 20), None));
         object.spec.size = None;
         assert_eq!(said(&object), (None, None));
+    }
+
+    #[test]
+    fn whatever_the_agent_says_it_says_beside_the_conditions_of_others() {
+        let mut object = in_phase(Phase::Accepted);
+        let mark = status_condition("NodeGone", "True", "NodeDeleted", "");
+        let old = status_condition(HEALTHY, "True", "Fine", "");
+        object.status.as_mut().expect("set").conditions = vec![old.clone(), mark.clone()];
+        let kinds = |status: PoolVolumeStatus| {
+            let status = beside_others(&object, status);
+            status.conditions.into_iter().map(|condition| (condition.type_, condition.reason)).collect::<Vec<_>>()
+        };
+        let told = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
+        let gone = || told("NodeGone", "NodeDeleted");
+        assert_eq!(kinds(delayed(&object, "later".to_owned())), [gone()]);
+        assert_eq!(kinds(missing(&object, None)), [told(HEALTHY, "VolumeMissing"), gone()]);
+        let refusal = Refusal { reason: "InUse", message: String::new() };
+        assert_eq!(kinds(stuck(&object, refusal)), [told(HEALTHY, "Fine"), gone()]);
     }
 }

@@ -119,6 +119,7 @@ impl Work {
 
     /// Writes a status, if it is another one than is there, and gives the object as it is then.
     pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, Error> {
+        let status = status::beside_others(object, status);
         if object.status.as_ref() == Some(&status) {
             return Ok(object.clone());
         }
