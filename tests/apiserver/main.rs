@@ -3,6 +3,7 @@
 //! LOCALPOOL_CLUSTER_BIN names the program of both, target/cluster/bin/localpool-cluster, which `make cluster-up`
 //! builds. Where it is missing, each test says that it was skipped.
 
+mod adoption;
 mod agent;
 mod discovery;
 mod discovery_result;

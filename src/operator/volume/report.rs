@@ -69,6 +69,8 @@ impl Work {
         let id = self.id;
         let done = match claimed {
             true => self.blocking(move |pool| pool.adopt_volume(id).map(|_| ())).await?,
+            // Where it is not found any more, a person has adopted it since the look: the next one sees that.
+            false if record.found => Ok(()),
             false => self.blocking(move |pool| pool.disown_volume(id)).await?,
         };
         done.map_err(|error| Error::Refused(chain(&error)))?;
