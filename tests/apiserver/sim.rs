@@ -31,6 +31,8 @@ pub struct SimNode {
 pub struct Running {
     operator: JoinHandle<()>,
     pub agent_handle: AgentHandle,
+    /// Held while a call works on a volume.
+    pub locks: VolumeLocks,
     thread: AgentThread,
     pool: Arc<Pool>,
 }
@@ -67,13 +69,13 @@ impl SimNode {
         let writes = Arc::new(Writes::default());
         let locks = VolumeLocks::default();
         let (operator, inbox) =
-            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks, writes);
+            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), writes);
         let operator = tokio::spawn(operator.run(inbox, seen));
-        self.running = Some(Running { operator, agent_handle, thread, pool });
+        self.running = Some(Running { operator, agent_handle, locks, thread, pool });
     }
 
     pub async fn kill(&mut self) {
-        let Some(Running { operator, agent_handle, thread, pool }) = self.running.take() else { return };
+        let Some(Running { operator, agent_handle, locks: _, thread, pool }) = self.running.take() else { return };
         operator.abort();
         let _ = operator.await;
         agent_handle.stop();

@@ -1,10 +1,12 @@
-//! What the agent of a node tries again, and how often.
+//! What the agent of a node tries again, how often, and what it says when it gives up.
 
 use std::time::Duration;
 
-use kube::api::DeleteParams;
-use localpool::api::crd::{Phase, PoolVolume};
-use localpool::volume::{Error, Volume, Volumes as _};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
+use localpool::volume::{Error, Volume, VolumeId, Volumes as _};
+use serde_json::json;
 
 use crate::agent::{MIB, Stage, on, unique, wanted};
 use crate::cluster;
@@ -55,5 +57,69 @@ async fn a_volume_that_waits_is_come_back_to_once_however_often_it_was_looked_at
     // By now it was tried so often that nobody is to come back to it within a minute.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(tap.requests(), asked, "somebody came back earlier");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_another_operation_held_up_is_not_given_up_as_one_that_its_disk_failed() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, name, pvc) = (unique("sim"), unique("sim"), unique("pvc"));
+    set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 512).await;
+    offers(&stage, &name, 500).await;
+    let id = VolumeId::of_name(&pvc);
+    let held = node.running.as_ref().expect("it runs").locks.hold(id).expect("nobody has it");
+    let agent = async {
+        stage.see(id, "accepted", is_in(Phase::Accepted)).await;
+        passes(&node, 12).await;
+        let now = stage.objects.get(&id.to_string()).await.expect("it is there");
+        assert!(is_in(Phase::Accepted)(&now), "{:?}", now.status);
+        drop(held);
+        node.pool().nudge();
+    };
+    let (made, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 100), agent);
+    made.expect("nothing is wrong with its disk");
+    node.kill().await;
+}
+
+async fn bare_set(client: &Client, label: &str) {
+    let selected = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
+    let set = json!({
+        "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+        "metadata": {"name": label, "namespace": "default"},
+        "spec": {
+            "storageClassName": label, "nodeSelector": {"nodeSelectorTerms": [selected]},
+            "deviceInclusionSpec": {"minSize": 0}, "layout": "RawDevice",
+        },
+    });
+    let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
+    sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_state_directory_is_full_says_that_and_blames_no_disk() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, name, pvc) = (unique("sim"), unique("sim"), unique("pvc"));
+    bare_set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 64).await;
+    offers(&stage, &name, 60).await;
+    node.host.state.set_full(true);
+    let id = VolumeId::of_name(&pvc);
+    let agent = async {
+        let failed = stage.see(id, "given up", is_in(Phase::Failed)).await;
+        let status = failed.status.expect("just seen");
+        let (reason, words) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+        assert_eq!(reason, "JournalFailed", "{words}");
+        assert!(words.contains("No space left") && !words.contains(": disk "), "{words}");
+    };
+    let (refused, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 60), agent);
+    let refused = refused.expect_err("nothing can be written down");
+    assert!(matches!(&refused, Error::Exhausted(words) if words.contains("No space left")), "{refused:?}");
+    assert!(stage.is_gone(id).await && node.pool().volumes().is_empty());
+
+    node.host.state.set_full(false);
+    make(&stage, &label, &pvc, &name, 60).await.expect("the disk is healthy");
     node.kill().await;
 }

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::queue::AGAIN;
 use super::request::{request, stale};
-use super::status::{self, DISK_FAILED, Refusal};
-use super::work::{Next, Work, ZEROING};
+use super::status::{self, Refusal};
+use super::work::{Next, NotMade, Work, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::Error;
@@ -86,7 +86,7 @@ impl Work {
                 tracing::error!(volume = self.name(), why = message, "a volume could not be made; trying again");
                 self.operator.pool.nudge();
                 self.write(&object, status::delayed(&object, message)).await?;
-                Ok(Next::Again)
+                Ok(Refusal::not_made(&error).map_or(Next::Again, Next::NotMade))
             }
         }
     }
@@ -145,10 +145,9 @@ impl Work {
     }
 
     /// Another node may have it.
-    pub async fn give_up(&self, object: &PoolVolume) -> Result<Next, Error> {
+    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Next, Error> {
         let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
-        let (node, tries) = (&self.operator.node, self.tries);
-        let message = format!("node {node}: disk {disk} failed it {tries} times; the log of the agent there says how");
-        self.refuse(object, Phase::Failed, Refusal { reason: DISK_FAILED, message }).await
+        let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
+        self.refuse(object, Phase::Failed, refusal).await
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::work::{Next, Work};
+use super::work::{Next, NotMade, Work};
 use crate::operator::node::{NodeOperator, Seen};
 use crate::operator::set::config::World;
 use crate::operator::watch::Known;
@@ -61,7 +61,8 @@ pub async fn keep(
         }
         for id in due {
             let world = worlds.borrow().clone();
-            let work = Work { operator: operator.clone(), known: known.clone(), world, id, tries: queue.tries(id) };
+            let work =
+                Work { operator: operator.clone(), known: known.clone(), world, id, not_made: queue.not_made(id) };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }
@@ -85,8 +86,10 @@ struct Queue {
     busy: HashMap<task::Id, Uuid>,
     /// Of those under way, the ones that are due once more.
     again: HashSet<Uuid>,
-    /// How often each was tried in vain.
+    /// How often each was tried in vain, whatever the reason.
     failures: HashMap<Uuid, u32>,
+    /// Those that could not be made.
+    not_made: HashMap<Uuid, NotMade>,
     /// One time for each: the end of a try takes the place of what an earlier one left.
     due: HashMap<Uuid, Instant>,
 }
@@ -103,8 +106,8 @@ impl Queue {
         self.busy.insert(task, id);
     }
 
-    fn tries(&self, id: Uuid) -> u32 {
-        self.failures.get(&id).copied().unwrap_or_default()
+    fn not_made(&self, id: Uuid) -> Option<NotMade> {
+        self.not_made.get(&id).cloned()
     }
 
     /// Waits for the next volume that is due without a new word of it. May be dropped at any time.
@@ -147,17 +150,24 @@ impl Queue {
     }
 
     fn end(&mut self, id: Uuid, next: Next, now: Instant) {
+        let mut later = || {
+            let times = self.failures.entry(id).or_default();
+            *times += 1;
+            AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST)
+        };
         let wait = match next {
             Next::Done => {
                 self.failures.remove(&id);
+                self.not_made.remove(&id);
                 None
             }
             Next::After(wait) => Some(wait),
             Next::DiskBack => None,
-            Next::Again => {
-                let times = self.failures.entry(id).or_default();
-                *times += 1;
-                Some(AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST))
+            Next::Again => Some(later()),
+            Next::NotMade(why) => {
+                let times = self.not_made.get(&id).map_or(1, |before| before.times.saturating_add(1));
+                self.not_made.insert(id, NotMade { times, why });
+                Some(later())
             }
         };
         match wait {
@@ -192,6 +202,7 @@ async fn everything(operator: &NodeOperator, known: &Known) -> Vec<Uuid> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status::{DISK_FAILED, Refusal};
     use super::*;
 
     const ID: Uuid = Uuid::from_u128(1);
@@ -228,9 +239,22 @@ mod tests {
             wait(Next::Again);
         }
         assert_eq!(wait(Next::Again), Some(250 << 10));
-        assert_eq!(queue.tries(ID), 23);
         queue.end(ID, Next::Done, now);
-        assert_eq!((queue.tries(ID), queue.due.len()), (0, 0));
+        assert_eq!((queue.failures.len(), queue.due.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_what_kept_a_volume_from_being_made_is_counted_as_that_and_the_last_reason_is_kept() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let failed = |words: &str| Next::NotMade(Refusal { reason: DISK_FAILED, message: words.to_owned() });
+        for next in [failed("first"), Next::Again, Next::DiskBack, failed("second"), Next::After(AGAIN), Next::Again] {
+            queue.end(ID, next, now);
+        }
+        let NotMade { times, why } = queue.not_made(ID).expect("it failed");
+        assert_eq!((times, why.message.as_str()), (2, "second"));
+        assert_eq!(queue.failures[&ID], 4, "each waits longer than the one before");
+        queue.end(ID, Next::Done, now);
+        assert_eq!(queue.not_made(ID), None);
     }
 
     #[tokio::test]
@@ -253,9 +277,9 @@ mod tests {
         queue.begin(ID, async { panic!("a bug") });
         queue.begin(ID, async { Next::Done });
         assert_eq!(ended(&mut queue).await, Some(ID), "it was due meanwhile");
-        assert_eq!(queue.tries(ID), 1);
+        assert_eq!(queue.failures[&ID], 1);
         queue.begin(ID, async { Next::Done });
-        assert_eq!((ended(&mut queue).await, queue.tries(ID)), (None, 0));
+        assert_eq!((ended(&mut queue).await, queue.failures.len()), (None, 0));
     }
 
     #[tokio::test]

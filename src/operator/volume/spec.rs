@@ -130,8 +130,9 @@ pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
     let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_deref()) {
-        // Of what failed, too: another volume was faster, or no disk took it. Nothing of it is there.
-        Some("Full" | "NoSet" | "DiskFailed") => Error::Exhausted(words),
+        // Of what failed, too: another volume was faster, no disk took it, or the node could not write it down. Nothing of it is
+        // there.
+        Some("Full" | "NoSet" | "DiskFailed" | "JournalFailed") => Error::Exhausted(words),
         Some("Limit") => Error::OutOfRange(words),
         Some("Invalid") => Error::Invalid(words),
         // Its disk has a volume of this id that no object told of.
@@ -207,7 +208,7 @@ mod tests {
             failed.status.as_mut().expect("set").phase = Phase::Failed;
             refusal(&failed)
         };
-        for lost in ["Full", "NoSet", "DiskFailed"] {
+        for lost in ["Full", "NoSet", "DiskFailed", "JournalFailed"] {
             assert!(matches!(failed(lost), Error::Exhausted(_)), "{lost}");
         }
         assert!(matches!(failed("Internal"), Error::Internal(_)));

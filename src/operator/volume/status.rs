@@ -8,6 +8,7 @@ use crate::api::quantity;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
+use crate::pool::bare::BareError;
 use crate::pool::choose::NoPlace;
 use crate::pool::device_pool::PoolError;
 use crate::pool::labelled::VolumeView;
@@ -19,6 +20,8 @@ pub const HEALTHY: &str = "Healthy";
 pub const CONFLICT: &str = "Conflict";
 /// The reason of a volume whose disk failed it again and again, and that is on no disk.
 pub const DISK_FAILED: &str = "DiskFailed";
+/// The reason of a volume whose node could not write down, again and again, that it has it; no disk is at fault.
+pub const JOURNAL_FAILED: &str = "JournalFailed";
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +50,40 @@ impl Refusal {
             PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
+    }
+
+    /// What an attempt to make a volume failed by, where that says something of the disk or the node. `None`: somebody
+    /// else, or another look, has to say what becomes of it.
+    pub fn not_made(error: &PoolError) -> Option<Self> {
+        let reason = match error {
+            PoolError::Journal(_) | PoolError::Raw(BareError::Journal(_)) => JOURNAL_FAILED,
+            PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => DISK_FAILED,
+            PoolError::NoSuchVolume { .. }
+            | PoolError::NoPlace(_)
+            | PoolError::NoSet(_)
+            | PoolError::WhichClass(_)
+            | PoolError::Differs { .. }
+            | PoolError::CannotGrow { .. }
+            | PoolError::InUse { .. }
+            | PoolError::Found { .. }
+            | PoolError::DiskAway { .. }
+            | PoolError::NotLookedAt { .. }
+            | PoolError::Conflict { .. }
+            | PoolError::NotSettled { .. }
+            | PoolError::NotDescribed { .. }
+            | PoolError::BeingZeroed { .. } => return None,
+        };
+        Some(Self { reason, message: chain(error) })
+    }
+
+    /// The same, when it is tried no more.
+    pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
+        let Self { reason, message } = self;
+        let what = match reason {
+            JOURNAL_FAILED => "the state directory failed it".to_owned(),
+            _ => format!("disk {disk} failed it"),
+        };
+        Self { reason, message: format!("node {node}: {what} {times} times, the last time so: {message}") }
     }
 }
 

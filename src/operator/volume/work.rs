@@ -25,7 +25,7 @@ use crate::volume::VolumeId;
 
 /// How often it is looked whether space has been zeroed.
 pub(super) const ZEROING: Duration = Duration::from_secs(5);
-/// How often a volume is tried whose disk fails it, before another node may have it.
+/// How often a volume is tried that cannot be made, before another node may have it.
 const TRIES: u32 = 5;
 
 /// Whether to come back to a volume without being told.
@@ -34,9 +34,20 @@ pub(super) enum Next {
     Done,
     /// After a while that grows with each time.
     Again,
+    /// The same, as it could not be made: only so many of these are tried.
+    NotMade(Refusal),
     After(Duration),
     /// When a disk is back, which a pass tells: what was tried in vain stays counted.
     DiskBack,
+}
+
+/// What came of making a volume so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotMade {
+    /// How often it failed; of operations that were under way, and of an API server that did not answer, nothing is said.
+    pub times: u32,
+    /// Why the last time.
+    pub why: Refusal,
 }
 
 /// One look at one volume.
@@ -45,8 +56,7 @@ pub(super) struct Work {
     pub known: Known,
     pub world: Arc<World>,
     pub id: Uuid,
-    /// How often it was tried in vain.
-    pub tries: u32,
+    pub not_made: Option<NotMade>,
 }
 
 impl Work {
@@ -99,9 +109,11 @@ impl Work {
         match (act, object, view) {
             (Act::Nothing, _, _) => Ok(Next::Done),
             (Act::Consider, Some(object), _) => self.consider(&object).await,
-            // No disk has anything of it by now.
-            (Act::Make, Some(object), _) if self.tries >= TRIES && doubt == Doubt::None => self.give_up(&object).await,
-            (Act::Make, Some(object), _) => self.make(&object).await,
+            (Act::Make, Some(object), _) => match self.not_made.as_ref().filter(|failed| failed.times >= TRIES) {
+                // No disk has anything of it by now.
+                Some(failed) if doubt == Doubt::None => self.give_up(&object, failed).await,
+                _ => self.make(&object).await,
+            },
             (Act::Wait, Some(object), _) => self.wait(&object, doubt).await,
             (Act::Delete, Some(object), _) => self.delete(&object).await,
             (Act::LetGo, Some(object), _) => {
