@@ -13,6 +13,7 @@ mod identity;
 mod immutable;
 mod leader;
 mod lost;
+mod modes;
 mod nodes;
 mod race;
 mod role;

@@ -17,6 +17,7 @@ pub use crate::operator::leader::{Gone, Leader};
 use crate::operator::set::parsed::Parsed;
 pub use crate::operator::store::{Cache, Known};
 pub use crate::operator::volume::controller::ClusterVolumes;
+use crate::operator::volume::in_vain::InVain;
 use crate::volume::VolumeLocks;
 pub use metrics::Metrics;
 
@@ -97,6 +98,7 @@ impl Caches {
             objects: crate::operator::volume::objects::Objects::new(client),
             caches: self.clone(),
             locks: VolumeLocks::default(),
+            in_vain: InVain::default(),
         }
     }
 }

@@ -10,9 +10,13 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::in_vain::InVain;
+use super::modes::Modes;
 use super::objects::{Objects, Outcome};
-use super::{create, delete, expand, handle, node_capacity, offered, spec, view};
+use super::offered::Candidate;
+use super::{create, delete, expand, handle, modes, node_capacity, offered, spec, view};
 use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::claim::rule::Rule;
 use crate::host::chain;
 use crate::operator::controller::Caches;
 use crate::operator::latest::Sight;
@@ -31,6 +35,7 @@ pub struct ClusterVolumes {
     pub(in crate::operator) objects: Objects,
     pub(in crate::operator) caches: Caches,
     pub(in crate::operator) locks: VolumeLocks,
+    pub(in crate::operator) in_vain: InVain,
 }
 
 impl ClusterVolumes {
@@ -127,12 +132,21 @@ impl ClusterVolumes {
     }
 
     fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
-        self.offered(&wanted.selector, Some(wanted.usage))?;
+        let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
+        let modes = self.modes(wanted, &candidates);
+        if let Some(node) = modes.refused(&wanted.nodes) {
+            // Where it may be the scheduler's choice.
+            if wanted.nodes != Nodes::Any {
+                self.in_vain.note(&wanted.selector, node, wanted.usage, Instant::now());
+            }
+            return Err(modes.refusal(node, wanted));
+        }
         let named = match &wanted.nodes {
             Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => Some(nodes.as_slice()),
             Nodes::Any => None,
         };
-        let rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
+        let mut rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
+        rooms.retain(|node, _| !modes.bars(node));
         node_capacity::choose(wanted, &rooms, |node| self.node_exists(node), tried)
     }
 
@@ -154,22 +168,30 @@ impl ClusterVolumes {
         node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
     }
 
-    /// Whether there is a set or LocalVolume that can serve it, on whatever node.
-    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<(), Error> {
+    fn modes(&self, wanted: &NewVolume, candidates: &[Candidate]) -> Modes {
+        let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
+        let mut pools = self.caches.pools.all();
+        pools.retain(|pool| self.node_exists(&pool.name_any()));
+        modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
+    }
+
+    /// The sets and LocalVolumes that it means, or why none can serve it, on whatever node.
+    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<Vec<Candidate>, Error> {
         // A request that names none is served by whatever class there is.
         if *selector == Selector::default() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
         let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
         let mut candidates = offered::candidates(selector, &all_sets, read_sets.of(&all_sets));
         candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of(&all_volumes)));
         match offered::rules(selector, &candidates) {
-            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage)),
+            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage))?,
             // It may be a LocalVolume that is not read yet.
-            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => Ok(()),
-            Err(error) => Err(error),
+            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => {}
+            Err(error) => return Err(error),
         }
+        Ok(candidates)
     }
 
     async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
@@ -359,6 +381,8 @@ impl Volumes for ClusterVolumes {
         if self.offered(&selector, None).is_err() {
             return Ok(Capacity::ANYTHING);
         }
+        let in_vain = || self.in_vain.of(&selector, node.as_deref()?, Instant::now());
+        let usage = usage.or_else(in_vain);
         let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
         rooms.retain(|name, _| self.node_exists(name));
         Ok(node_capacity::total(rooms.values()))

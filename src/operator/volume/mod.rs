@@ -1,7 +1,7 @@
 //! PoolVolumes: the controller writes the spec, the agent of the node answers in the status (ADR 10).
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`, `expand`,
-//! `offered`, `node_capacity`, `decide`, `request`, `deleted_node` and `leftover` decide and are pure. `controller` does what was
+//! `offered`, `modes`, `node_capacity`, `decide`, `request`, `deleted_node` and `leftover` decide and are pure. `controller` does what was
 //! decided there, through `objects`, where each write holds only for the state that was seen; `queue`, `work`, `make` and `report`
 //! do it on the node.
 //!
@@ -21,8 +21,10 @@ pub(in crate::operator) mod deleted_node;
 pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
+pub(in crate::operator) mod in_vain;
 pub(in crate::operator) mod leftover;
 mod make;
+pub(in crate::operator) mod modes;
 pub(in crate::operator) mod node_capacity;
 pub(in crate::operator) mod objects;
 pub(in crate::operator) mod offered;

@@ -100,7 +100,7 @@ fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
     }
 }
 
-fn selects(selector: &Selector, offer: &SetOffer) -> bool {
+pub fn selects(selector: &Selector, offer: &SetOffer) -> bool {
     let class = selector.class.as_ref().is_none_or(|class| *class == offer.class);
     let set = selector.set.as_ref().is_none_or(|set| *set == format!("{}/{}", offer.namespace, offer.name));
     class && set

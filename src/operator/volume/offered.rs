@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 
-use crate::claim::rule::{Rule, VolumeMode};
+use crate::claim::rule::Rule;
 use crate::device::label::VolumeUsage;
 use crate::host::FsKind;
 use crate::operator::set::parsed::{Definition, Reading};
@@ -17,6 +17,14 @@ pub struct Candidate {
     /// For people.
     what: String,
     reading: Reading,
+}
+
+impl Candidate {
+    /// Its valid rules that a request means.
+    pub fn rules<'a>(&'a self, selector: &Selector) -> impl Iterator<Item = &'a Rule> {
+        let valid = self.reading.as_ref().as_ref().into_iter().flatten();
+        valid.filter(move |rule| selector.selects(rule))
+    }
 }
 
 /// The objects of a kind that a request means, by what they say of themselves.
@@ -33,8 +41,7 @@ pub fn candidates<K: Definition>(selector: &Selector, objects: &[Arc<K>], readin
 
 /// The valid rules that a request means, or why there are none.
 pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec<&'a Rule>, Error> {
-    let valid = candidates.iter().filter_map(|candidate| candidate.reading.as_ref().as_ref().ok()).flatten();
-    let rules: Vec<&Rule> = valid.filter(|rule| selector.selects(rule)).collect();
+    let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(selector)).collect();
     if !rules.is_empty() {
         return Ok(rules);
     }
@@ -51,20 +58,29 @@ pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec
 
 /// Whether one of them may be used so.
 pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Result<(), Error> {
-    let (asked, usage) = match usage {
-        WantedUsage::Block => ("Block", VolumeUsage::Block),
-        WantedUsage::Mount(kind) => ("Filesystem", VolumeUsage::Mount(kind.unwrap_or(FsKind::Ext4))),
-    };
-    if rules.iter().any(|rule| rule.allows(usage)) {
+    if rules.iter().any(|rule| allowed(rule, usage)) {
         return Ok(());
     }
-    let only = match rules.first().and_then(|rule| rule.volume_mode) {
-        Some(VolumeMode::Block) => "Block",
-        Some(VolumeMode::Filesystem) | None => "Filesystem",
-    };
+    let (asked, only) = words(usage);
     Err(Error::Invalid(format!(
         "the sets of {selector} allow volumeMode {only} only, and a volume of volumeMode {asked} is asked for"
     )))
+}
+
+/// Whether a volume of the set may be used so.
+pub fn allowed(rule: &Rule, usage: WantedUsage) -> bool {
+    rule.allows(match usage {
+        WantedUsage::Block => VolumeUsage::Block,
+        WantedUsage::Mount(kind) => VolumeUsage::Mount(kind.unwrap_or(FsKind::Ext4)),
+    })
+}
+
+/// The mode that is asked for, and the only one that a set allows which does not allow it.
+pub fn words(usage: WantedUsage) -> (&'static str, &'static str) {
+    match usage {
+        WantedUsage::Block => ("Block", "Filesystem"),
+        WantedUsage::Mount(_) => ("Filesystem", "Block"),
+    }
 }
 
 #[cfg(test)]

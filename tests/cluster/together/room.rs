@@ -121,6 +121,35 @@ fn a_claim_of_a_mode_that_its_set_does_not_allow_is_told_so() {
 }
 
 #[test]
+fn a_claim_of_a_mode_that_no_disk_here_is_for_is_told_so_and_does_not_keep_the_other_mode_from_its_room() {
+    check(Needs::Machine, async |space| {
+        let class = format!("{}-mixed", space.namespace);
+        let disk = space.machine().disk(&class, 256 * MIB).await;
+        for (name, mode, image) in
+            [("raw", "Block", disk.image.to_str().unwrap()), ("files", "Filesystem", "/no/such/*")]
+        {
+            let set = space.set(name, image).with("/spec/storageClassName", json!(class));
+            space.create(&set.with("/spec/volumeMode", json!(mode))).await;
+        }
+        space.until_claimed("raw", 1).await;
+        space.create(&space.claim("data", &class, "64Mi")).await;
+        space.create(&space.pod("app", "data", As::Folder)).await;
+        space.event("data", &["ProvisioningFailed", "ResourceExhausted", "there allow volumeMode Block only"]).await;
+        space.event("app", &["FailedScheduling", "did not have enough free storage"]).await;
+        // While that one comes back again and again.
+        space.create(&space.block_claim("blocks", &class, "64Mi")).await;
+        space.create(&space.pod("reader", "blocks", As::Device)).await;
+        space.until_running("reader").await;
+        for (pod, claim) in [("app", "data"), ("reader", "blocks")] {
+            space.remove_pod(pod).await;
+            space.remove_claim(claim).await;
+        }
+        space.delete("LocalVolumeSet", space.here(), "files").await;
+        space.remove_disk("raw", &disk).await;
+    });
+}
+
+#[test]
 fn a_topology_that_no_node_has_here_is_told_by_its_key() {
     check(Needs::Cluster, async |space| {
         let name = format!("{}-zone", space.namespace);
