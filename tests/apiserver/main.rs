@@ -5,6 +5,7 @@
 
 mod adoption;
 mod agent;
+mod conflict;
 mod discovery;
 mod discovery_result;
 mod elsewhere;

@@ -1,0 +1,81 @@
+//! One volume id on two disks of a node, as its object tells of it.
+
+use std::time::Duration;
+
+use localpool::agent::thread::Verb;
+use localpool::api::crd::{Phase, PoolVolume};
+use localpool::host::Geometry;
+use localpool::pool::request::{CreateRequest, Selector, WantedUsage};
+use localpool::volume::{Error, VolumeId, Volumes as _};
+
+use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};
+use crate::cluster;
+use crate::nodes::{offers, set};
+use crate::sim::SimNode;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb_that_settles_it() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (label, name, pvc) = (unique("sim"), unique("sim"), unique("pvc"));
+    set(&cluster.client, &label).await;
+    let mut node = SimNode::start(&stage, &name, &label, 512).await;
+    offers(&stage, &name, 500).await;
+    let id = VolumeId::of_name(&pvc);
+    let mut wish = wanted(&pvc, on(&name));
+    wish.required = 100 * MIB;
+    wish.parameters = [("class".to_owned(), label.clone())].into();
+    wish.selector.class = Some(label.clone());
+    stage.volumes.create(wish.clone()).await.expect("there is room");
+
+    // Nobody knows any more that it was begun on a disk that is away, so it is made once more.
+    node.kill().await;
+    let first = node.host.unplug("fake0").expect("it was there");
+    node.host.state.lose();
+    let geometry = Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true };
+    node.host.add_disk("fake1", &format!("SECOND-{name}"), geometry);
+    node.run(&cluster.client);
+    let request = CreateRequest {
+        id: id.uuid(),
+        name: pvc.clone(),
+        required: 100 * MIB,
+        limit: None,
+        usage: WantedUsage::Mount(None),
+        parameters: wish.parameters.clone(),
+        selector: Selector { class: Some(label.clone()), set: None },
+    };
+    let made = async {
+        while node.pool().create(&request).is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, made).await.expect("the second disk is claimed");
+    node.host.plug("fake0", &format!("SERIAL-{name}"), first);
+    node.pool().nudge();
+
+    let told = stage.see(id, "in conflict", |object| reason(object) == Some("Conflict")).await;
+    let status = told.status.as_ref().expect("just seen");
+    let words = status.message.as_deref().unwrap_or_default();
+    assert_eq!(status.phase, Phase::Ready, "it stays what it was: {words}");
+    let disks: Vec<String> = node.pool().disk_views().into_iter().map(|view| view.id).collect();
+    assert_eq!(disks.len(), 2);
+    assert!(words.contains("localpool volume settle") && disks.iter().all(|disk| words.contains(disk)), "{words}");
+    let healthy = status.conditions.iter().find(|condition| condition.type_ == "Healthy").expect("it is told of");
+    assert_eq!((healthy.status.as_str(), healthy.reason.as_str()), ("False", "Conflict"), "{}", healthy.message);
+    stage.known(|caches| caches.volumes.get(&id.to_string()).is_some_and(|it| reason(&it) == Some("Conflict"))).await;
+    let refused = stage.volumes.create(wish).await.expect_err("which of them?");
+    assert!(matches!(&refused, Error::Precondition(words) if words.contains("volume settle")), "{refused:?}");
+
+    let settle = Verb::SettleVolume { volume: id.uuid(), keep: "/dev/fake1".to_owned(), dry_run: false };
+    let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
+    let settled = tokio::task::spawn_blocking(move || agent_handle.verb(settle)).await.expect("it ends");
+    settled.expect("it runs").expect("a person says so");
+    let is_settled = |object: &PoolVolume| reason(object).is_none() && object.status.is_some();
+    let now = stage.see(id, "settled", is_settled).await;
+    assert_eq!(now.status.as_ref().map(|status| (status.phase, status.message.clone())), Some((Phase::Ready, None)));
+    node.kill().await;
+}
+
+fn reason(object: &PoolVolume) -> Option<&str> {
+    object.status.as_ref()?.reason.as_deref()
+}
