@@ -8,22 +8,24 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Api;
 use kube::api::PostParams;
+use localpool::api::crd::Intent;
 use localpool::csi::client::connect;
 use localpool::csi::proto::controller_client::ControllerClient;
 use localpool::csi::proto::identity_client::IdentityClient;
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_capability::{AccessMode, AccessType, MountVolume};
 use localpool::csi::proto::{
-    CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Topology, TopologyRequirement, VolumeCapability,
+    CapacityRange, ControllerExpandVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Topology,
+    TopologyRequirement, VolumeCapability,
 };
 use localpool::operator::crds::{self, Ownership};
-use localpool::volume::VolumeId;
+use localpool::volume::{VolumeId, Volumes as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::agent::{PATIENCE, Stage, unique};
+use crate::agent::{GIB, PATIENCE, Stage, on, unique, wanted};
 use crate::cluster;
 use crate::server::Cluster;
 
@@ -31,6 +33,8 @@ struct Controller {
     child: Child,
     port: u16,
     socket: PathBuf,
+    /// Where the resizer asks.
+    resizer: PathBuf,
     token: PathBuf,
 }
 
@@ -48,19 +52,20 @@ impl Controller {
 
     fn start_as(cluster: &Cluster, pod: &str, kubeconfig: &Path) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
-        let (socket, token) =
-            (cluster.server.path(&format!("{pod}.sock")), cluster.server.path(&format!("{pod}-token")));
+        let path = |name: &str| cluster.server.path(&format!("{pod}{name}"));
+        let (socket, resizer, token) = (path(".sock"), path("-resizer.sock"), path("-token"));
         let log = std::fs::File::create(cluster.server.path(&format!("{pod}.log"))).expect("ours");
         let child = Command::new(env!("CARGO_BIN_EXE_localpool"))
             .args(["controller", "--namespace=localpool", "--sidecar-service-account=sidecars", "--log-format=json"])
             .args([format!("--pod-name={pod}"), format!("--socket={}", socket.display())])
+            .arg(format!("--resizer-socket={}", resizer.display()))
             .args([format!("--http=127.0.0.1:{port}"), format!("--sidecar-token-dir={}", token.display())])
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
             .expect("the program starts");
-        Self { child, port, socket, token }
+        Self { child, port, socket, resizer, token }
     }
 
     /// Status and body.
@@ -239,4 +244,48 @@ async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over()
     until_held_by(&cluster, "second").await;
     second.stop();
     assert_eq!(holder(&cluster).await, None, "the lease was not let go");
+}
+
+#[tokio::test]
+async fn the_socket_of_the_resizer_grows_a_volume_and_makes_and_deletes_none() {
+    let cluster = cluster!(fresh);
+    namespace(&cluster).await;
+    account_of_sidecars(&cluster).await;
+    crds::apply(cluster.client.clone(), Ownership::Respect).await.expect("served");
+    let controller = Controller::start(&cluster, "growth");
+    controller.wait_for("/readyz", 200).await;
+    let stage = Stage::new(&cluster.client).await;
+    let (node, name) = (unique("n"), unique("pvc"));
+    stage.node(&node).await;
+    let id = VolumeId::of_name(&name);
+    let agent = async {
+        let asked = stage.asked(id).await;
+        stage.make(&asked, 1).await;
+    };
+    let (made, ()) = tokio::join!(stage.volumes.create(wanted(&name, on(&node))), agent);
+    made.expect("made");
+
+    let mut csi = ControllerClient::new(connect(&controller.resizer).await.expect("connected"));
+    let delete = DeleteVolumeRequest { volume_id: id.to_string(), ..DeleteVolumeRequest::default() };
+    let refused = csi.delete_volume(delete).await.expect_err("not here");
+    assert_eq!(refused.code(), tonic::Code::Unimplemented, "{refused}");
+    let create = CreateVolumeRequest { name: unique("pvc"), ..CreateVolumeRequest::default() };
+    let refused = csi.create_volume(create).await.expect_err("not here");
+    assert_eq!(refused.code(), tonic::Code::Unimplemented, "{refused}");
+    let kept = stage.objects.get(&id.to_string()).await.expect("it is there");
+    assert!(kept.metadata.deletion_timestamp.is_none() && kept.spec.intent == Intent::Keep, "{kept:?}");
+
+    let two = i64::try_from(2 * GIB).expect("small");
+    let agent = async {
+        let asked = stage.see(id, "asked to grow", |object| object.spec.size == Some(two)).await;
+        stage.say(&asked, json!({"observedSize": two, "size": two})).await.expect("first");
+    };
+    let expand = ControllerExpandVolumeRequest {
+        volume_id: id.to_string(),
+        capacity_range: Some(CapacityRange { required_bytes: two, limit_bytes: 0 }),
+        ..ControllerExpandVolumeRequest::default()
+    };
+    let (grown, ()) = tokio::join!(csi.controller_expand_volume(expand), agent);
+    assert_eq!(grown.expect("grown").into_inner().capacity_bytes, two);
+    controller.stop();
 }
