@@ -229,7 +229,8 @@ impl Reconciler {
         astray
     }
 
-    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open.
+    /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A bare
+    /// device gets nothing written: its exclusive handle goes before the journal has its claim.
     pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or_else(|| "it is gone".to_owned())?;

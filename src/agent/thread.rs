@@ -73,7 +73,7 @@ pub enum Verb {
     },
 }
 
-/// A handle to the thread; dropping the last one ends it.
+/// A handle to the thread, which `stop` ends: the pool and the events have a way to it as well, and keep it.
 #[derive(Clone)]
 pub struct AgentHandle {
     requests: Sender<Request>,

@@ -1,4 +1,4 @@
-//! Plans: what has to happen on one disk, step by step. Pure; `apply` performs them.
+//! Plans: what has to happen on one disk, step by step. Pure; `pool/disk.rs` performs them.
 //!
 //! Every plan may be stopped after any step (and inside one) and leaves a disk from which `recover` and
 //! a repeated request converge. One file per verb.
