@@ -108,7 +108,7 @@ pub struct BareClaim {
     /// The whole disk that the device is, or is on; `None`: nothing told it from another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Hardware>,
-    /// Grows with each change; to be compared with the volume's object.
+    /// Grows with each change, and is for who reads the document: the volume's object has none, and is compared by its ids.
     pub generation: u64,
     /// Bytes.
     pub size: u64,
