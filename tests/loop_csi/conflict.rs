@@ -3,7 +3,8 @@
 use tonic::Code;
 
 use crate::client::{assert_refused, create, mount};
-use crate::driver::{CARVED, Start, set};
+use crate::driver::{CARVED, Start, cli, set};
+use crate::dry_run::documents;
 use crate::lab::MIB;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -43,6 +44,15 @@ async fn loop_a_conflict_is_shown_and_settled_by_command() {
     let device = devices["devices"].as_array().unwrap().iter().find(|device| device["path"] == one.path());
     let keep = device.unwrap()["diskId"].as_str().unwrap_or_else(|| panic!("{devices}")).to_owned();
     let before = [one.fingerprint(), other.fingerprint()];
+    driver.stop();
+    let state = documents(&start.state);
+    let dry = ["volume", "settle", &made.id, "--keep", &keep, "--dry-run", "--node-name", &start.node];
+    let alone = cli(&start.state, &dry);
+    let said = String::from_utf8_lossy(&alone.stdout);
+    assert_eq!([one.fingerprint(), other.fingerprint()], before, "a dry run without an agent wrote to a disk");
+    assert_eq!(documents(&start.state), state, "a dry run without an agent wrote to the state directory");
+    assert!(alone.status.success() && said.contains("would") && said.contains("no agent runs on"), "{alone:?}");
+    let (driver, mut client) = start.ready().await;
     let said = driver.cli_ok(&["volume", "settle", &made.id, "--keep", &keep, "--dry-run"]);
     assert!(said.contains("would"), "{said}");
     assert_eq!([one.fingerprint(), other.fingerprint()], before, "a dry run wrote to a disk");

@@ -64,7 +64,7 @@ async fn loop_a_plan_names_each_device_and_why_it_is_left_with_an_agent_or_witho
 }
 
 /// All that is in a folder, by name.
-fn documents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
+pub fn documents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.file_type().unwrap().is_file());
     entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
 }
@@ -104,4 +104,42 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     let done = cli(&start.state, &["disk", "release", disk.path(), "--node-name", &start.node]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(disk.is_blank());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn loop_a_dry_run_for_a_volume_or_a_document_without_an_agent_writes_nothing_anywhere() {
+    let lab = crate::lab!();
+    let disk = lab.disk("pool", 64 * MIB);
+    let start = Start::new(&lab, &set(&lab, "fast", "pool.img", CARVED));
+    let (driver, mut client) = start.ready().await;
+    let made = client.create(create(&lab.named("pvc"), "fast", MIB, &block())).await;
+    disk.settle();
+    driver.stop();
+    // What a start would mend, and documents that are to be set aside.
+    disk.unmap();
+    disk.write(disk.size() - 33 * 512, &[0; 33 * 512]);
+    let journal = start.state.join("journal.json");
+    let text = fs::read(&journal).unwrap();
+    fs::write(&journal, &text[..text.len() / 2]).unwrap();
+    // The same that its label says, or the disk would be nobody's to write.
+    fs::copy(start.state.join("standalone"), start.state.join("cluster")).unwrap();
+    let before = (disk.fingerprint(), disk.writes(), disk.mapped());
+    let (state, nobody) = (documents(&start.state), lab.path("nobody.state"));
+    let verbs: [(&[&str], [&str; 2]); 4] = [
+        (&["volume", "adopt", &made.id], ["no agent runs on", "no agent runs on"]),
+        (&["volume", "settle", &made.id, "--keep", disk.path()], ["no agent runs on", "no agent runs on"]),
+        (&["state", "set-aside", "journal"], ["would keep journal.json", "nothing is wrong with it"]),
+        (&["state", "set-aside", "cluster"], ["would keep cluster", "names no cluster"]),
+    ];
+    for (verb, words) in verbs {
+        for (folder, words) in [&start.state, &nobody].into_iter().zip(words) {
+            let out = cli(folder, &[verb, &["--dry-run", "--node-name", &start.node]].concat());
+            let said = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+            let after = (disk.fingerprint(), disk.writes(), disk.mapped());
+            assert_eq!(after, before, "{verb:?} changed the disk");
+            assert_eq!(documents(&start.state), state, "{verb:?} changed the state directory");
+            assert!(!nobody.exists(), "{verb:?} made a state directory");
+            assert!(said.contains(words), "{verb:?} in {}: {words:?} is not in {said}", folder.display());
+        }
+    }
 }

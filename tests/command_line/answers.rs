@@ -1,0 +1,138 @@
+//! Whom a command asks: an agent on its socket and an API server, both of a test's own. Each answers every question as if
+//! all were well, so that every verb has something to print, and changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::Request as HttpRequest;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response as HttpResponse};
+use futures::{Stream, StreamExt as _, stream};
+use localpool::csi::proto::agent::agent_server::{Agent, AgentServer};
+use localpool::csi::proto::agent::*;
+use localpool::csi::server;
+use serde_json::json;
+use tokio::runtime::Runtime;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+
+use crate::NOBODY;
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+/// Both of them, for as long as it is there.
+pub struct Answers {
+    /// The state directory of the agent that answers.
+    pub state: PathBuf,
+    /// Names the API server.
+    pub kubeconfig: PathBuf,
+    asked: Arc<Mutex<Vec<String>>>,
+    _runtime: Runtime,
+}
+
+impl Answers {
+    pub fn begin(folder: &Path) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (state, kubeconfig) = (folder.join("answers"), folder.join("kubeconfig"));
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let address = runtime.block_on(async {
+            let socket = server::bind(&state.join("agent.sock")).unwrap();
+            tokio::spawn(server::serve(socket, Routes::new(AgentServer::new(Content)), std::future::pending()));
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let asked = Arc::clone(&asked);
+            let answer = move |request: HttpRequest| {
+                asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+                std::future::ready(api(&request))
+            };
+            tokio::spawn(async { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+            address
+        });
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "test", "user": {}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        });
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        fs::write(state.join("cluster"), "a-cluster\n").unwrap();
+        Self { state, kubeconfig, asked, _runtime: runtime }
+    }
+
+    /// Of the API server, since the last time: method and path.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+/// An API server that has one volume, on a node that it does not have.
+fn api(request: &HttpRequest) -> HttpResponse {
+    let path = request.uri().path();
+    let found = if path.ends_with("/persistentvolumes") {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeList", "metadata": {}, "items": []})
+    } else if path.ends_with(&format!("/poolvolumes/{NOBODY}")) && request.method() == "GET" {
+        json!({
+            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": NOBODY, "uid": "u"},
+            "spec": {"node": "nobody", "volumeName": "pvc-1", "required": 1, "volumeMode": "Block"},
+        })
+    } else {
+        let status = json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": format!("{path} is not here"),
+        });
+        return (StatusCode::NOT_FOUND, JSON, status.to_string()).into_response();
+    };
+    (JSON, found.to_string()).into_response()
+}
+
+/// An agent that is content with whatever it is asked for.
+struct Content;
+
+type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;
+type Said = Result<Response<Report>, Status>;
+
+fn said(what: &str) -> Said {
+    Ok(Response::new(Report { lines: vec![format!("{what}: done"), "and that is all".to_owned()] }))
+}
+
+#[tonic::async_trait]
+impl Agent for Content {
+    async fn inventory(&self, _: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        Ok(Response::new(InventoryReply { text: "{\"devices\": []}\n".to_owned() }))
+    }
+
+    async fn watch_inventory(&self, _: Request<WatchRequest>) -> Result<Response<Replies>, Status> {
+        let first = stream::iter([Ok(InventoryReply { text: "{\"devices\": []}".to_owned() })]);
+        Ok(Response::new(Box::pin(first.chain(stream::pending()))))
+    }
+
+    async fn volumes(&self, _: Request<InventoryRequest>) -> Result<Response<InventoryReply>, Status> {
+        Ok(Response::new(InventoryReply { text: "{\"volumes\": []}\n".to_owned() }))
+    }
+
+    async fn release_disk(&self, _: Request<DiskRequest>) -> Said {
+        said("release")
+    }
+
+    async fn adopt_disk(&self, _: Request<DiskRequest>) -> Said {
+        said("adopt")
+    }
+
+    async fn plan_sets(&self, _: Request<SetsRequest>) -> Said {
+        said("plan")
+    }
+
+    async fn adopt_volume(&self, _: Request<VolumeRequest>) -> Said {
+        said("adopt")
+    }
+
+    async fn settle_volume(&self, _: Request<SettleRequest>) -> Said {
+        said("settle")
+    }
+
+    async fn set_aside_journal(&self, _: Request<SetAsideRequest>) -> Said {
+        said("set aside")
+    }
+}

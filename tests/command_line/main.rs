@@ -1,0 +1,313 @@
+//! The command line as a process, whatever becomes of its output: a reader that goes away ends it quietly, a disk that is
+//! full is a sentence and a status, and no panic reaches a user. Walks clap's own tree, so that a new subcommand is tried
+//! by itself: with nobody to ask, and with an agent and an API server that answer.
+//!
+//! Nothing is asked for that changes anything but a folder of the test: each verb is a dry run where it has one, and names
+//! things that are not there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod answers;
+mod roles;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use localpool::cli::Cli;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use answers::Answers;
+
+/// They serve until they are stopped, and print a log alone, on standard error: `roles` has them.
+const ROLES: [&str; 4] = ["standalone", "node", "controller", "discovery"];
+/// As root it shows all of itself, for which tests/loop_demo has a place; here it finds none to begin.
+const DEMO: &str = "demo";
+/// Of nothing: a volume's id where one is asked for, a disk's, a name.
+const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+/// 128 and the number of SIGPIPE: what a shell says of a program that it ended.
+const ENDED_BY_SIGPIPE: i32 = 141;
+/// Far more than any of them takes.
+const AT_MOST: Duration = Duration::from_secs(120);
+
+/// A pipe must not be inherited by the child of another test before its reader is closed.
+static SPAWN: Mutex<()> = Mutex::new(());
+
+/// What an output leads to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sink {
+    Kept,
+    Closed,
+    Full,
+}
+
+use Sink::{Closed, Full, Kept};
+
+impl Sink {
+    fn open(self) -> Stdio {
+        match self {
+            Self::Kept => Stdio::piped(),
+            Self::Closed => std::io::pipe().unwrap().1.into(),
+            Self::Full => File::options().write(true).open("/dev/full").unwrap().into(),
+        }
+    }
+}
+
+/// What a command finds around it.
+struct World {
+    folder: PathBuf,
+    state: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl World {
+    /// No agent, no state directory and no cluster.
+    fn without_anybody(folder: &Path) -> Self {
+        let [state, kubeconfig] = ["state", "no-cluster"].map(|name| folder.join(name));
+        Self { folder: folder.to_owned(), state, kubeconfig }
+    }
+
+    fn with(folder: &Path, answers: &Answers) -> Self {
+        Self { folder: folder.to_owned(), state: answers.state.clone(), kubeconfig: answers.kubeconfig.clone() }
+    }
+
+    fn spawn(&self, words: &[OsString], out: Sink, err: Sink) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_localpool"));
+        command.args(words).stdin(Stdio::null());
+        for name in std::env::vars_os().map(|(name, _)| name) {
+            if name.to_string_lossy().starts_with("LOCALPOOL_") || name.to_string_lossy().starts_with("KUBERNETES_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.folder);
+        if words.first().is_some_and(|word| word == DEMO) {
+            command.env("TMPDIR", self.folder.join("no-room"));
+        }
+        let _turn = SPAWN.lock().unwrap_or_else(PoisonError::into_inner);
+        command.stdout(out.open()).stderr(err.open()).spawn().unwrap()
+    }
+
+    fn run(&self, words: &[OsString], out: Sink, err: Sink) -> Output {
+        ended(self.spawn(words, out, err), &format!("{words:?}, out {out:?}, err {err:?}"))
+    }
+
+    /// With and without a reader, and on a full disk. Gives what it does where both are read.
+    fn check(&self, words: &[OsString]) -> Output {
+        let well = self.run(words, Kept, Kept);
+        assert!(well.status.success() == well.stderr.is_empty(), "{words:?} says no success or no failure: {well:?}");
+        for err in [Closed, Full] {
+            let unheard = self.run(words, Kept, err);
+            assert_eq!(unheard.status.code(), well.status.code(), "{words:?} with standard error {err:?}");
+            assert_eq!(unheard.stdout, well.stdout, "{words:?} with standard error {err:?}");
+        }
+        let [closed, full] = [Closed, Full].map(|out| self.run(words, out, Kept));
+        if well.stdout.is_empty() {
+            // It had nothing to lose.
+            for (out, unread) in [(Closed, closed), (Full, full)] {
+                assert_eq!(unread.status.code(), well.status.code(), "{words:?} with standard output {out:?}");
+                assert_eq!(unread.stderr, well.stderr, "{words:?} with standard output {out:?}");
+            }
+            return well;
+        }
+        assert!(well.status.success(), "{words:?} prints and fails: {well:?}");
+        assert_eq!(closed.status.code(), Some(ENDED_BY_SIGPIPE), "{words:?}: {closed:?}");
+        assert_eq!(String::from_utf8_lossy(&closed.stderr), "", "{words:?} is not quiet without a reader");
+        assert_eq!(full.status.code(), Some(1), "{words:?}: {full:?}");
+        let said = String::from_utf8_lossy(&full.stderr);
+        assert!(said.starts_with("localpool: ") && said.contains("No space left on device"), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        assert_eq!(self.run(words, Full, Full).status.code(), Some(1), "{words:?} with nowhere to say it");
+        well
+    }
+
+    /// The words of a subcommand that ends by itself: with what it needs, and with each other option that it has beside.
+    fn forms(&self, words: &[OsString], command: &clap::Command) -> Vec<Vec<OsString>> {
+        let mut forms = vec![words.to_vec()];
+        let (always, at_times): (Vec<_>, Vec<_>) =
+            command.get_arguments().partition(|arg| arg.is_required_set() || arg.get_id() == "dry_run");
+        let state = command.get_arguments().filter(|arg| arg.get_id() == "state_dir");
+        for arg in always.into_iter().chain(state) {
+            forms = forms.into_iter().flat_map(|form| self.with_each(&form, arg)).collect();
+        }
+        let other = |arg: &&&clap::Arg| !["state_dir", "help", "version"].contains(&arg.get_id().as_str());
+        let beside: Vec<_> = at_times.iter().filter(other).flat_map(|arg| self.with_each(&forms[0], arg)).collect();
+        forms.into_iter().chain(beside).collect()
+    }
+
+    /// A form with one more argument, in each of its values: those that it has, one that does, one that does not.
+    fn with_each(&self, form: &[OsString], arg: &clap::Arg) -> Vec<Vec<OsString>> {
+        let mut option: Vec<OsString> = form.to_vec();
+        option.extend(arg.get_long().map(|long| format!("--{long}").into()));
+        if !arg.get_action().takes_values() {
+            return vec![option];
+        }
+        let paths = |names: &[&str]| names.iter().map(|name| self.folder.join(name).into()).collect();
+        let values: Vec<OsString> = match arg.get_id().as_str() {
+            "state_dir" => vec![self.state.clone().into()],
+            "file" => paths(&["sets.yaml", "no-sets.yaml"]),
+            "install_in" => paths(&["rules", "sets.yaml"]),
+            "output" => ["table", "wide", "json", "yaml", "xml"].map(OsString::from).to_vec(),
+            _ if arg.get_possible_values().is_empty() => vec![NOBODY.into()],
+            _ => arg.get_possible_values().iter().map(|value| value.get_name().into()).collect(),
+        };
+        values.into_iter().map(|value| option.iter().cloned().chain([value]).collect()).collect()
+    }
+}
+
+/// Its output, once it has ended by itself and without a panic. One that does not is a failure, and not a wait.
+fn ended(child: Child, what: &str) -> Output {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let (end, ends) = channel::<()>();
+    let watch = thread::spawn(move || {
+        if ends.recv_timeout(AT_MOST) == Err(RecvTimeoutError::Timeout) {
+            kill(pid, Signal::SIGKILL).unwrap();
+        }
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(end);
+    watch.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("panicked"), "{what}: {said}");
+    assert_eq!(output.status.signal(), None, "{what}: {said}");
+    assert_ne!(output.status.code(), Some(101), "{what}: {said}");
+    output
+}
+
+/// Every command and subcommand, by its words.
+fn commands() -> Vec<(Vec<OsString>, clap::Command)> {
+    let mut root = Cli::command();
+    root.build();
+    let mut found = Vec::new();
+    let mut open = vec![(Vec::new(), root)];
+    while let Some((words, command)) = open.pop() {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let words: Vec<OsString> = words.iter().cloned().chain([below.get_name().into()]).collect();
+            open.push((words, below.clone()));
+        }
+        found.push((words, command));
+    }
+    found
+}
+
+/// Those that do something, and the roles apart.
+fn verbs() -> Vec<(Vec<OsString>, clap::Command)> {
+    let is_role = |words: &[OsString]| ROLES.iter().any(|role| words[0] == *role);
+    commands().into_iter().filter(|(words, command)| !command.has_subcommands() && !is_role(words)).collect()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let set = "apiVersion: local.storage.openshift.io/v1alpha1\nkind: LocalVolumeSet\nmetadata: {name: none}\n\
+               spec:\n  storageClassName: none\n  deviceInclusionSpec: {deviceTypes: [loop], paths: [/nothing]}\n";
+    fs::write(folder.path().join("sets.yaml"), set).unwrap();
+    folder
+}
+
+fn words(text: &str) -> Vec<OsString> {
+    text.split(' ').map(OsString::from).collect()
+}
+
+#[test]
+fn every_subcommand_survives_a_reader_that_is_gone_and_a_full_disk() {
+    let folder = folder();
+    let answers = Answers::begin(folder.path());
+    let worlds = [World::without_anybody(folder.path()), World::with(folder.path(), &answers)];
+    for (words, command) in verbs() {
+        let forms =
+            worlds.iter().flat_map(|world| world.forms(&words, &command).into_iter().map(move |form| (world, form)));
+        let printed = forms.filter(|(world, form)| !world.check(form).stdout.is_empty()).count();
+        assert!(printed > 0 || words[0] == DEMO, "{words:?} has printed nothing, and so is not tried");
+    }
+    assert!(!worlds[0].state.exists(), "a state directory was made");
+}
+
+#[test]
+fn every_help_and_every_refusal_survives_a_reader_that_is_gone_and_a_full_disk() {
+    let folder = folder();
+    let world = World::without_anybody(folder.path());
+    assert!(world.check(&words("--version")).status.success());
+    for (command, _) in commands() {
+        let with = |before: &[&str], after: &[&str]| {
+            let [before, after] = [before, after].map(|words| words.iter().map(OsString::from));
+            before.chain(command.iter().cloned()).chain(after).collect::<Vec<OsString>>()
+        };
+        for help in [with(&[], &["--help"]), with(&["help"], &[])] {
+            let said = world.check(&help);
+            assert!(said.status.success() && !said.stdout.is_empty(), "{help:?}: {said:?}");
+        }
+        let refused = world.check(&with(&[], &["--no-such-option"]));
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {refused:?}");
+    }
+    for (command, tree) in commands() {
+        // Without what it needs: a subcommand, or an argument.
+        if tree.has_subcommands() || tree.get_arguments().any(clap::Arg::is_required_set) {
+            let refused = world.check(&command);
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {refused:?}");
+        }
+    }
+}
+
+/// All that is below a folder: what is in it, and when it was written.
+fn all_below(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
+    let mut found = BTreeMap::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            found.extend(all_below(&path));
+        }
+        let bytes = if about.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        found.insert(path, (bytes, about.mtime(), about.mtime_nsec()));
+    }
+    found
+}
+
+#[test]
+fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_are() {
+    let folder = folder();
+    let answers = Answers::begin(folder.path());
+    // As it is found where something is to be set aside, and nobody answers.
+    let left = folder.path().join("left");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("journal.json"), "{\"format\": 1, \"raw\": {").unwrap();
+    fs::write(left.join("cluster"), "a-cluster\n").unwrap();
+    let left = World { state: left, ..World::with(folder.path(), &answers) };
+    let before = all_below(folder.path());
+    let mut tried = BTreeSet::new();
+    for world in [World::without_anybody(folder.path()), left] {
+        for (words, command) in verbs() {
+            if !command.get_arguments().any(|arg| arg.get_id() == "dry_run") {
+                continue;
+            }
+            for form in world.forms(&words, &command) {
+                let said = world.run(&form, Kept, Kept);
+                assert!(!said.status.success() || !said.stdout.is_empty(), "{form:?} says nothing");
+                assert!(all_below(folder.path()) == before, "{form:?} wrote something");
+            }
+            tried.insert(words);
+        }
+    }
+    let asked = answers.asked();
+    assert!(asked.iter().any(|asked| asked.contains("/poolvolumes/")), "the cluster was not asked: {asked:?}");
+    assert!(asked.iter().all(|asked| asked.starts_with("GET ")), "the cluster was written to: {asked:?}");
+    for verb in ["disk release", "volume adopt", "volume settle", "volume abandon", "state set-aside"] {
+        assert!(tried.contains(&words(verb)), "{verb} has no dry run any more");
+    }
+}
+
+#[test]
+fn every_subcommand_that_is_tried_apart_is_there() {
+    let all = commands();
+    for apart in ROLES.into_iter().chain([DEMO]) {
+        assert!(all.iter().any(|(words, _)| *words == [OsString::from(apart)]), "there is no {apart} any more");
+    }
+}
