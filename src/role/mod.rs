@@ -5,7 +5,7 @@ pub mod controller;
 pub mod discovery;
 pub mod http;
 pub mod machine;
-mod metrics;
+pub mod metrics;
 pub mod node;
 pub mod observer;
 mod set_metrics;
@@ -52,9 +52,14 @@ fn log_to_stderr(format: LogFormat) {
     };
 }
 
+/// What a role runs on. Few workers, on which nothing may wait for a disk.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
 /// Runs a role until it ends by itself, or SIGTERM or SIGINT cancels its token and it has had time to end.
 fn run<Work: Future<Output = Result<()>>>(work: impl FnOnce(CancellationToken) -> Work) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = runtime()?;
     let result = runtime.block_on(until_stopped(work));
     // Work that outlived its call is not waited for: every stop is a normal stop.
     runtime.shutdown_timeout(Duration::from_millis(100));

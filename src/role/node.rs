@@ -145,8 +145,7 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let csi_path = kubelet_dir.join("plugins").join(DRIVER_NAME).join("csi.sock");
     let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
     let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
-    let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
-        .add_service(NodeServer::new(NodeService::new(node_volumes, max_volumes)));
+    let csi = services(&calls, readiness, node_volumes, max_volumes);
     let own =
         Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all)));
     let csi_socket = server::bind(&csi_path)?;
@@ -154,7 +153,7 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     tracing::info!(socket = %csi_path.display(), node, "serving CSI");
     let served = async {
         let sockets = tokio::try_join!(
-            server::serve(csi_socket, calls.around(csi), stop.clone().cancelled_owned()),
+            server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
             server::serve(agent_socket, own, stop.clone().cancelled_owned()),
             registration::register(registration_path, &csi_path, &stop),
         );
@@ -166,6 +165,12 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     agent_handle.stop();
     tokio::task::spawn_blocking(move || thread.join()).await?;
     ended
+}
+
+/// What kubelet calls, counted.
+pub fn services(calls: &Calls, readiness: Readiness, volumes: NodeVolumes, max_volumes: i64) -> Routes {
+    let identity = Routes::new(IdentityServer::new(IdentityService::new(readiness)));
+    calls.around(identity.add_service(NodeServer::new(NodeService::new(volumes, max_volumes))))
 }
 
 /// The UID of the cluster: as it was written down, else from the API server, however long that takes.
