@@ -19,6 +19,9 @@ fn the_examples_of_pods_run_as_they_are() {
         for pod in ["writer", "raw-writer", "scratch"] {
             space.until_running(pod).await;
         }
+        // As README shows it.
+        let shown = space.kubectl(&["get", "pod,pvc,devicepools,poolvolumes"]).await;
+        assert!(shown.contains("pod/writer") && shown.contains("poolvolume.localpool.dev/"), "{shown}");
         assert_eq!(space.kubectl(&["logs", "writer"]).await, "hello\n");
         assert_eq!(space.shell("raw-writer", "dd if=/dev/volume bs=6 count=1 2>/dev/null").await, "hello\n");
     });
