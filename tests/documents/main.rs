@@ -1,7 +1,9 @@
 //! What README, CONTRIBUTING and `make help` tell a person to run is run by `.ci/run`: as a stage, by something that a
-//! stage runs, or not, with the reason. What nothing runs breaks unseen.
+//! stage runs, or not, with the reason. What nothing runs breaks unseen. `verbs` has what else speaks of `localpool`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod verbs;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,0 +1,129 @@
+//! What documents, the chart, alerts and messages tell a person to type of `localpool`: each is a subcommand that there is,
+//! with options that it has, and has a row in `ELSEWHERE`. A runbook or an alert that names a verb of another day helps
+//! nobody.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use localpool::cli::Cli;
+use regex::Regex;
+
+use crate::{read, root, row, shown};
+
+/// For whatever a person is to put there: an id, a disk, a folder.
+const ANYTHING: &str = "00000000-0000-4000-8000-000000000000";
+
+/// Files below a folder with one of these endings.
+fn below(folder: &str, endings: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)) {
+            found.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What follows `localpool ` in commands of a text: those that are set as code, and the lines of shell blocks.
+fn typed(file: &str) -> Vec<String> {
+    let text = read(file);
+    let code = Regex::new("`([^`]+)`").unwrap();
+    let spans = |text: &str| code.captures_iter(text).map(|span| span[1].to_owned()).collect::<Vec<_>>();
+    let all = match Path::new(file).extension().and_then(|ending| ending.to_str()) {
+        Some("md") => shown(&text),
+        // A string goes on behind a backslash, and a comment behind its slashes.
+        Some("rs") => spans(&Regex::new(r"\\?\n\s*(//[/!]? )?").unwrap().replace_all(&text, " ")),
+        _ => spans(&text),
+    };
+    let begins = Regex::new(r"(^|-- )localpool +(?<verb>[a-z][a-z-]*( .*)?)$").unwrap();
+    let one_line = all.iter().map(|command| command.split_whitespace().collect::<Vec<_>>().join(" "));
+    one_line.filter_map(|command| begins.captures(&command).map(|found| found["verb"].to_owned())).collect()
+}
+
+/// Each way to read it: with one of several values, and with all that may be left out.
+fn readings(command: &str) -> Vec<Vec<String>> {
+    let mut readings = vec![Vec::new()];
+    let plain = command.replace(['[', ']', '\\', '"'], "");
+    for word in plain.split_whitespace().take_while(|word| !word.starts_with(['|', '<', '>', '&', '#', '…'])) {
+        // A redirection, as in `2> log`.
+        if word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('>') {
+            break;
+        }
+        let is_name = word.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '$'));
+        let values: Vec<&str> = if is_name { vec![ANYTHING] } else { word.split('|').collect() };
+        readings = readings
+            .into_iter()
+            .flat_map(|reading: Vec<String>| {
+                values.iter().map(move |value| reading.iter().cloned().chain([(*value).to_owned()]).collect())
+            })
+            .collect();
+    }
+    readings
+}
+
+/// What is wrong with it; that something is left out is not.
+fn wrong(command: &str) -> Option<String> {
+    readings(command).into_iter().find_map(|words| {
+        let words = ["localpool".to_owned()].into_iter().chain(words);
+        let error = Cli::command().try_get_matches_from(words).err()?;
+        let is_short = matches!(
+            error.kind(),
+            ErrorKind::MissingRequiredArgument
+                | ErrorKind::MissingSubcommand
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                | ErrorKind::DisplayHelp
+                | ErrorKind::DisplayVersion
+        );
+        (!is_short).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
+    })
+}
+
+#[test]
+fn every_line_of_localpool_that_a_person_is_told_to_type_is_one_that_it_knows() {
+    let documents = ["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
+    let charts = below("charts", &[".md", ".yaml", ".txt", ".tpl"]);
+    let all: Vec<String> = documents.into_iter().chain(below("docs", &[".md"])).chain(charts).collect();
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
+    for file in all.iter().chain(&below("src", &[".rs"])) {
+        for command in typed(file) {
+            if let Some(why) = wrong(&command) {
+                problems.push(format!("{file}: `localpool {command}`: {why}"));
+            }
+            if row(&format!("localpool {command}")).is_none() {
+                problems.push(format!("{file}: `localpool {command}` has no row in ELSEWHERE"));
+            }
+            found.push((file.clone(), command));
+        }
+    }
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+    for file in
+        ["README.md", "docs/troubleshooting.md", "charts/localpool/files/alerts.yaml", "src/pool/whereabouts.rs"]
+    {
+        assert!(found.iter().any(|(of, _)| of == file), "no command was found in {file}: this test reads nothing");
+    }
+    assert!(PathBuf::from(&found[0].0).is_relative() && found.len() > 100, "only {} were found", found.len());
+}
+
+#[test]
+fn a_line_that_localpool_does_not_know_is_told() {
+    for good in [
+        "disk",
+        "disk adopt",
+        "devices -o table\\|wide",
+        "volume settle {id} --keep DISK [--dry-run]",
+        "devices | head",
+    ] {
+        assert_eq!(wrong(good), None, "{good}");
+    }
+    for bad in
+        ["disk give-up ID", "devices --all", "volume settle --for DISK", "state set-aside pool", "devices -o xml|wide"]
+    {
+        assert!(wrong(bad).is_some(), "{bad}");
+    }
+}
