@@ -63,6 +63,11 @@ impl Blanks {
         self.refused.all_changed();
     }
 
+    /// Those that are not here any more are waited for no more.
+    pub fn forget(&mut self, here: impl Fn(&Incarnation) -> bool) {
+        self.patience.forget(here);
+    }
+
     /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), String> {
         self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(why.clone()))
@@ -250,5 +255,24 @@ mod tests {
         let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
         assert_eq!(last.outcomes[0].rejected, [("fake0".to_owned(), Rejection::NotZeros(words))]);
         assert_eq!(written.write_count(), 0);
+    }
+
+    #[test]
+    fn a_disk_that_hung_while_it_was_read_and_is_gone_leaves_all_patience_to_the_others() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "S0", geometry(MIB));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
+        let short = Duration::from_millis(10);
+        let (_end, ended) = std::sync::mpsc::channel::<()>();
+        let patience = &mut agent.memory.blanks.patience;
+        *patience = Patience::new(short);
+        patience.ask(&device(&host, "fake0").raw.incarnation(), move || ended.recv()).expect_err("it hangs");
+        agent.pass().expect("a look");
+        assert_eq!(agent.memory.blanks.patience.patience(), short / 2, "it is here");
+        host.unplug("fake0");
+        agent.pass().expect("a look");
+        assert_eq!(agent.memory.blanks.patience.patience(), short);
     }
 }

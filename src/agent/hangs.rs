@@ -151,3 +151,21 @@ fn an_operation_that_hangs_under_a_disks_lock_holds_up_no_pass_even_where_the_di
     deleting.join().expect("no bug").expect("it answers again");
     until(&mut agent, |agent, _| (ready(agent) == 1).then_some(()));
 }
+
+#[test]
+fn a_disk_that_is_unplugged_while_it_hangs_leaves_all_patience_to_the_others_and_its_claim_is_not_begun_twice() {
+    let host = Arc::new(FakeHost::default());
+    let [sick, _well] = disks(&host);
+    let mut agent = start(&host, &sample::rule("set"));
+    sick.set_hangs_at(Some("write"));
+    let raw = host.scan().expect("a look").remove(0);
+    let id = crate::device::id::hardware(&raw, None).text;
+    while !agent.errands.is_waiting_for(&id) {
+        agent = pass(agent).0;
+    }
+    host.unplug("fake0");
+    agent = pass(agent).0;
+    assert_eq!(agent.errands.patience(), BOUND);
+    assert!(agent.errands.is_waiting_for(&id), "it is under way, should the disk come back");
+    sick.set_hangs(false);
+}

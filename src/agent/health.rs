@@ -34,6 +34,11 @@ impl Healths {
         self.said.all_changed();
     }
 
+    /// Those that are not here any more are waited for no more.
+    pub fn forget(&mut self, here: impl Fn(&Incarnation) -> bool) {
+        self.patience.forget(here);
+    }
+
     /// A disk that does not answer in time is asked again when it has.
     pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
         if let Some(said) = self.said.fresh(raw, now, KEEP) {
@@ -51,9 +56,11 @@ impl Healths {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reconciler;
     use super::*;
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
+    use crate::pool::device_pool::{Owner, Pool, Workers};
 
     #[test]
     fn a_disk_is_asked_once_and_again_after_an_event_or_an_hour_or_when_it_is_another() {
@@ -81,5 +88,25 @@ mod tests {
         expect(&mut healths, &RawDisk { diskseq: Some(99), ..raw.clone() }, hour, 4);
         healths.all_changed();
         expect(&mut healths, &raw, hour, 5);
+    }
+
+    #[test]
+    fn a_disk_that_hung_while_it_was_asked_and_is_gone_leaves_all_patience_to_the_others() {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "S", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
+        let raw = host.scan().unwrap().remove(0);
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, Vec::new());
+        let short = Duration::from_millis(10);
+        let (_end, ended) = std::sync::mpsc::channel::<()>();
+        let patience = &mut agent.memory.healths.patience;
+        *patience = Patience::new(short);
+        patience.ask(&raw.incarnation(), move || ended.recv()).expect_err("it hangs");
+        agent.pass().expect("a look");
+        assert_eq!(agent.memory.healths.patience.patience(), short / 2, "it is here");
+        host.unplug("fake0");
+        agent.pass().expect("a look");
+        assert_eq!(agent.memory.healths.patience.patience(), short);
     }
 }

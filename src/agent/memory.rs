@@ -2,14 +2,16 @@
 //!
 //! Takes in what looks, questions and wipes found, and the events of devices; each part says how long it believes what it has.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::blank::Blanks;
 use super::health::Healths;
 use crate::claim::ripeness::Watchlist;
-use crate::device::discovery::Discovery;
+use crate::device::discovery::{Discovery, Snapshot};
 use crate::device::ownership::Home;
 use crate::device::remembered::Remembered;
+use crate::host::raw::Incarnation;
 
 /// How long a look believes what denied a disk, before it reads the content again.
 pub(super) const KEEP: Duration = Duration::from_secs(3600);
@@ -57,6 +59,13 @@ impl Memory {
         self.wipes.all_changed();
         self.blanks.all_changed();
         self.healths.all_changed();
+    }
+
+    /// What hung on devices that are gone keeps nobody waiting.
+    pub fn forget_gone(&mut self, set: &Snapshot) {
+        let here: BTreeSet<Incarnation> = set.devices.iter().map(|device| device.raw.incarnation()).collect();
+        self.blanks.forget(|whom| here.contains(whom));
+        self.healths.forget(|whom| here.contains(whom));
     }
 
     /// What is on it was changed by us: its clocks begin anew.

@@ -208,6 +208,9 @@ impl Reconciler {
             self.memory.discovery.changed(&device.raw.name);
         }
         self.memory.watch.look(set.at, &set.devices);
+        self.memory.forget_gone(&set);
+        let is = |device: &Device, id: &str| device.id.text == id || set.hardware_id(device) == id;
+        self.errands.count_only(|id| set.devices.iter().any(|device| is(device, id)));
         Ok((set, claiming))
     }
 

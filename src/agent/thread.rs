@@ -135,9 +135,10 @@ impl AgentHandle {
 }
 
 impl AgentThread {
+    /// Waits for its end; a bug that ended it goes on in the caller. Blocks.
     pub fn join(self) {
-        if self.0.join().is_err() {
-            tracing::error!("the agent's thread ended in a bug");
+        if let Err(bug) = self.0.join() {
+            std::panic::resume_unwind(bug);
         }
     }
 }

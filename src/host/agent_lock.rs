@@ -102,7 +102,7 @@ impl StateDir {
             if holders.is_empty() {
                 fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
             }
-            left.extend(holders.into_iter().map(|pid| Dying { pid }));
+            left.extend(holders.into_iter().map(Dying::who_has));
         }
         Ok(left)
     }
@@ -163,7 +163,7 @@ mod tests {
         fs::rename(dir.path().join(LOCK), &aside).expect("moved");
         let second = state.try_lock().expect("no error").expect("free under its name");
         let pid = i32::try_from(std::process::id()).expect("a pid");
-        assert_eq!(second.after, [Dying { pid }], "the first one still has its own");
+        assert_eq!(second.after, [Dying::who_has(pid)], "the first one still has its own");
         assert!(state.try_lock().expect("no error").is_none());
         drop((first, second));
         assert!(state.try_lock().expect("no error").expect("free").after.is_empty());

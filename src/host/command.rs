@@ -25,8 +25,16 @@ const WORDS: usize = 2 << 10;
 /// Closes an exclusive descriptor such that nobody has a copy of it afterwards: else the kernel may go on to
 /// call the device busy while another thread starts a program.
 pub(super) fn close_for_good(file: File) {
-    let _no_copies = running::starting();
-    drop(file);
+    for_good(|| drop(file));
+}
+
+/// The close itself may wait for a disk that hangs, so it is not under the lock that all starts need. It begins when no
+/// program is being started, as the last copy is better closed here than by an exec that others wait for; and a start that
+/// began before the descriptor was gone is waited for after it.
+fn for_good(close: impl FnOnce()) {
+    drop(running::starting());
+    close();
+    drop(running::starting());
 }
 
 /// A program to run, with all that it gets.

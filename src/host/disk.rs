@@ -54,6 +54,7 @@ pub struct RealDisk {
     partitions: Partitions,
     lock: NodeLock,
     lock_wait: Duration,
+    readers_may_take: Duration,
     /// The exclusive hold of [`Access::Claim`]. It ends with the first partition that is mapped, as the
     /// kernel mounts no partition of a disk that is held exclusively.
     claim: Mutex<Option<File>>,
@@ -115,6 +116,7 @@ impl RealDisk {
             },
             lock: NodeLock::default(),
             lock_wait: LOCK_WAIT,
+            readers_may_take: READERS_MAY_TAKE,
             claim: Mutex::new(claim),
             held: Mutex::default(),
         })
@@ -123,6 +125,12 @@ impl RealDisk {
     /// The same disk with another limit on how long [`Disk::exclusive`] waits.
     pub fn waiting_at_most(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
+        self
+    }
+
+    /// The same with another limit on how long [`PartitionMap::unmap`] waits for those who only read.
+    pub fn waiting_for_readers_at_most(mut self, readers_may_take: Duration) -> Self {
+        self.readers_may_take = readers_may_take;
         self
     }
 

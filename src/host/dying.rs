@@ -23,6 +23,8 @@ const PREFIX: &[u8] = b"/dev/";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dying {
     pub pid: i32,
+    /// When it began, in ticks since the boot, where that could be read: the number alone is another's after its end.
+    began: Option<u64>,
 }
 
 /// What one thread of it does still.
@@ -35,15 +37,27 @@ enum Waits {
 }
 
 impl Dying {
+    /// Whoever has this number now.
+    pub fn who_has(pid: i32) -> Self {
+        Self { pid, began: began(Path::new("/proc"), pid) }
+    }
+
     /// `pid`, where it was killed and all that its threads still do is to wait in calls that are understood. None: it lives,
     /// is gone, or may still change something that cannot be told.
     pub fn of(pid: i32) -> Option<Self> {
-        waits_for(Path::new("/proc"), pid).filter(|waits| waits.is_some()).map(|_| Self { pid })
+        // Asked first: one that has the number after that lives.
+        let who = Self::who_has(pid);
+        waits_for(Path::new("/proc"), pid).flatten().map(|_| who)
     }
 
     /// Whether it may still write to this device, its disk, or another partition of that. Certain only where the answer is no.
     pub fn may_write(&self, device: DevNo) -> bool {
-        match waits_for(Path::new("/proc"), self.pid) {
+        let waits = waits_for(Path::new("/proc"), self.pid);
+        // Asked last: if it is the same one now, it was all the time.
+        if matches!((self.began, Self::who_has(self.pid).began), (Some(was), Some(now)) if was != now) {
+            return false;
+        }
+        match waits {
             // It is gone.
             None => false,
             Some(None) => true,
@@ -85,6 +99,13 @@ fn waits_for(proc: &Path, pid: i32) -> Option<Option<BTreeSet<DevNo>>> {
         }
     }
     any.then_some(Some(devices))
+}
+
+/// Field 22 of its stat. Field 2 is a name that may hold anything, also `)`.
+fn began(proc: &Path, pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+    let (_, from_third) = stat.rsplit_once(')')?;
+    from_third.split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
 fn has_ended(status: &str) -> bool {
@@ -208,6 +229,22 @@ mod tests {
     fn this_process_is_alive() {
         let pid = i32::try_from(std::process::id()).expect("a pid");
         assert_eq!(Dying::of(pid), None);
-        assert!(Dying { pid }.may_write(DevNo { major: 8, minor: 0 }), "it may do anything");
+        assert!(Dying::who_has(pid).may_write(DevNo { major: 8, minor: 0 }), "it may do anything");
+    }
+
+    #[test]
+    fn one_that_ended_may_write_nothing_whoever_has_its_number_by_now() {
+        let Dying { pid, began } = Dying::who_has(i32::try_from(std::process::id()).expect("a pid"));
+        let ended = Dying { pid, began: Some(began.expect("it is here") - 1) };
+        assert!(!ended.may_write(DevNo { major: 8, minor: 0 }), "its number is that of a process that lives");
+    }
+
+    #[test]
+    fn the_time_when_a_process_began_is_found_behind_any_name() {
+        let proc = process(&[(ALIVE, "")]);
+        let stat = "7 (a) b 1 2 (c)) D 1 7 7 0 -1 4194560 60 0 0 0 1 2 0 0 20 0 3 0 4711 900 12 18446744073709551615\n";
+        fs::write(proc.path().join("7/stat"), stat).expect("written");
+        assert_eq!(began(proc.path(), 7), Some(4711));
+        assert_eq!(began(proc.path(), 8), None, "there is none");
     }
 }

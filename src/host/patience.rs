@@ -28,6 +28,8 @@ pub struct Patience<Whom> {
 struct Away {
     after: Duration,
     back: Arc<AtomicBool>,
+    /// Whether it shortens the patience with others.
+    counts: bool,
 }
 
 /// Whether nobody waits any more for work that was begun in time: what it was decided on may be over by now.
@@ -87,7 +89,7 @@ impl<Whom: Ord + Clone> Patience<Whom> {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(PatienceError::Bug),
             Err(RecvTimeoutError::Timeout) => {
-                self.away.insert(whom.clone(), Away { after, back });
+                self.away.insert(whom.clone(), Away { after, back, counts: true });
                 Err(PatienceError::Hangs { after })
             }
         }
@@ -96,6 +98,13 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     /// Forgets those that answered after all, and those that are not `here` any more.
     pub fn forget(&mut self, here: impl Fn(&Whom) -> bool) {
         self.away.retain(|whom, away| !away.is_back() && here(whom));
+    }
+
+    /// The same for errands: those that are not `here` shorten the patience with nobody, but are not forgotten, as what is
+    /// under way there must not be begun twice should they come back.
+    pub fn count_only(&mut self, here: impl Fn(&Whom) -> bool) {
+        self.away.retain(|_, away| !away.is_back());
+        self.away.iter_mut().for_each(|(whom, away)| away.counts = here(whom));
     }
 
     /// Whether this one still owes an answer.
@@ -108,9 +117,10 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         !self.away.is_empty()
     }
 
-    /// Each one that hangs halves the patience with the next, so that all together cost little more than two.
-    fn patience(&self) -> Duration {
-        let halved = u32::try_from(self.away.len()).ok().and_then(|hang| 1_u32.checked_shl(hang));
+    /// How long the next one is waited for: each one that hangs halves it, so that all together cost little more than two.
+    pub fn patience(&self) -> Duration {
+        let hang = self.away.values().filter(|away| away.counts && !away.is_back()).count();
+        let halved = u32::try_from(hang).ok().and_then(|hang| 1_u32.checked_shl(hang));
         halved.map_or(Duration::ZERO, |part| self.bound / part).max(self.bound / LEAST_PART)
     }
 }
@@ -205,12 +215,35 @@ mod tests {
     }
 
     #[test]
+    fn those_that_answered_late_shorten_the_patience_with_nobody() {
+        let mut patience = Patience::new(SHORT);
+        let ends = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|whom| hang(&mut patience, whom));
+        drop(ends);
+        while patience.away.values().any(|away| !away.is_back()) {
+            thread::yield_now();
+        }
+        assert_eq!(patience.patience(), SHORT);
+        assert_eq!(patience.ask(&"sda", || 7).expect("an answer"), 7);
+    }
+
+    #[test]
+    fn one_that_is_gone_shortens_the_patience_with_nobody_and_is_not_asked_twice() {
+        let mut patience = Patience::new(SHORT);
+        let _end = hang(&mut patience, "sda");
+        patience.count_only(|_| false);
+        assert_eq!(patience.patience(), SHORT);
+        assert!(matches!(patience.ask(&"sda", || ()), Err(PatienceError::Hangs { .. })), "a second thread");
+        patience.count_only(|whom| *whom == "sda");
+        assert_eq!(patience.patience(), SHORT / 2, "it is here again");
+    }
+
+    #[test]
     fn all_that_hang_at_once_cost_little_more_than_two() {
         let mut patience = Patience::new(BOUND);
         let mut all = Duration::ZERO;
         for whom in 0..100 {
             all += patience.patience();
-            patience.away.insert(whom, Away { after: BOUND, back: Arc::default() });
+            patience.away.insert(whom, Away { after: BOUND, back: Arc::default(), counts: true });
         }
         assert!(all < BOUND * 3, "{all:?}");
         assert_eq!(patience.patience(), Duration::from_millis(100), "and a healthy one still gets a moment");

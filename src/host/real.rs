@@ -44,7 +44,7 @@ impl RealHost {
     /// No write of this process may come before one of its predecessor, and what that one waits for answers no read either.
     fn prove_quiet(&self, disk: &RawDisk) -> Result<(), HostError> {
         match self.after.iter().find(|after| after.may_write(disk.devno)) {
-            Some(Dying { pid }) => {
+            Some(Dying { pid, .. }) => {
                 let what = "which the agent before this one waits for, killed and not ended";
                 Err(HostError::Busy { object: format!("{}, {what} (pid {pid}),", disk.path.display()) })
             }

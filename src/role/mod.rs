@@ -8,6 +8,7 @@ pub mod machine;
 pub mod metrics;
 pub mod node;
 pub mod observer;
+mod parts;
 mod set_metrics;
 pub mod sets;
 pub mod sidecar;

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::metrics::NodeMetrics;
-use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr, with_grace};
+use super::parts::Parts;
+use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
 use crate::agent::Reconciler;
 use crate::agent::thread::AgentHandle;
 use crate::csi::proto::agent::agent_server::AgentServer;
@@ -135,12 +136,17 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let writes = metrics.writes();
     let (operator, inbox) = NodeOperator::new(client, Arc::clone(&pool), agent_handle.clone(), locks.clone(), writes);
     let operator = tokio::spawn(operator.run(inbox, seen.clone()));
+    let operator_handle = operator.abort_handle();
+    let mut parts = Parts::default();
+    parts.add_agent(thread);
+    parts.add("the side of Kubernetes", operator);
 
     // kubelet asks at once for what only a first look can say.
     let mut looked = seen;
     tokio::select! {
-        looked = looked.wait_for(Option::is_some) => drop(looked.context("the agent's first look")?),
+        Ok(_) = looked.wait_for(Option::is_some) => {}
         () = stop.cancelled() => {}
+        why = parts.end() => return Err(why),
     }
     let csi_path = kubelet_dir.join("plugins").join(DRIVER_NAME).join("csi.sock");
     let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
@@ -160,10 +166,10 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
         sockets.map(|_| ()).context("serving CSI")
     };
     let web = async { web.await?.context("serving HTTP") };
-    let ended = with_grace(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
-    operator.abort();
+    let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
+    operator_handle.abort();
     agent_handle.stop();
-    tokio::task::spawn_blocking(move || thread.join()).await?;
+    parts.ended().await;
     ended
 }
 

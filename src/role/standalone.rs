@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets, with_grace};
+use super::parts::Parts;
+use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets};
 use crate::agent::Reconciler;
 use crate::agent::thread::AgentHandle;
 use crate::claim::rule::Rule;
@@ -83,6 +84,8 @@ async fn serve(settings: Settings, rules: Vec<Rule>, stop: CancellationToken) ->
         ready.set_ready();
         look.send_modify(|count| *count += 1);
     });
+    let mut parts = Parts::default();
+    parts.add_agent(thread);
 
     let locks = VolumeLocks::default();
     let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone());
@@ -100,8 +103,8 @@ async fn serve(settings: Settings, rules: Vec<Rule>, stop: CancellationToken) ->
         );
         sockets.map(|_| ()).context("serving CSI")
     };
-    let ended = with_grace(&stop, both).await;
+    let ended = parts.serve(&stop, both).await;
     agent_handle.stop();
-    tokio::task::spawn_blocking(move || thread.join()).await?;
+    parts.ended().await;
     ended
 }

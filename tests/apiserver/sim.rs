@@ -24,6 +24,8 @@ pub struct SimNode {
     pub host: Arc<FakeHost>,
     /// What its state directory says of its cluster, where it is compared with the API server.
     pub cluster: Option<String>,
+    /// Held while a call works on a volume; its process has them.
+    pub locks: VolumeLocks,
     pub running: Option<Running>,
 }
 
@@ -31,8 +33,6 @@ pub struct SimNode {
 pub struct Running {
     operator: JoinHandle<()>,
     pub agent_handle: AgentHandle,
-    /// Held while a call works on a volume.
-    pub locks: VolumeLocks,
     thread: AgentThread,
     pool: Arc<Pool>,
 }
@@ -44,7 +44,13 @@ impl SimNode {
         let nodes: Api<Node> = Api::all(client.clone());
         let node = serde_json::from_value(node).expect("a node");
         nodes.create(&PostParams::default(), &node).await.expect("a new node");
-        let mut node = Self { name: name.to_owned(), host: Arc::new(host), cluster: None, running: None };
+        let mut node = Self {
+            name: name.to_owned(),
+            host: Arc::new(host),
+            cluster: None,
+            locks: VolumeLocks::default(),
+            running: None,
+        };
         node.run(client);
         node
     }
@@ -67,15 +73,15 @@ impl SimNode {
             see.send_replace(Some(Arc::new(Seen::of(pass))));
         });
         let writes = Arc::new(Writes::default());
-        let locks = VolumeLocks::default();
+        self.locks = VolumeLocks::default();
         let (operator, inbox) =
-            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), writes);
+            NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), self.locks.clone(), writes);
         let operator = tokio::spawn(operator.run(inbox, seen));
-        self.running = Some(Running { operator, agent_handle, locks, thread, pool });
+        self.running = Some(Running { operator, agent_handle, thread, pool });
     }
 
     pub async fn kill(&mut self) {
-        let Some(Running { operator, agent_handle, locks: _, thread, pool }) = self.running.take() else { return };
+        let Some(Running { operator, agent_handle, thread, pool }) = self.running.take() else { return };
         operator.abort();
         let _ = operator.await;
         agent_handle.stop();

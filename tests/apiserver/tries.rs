@@ -69,7 +69,7 @@ async fn a_volume_that_another_operation_held_up_is_not_given_up_as_one_that_its
     let mut node = SimNode::start(&stage, &name, &label, 512).await;
     offers(&stage, &name, 500).await;
     let id = VolumeId::of_name(&pvc);
-    let held = node.running.as_ref().expect("it runs").locks.hold(id).expect("nobody has it");
+    let held = node.locks.hold(id).expect("nobody has it");
     let agent = async {
         stage.see(id, "accepted", is_in(Phase::Accepted)).await;
         passes(&node, 12).await;

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use super::running::TAIL;
+use super::running::{TAIL, starting};
 use super::*;
 
 fn shell(script: &str, limit: Duration) -> Command {
@@ -121,4 +123,48 @@ fn last_words_are_cut_between_characters() {
     let text = "é".repeat(WORDS);
     let words = last_words(&text);
     assert!(words.starts_with('…') && words.len() <= WORDS + '…'.len_utf8());
+}
+
+#[test]
+fn a_close_that_hangs_keeps_no_program_from_starting_and_no_other_device_from_being_closed() {
+    let (hangs, hanging) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let closing = thread::spawn(move || {
+        for_good(|| {
+            hangs.send(()).unwrap();
+            let _ = ended.recv();
+        });
+    });
+    hanging.recv().unwrap();
+    let (reply, answer) = mpsc::channel();
+    thread::spawn(move || {
+        for_good(|| ());
+        reply.send(shell("exit 0", LONG).run().is_ok())
+    });
+    let answered = answer.recv_timeout(Duration::from_secs(60));
+    assert!(answered.expect("it waits for a device that it has nothing to do with"));
+    drop(end);
+    closing.join().unwrap();
+}
+
+#[test]
+fn what_is_closed_for_good_has_no_copy_in_a_program_that_began_to_start_meanwhile() {
+    let let_go = Arc::new(AtomicBool::new(false));
+    let copy = Arc::clone(&let_go);
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let (forked, has_forked) = mpsc::channel();
+    for_good(|| {
+        thread::spawn(move || {
+            let start = starting();
+            forked.send(()).unwrap();
+            let _ = goes_on.recv();
+            // Its exec, which closes the copy.
+            thread::sleep(Duration::from_millis(50));
+            copy.store(true, Ordering::Release);
+            drop(start);
+        });
+        has_forked.recv_timeout(Duration::from_secs(60)).expect("no start waits for the close itself");
+        drop(go_on);
+    });
+    assert!(let_go.load(Ordering::Acquire));
 }

@@ -57,7 +57,7 @@ impl PartitionMap for RealDisk {
     fn unmap(&self, number: u32) -> Result<(), HostError> {
         self.may_change()?;
         self.let_go(|held| held.number == number);
-        let until = Instant::now() + READERS_MAY_TAKE;
+        let until = Instant::now() + self.readers_may_take;
         loop {
             match ioctl::delete_partition(&self.file, number) {
                 Ok(()) => return Ok(()),

@@ -1,0 +1,146 @@
+//! What a role lives by beside its sockets, each on a task or thread of its own: none of it ends before the stop but by a bug.
+//!
+//! Takes in the parts and the calls that are served; gives out how the role ended. One that went on without a part would
+//! call itself healthy and do nothing; a new start brings the part back.
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Error, Result, anyhow};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::with_grace;
+use crate::agent::thread::AgentThread;
+
+/// How long the parts may take to end.
+const END: Duration = Duration::from_secs(8);
+
+/// All of them, by a name for the log.
+#[derive(Default)]
+pub(super) struct Parts(JoinSet<(&'static str, Result<(), JoinError>)>);
+
+impl Parts {
+    pub fn add(&mut self, what: &'static str, part: JoinHandle<()>) {
+        self.0.spawn(async move { (what, part.await) });
+    }
+
+    pub fn add_agent(&mut self, thread: AgentThread) {
+        self.add("the agent's thread", tokio::task::spawn_blocking(move || thread.join()));
+    }
+
+    /// Waits for the first one that ends.
+    pub async fn end(&mut self) -> Error {
+        match self.0.join_next().await {
+            Some(Ok((what, Ok(())))) => anyhow!("{what} ended by itself"),
+            Some(Ok((what, Err(bug)))) => Error::new(bug).context(format!("{what} ended in a bug")),
+            Some(Err(bug)) => Error::new(bug),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Serves until `stop`, or until a part ends.
+    pub async fn serve(&mut self, stop: &CancellationToken, calls: impl Future<Output = Result<()>>) -> Result<()> {
+        tokio::select! {
+            ended = with_grace(stop, calls) => ended,
+            why = self.end() => Err(why),
+        }
+    }
+
+    /// Waits for the parts, which were told to end.
+    pub async fn ended(mut self) {
+        let all = async {
+            while let Some(ended) = self.0.join_next().await {
+                if let Ok((what, Err(bug))) = ended
+                    && bug.is_panic()
+                {
+                    tracing::error!(error = %bug, "{what} ended in a bug");
+                }
+            }
+        };
+        if tokio::time::timeout(END, all).await.is_err() {
+            tracing::warn!("a disk is still at work at the end; that converges after the next start");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::agent::Reconciler;
+    use crate::agent::thread::AgentHandle;
+    use crate::host::Host;
+    use crate::host::fake::FakeHost;
+    use crate::pool::device_pool::{Owner, Pool, Workers};
+
+    /// Far more than anything here takes: what does not end in time never does.
+    const AT_MOST: Duration = Duration::from_secs(60);
+
+    /// Ends the agent's thread with the test: the runtime of a test waits for all of it.
+    struct Stops(AgentHandle);
+
+    impl Drop for Stops {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+
+    fn agent(mut on_pass: impl FnMut() + Send + 'static) -> (Stops, AgentThread) {
+        let host: Arc<dyn Host> = Arc::new(FakeHost::default());
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Caller).expect("a pool"));
+        let agent = Reconciler::new(host, Arc::clone(&pool), Duration::ZERO, Vec::new());
+        let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |_| on_pass());
+        (Stops(agent_handle), thread)
+    }
+
+    /// How a role of these parts ends, that nobody stops and whose calls go on for ever.
+    async fn ends(mut parts: Parts) -> String {
+        let stop = CancellationToken::new();
+        let served = parts.serve(&stop, std::future::pending());
+        let ended = tokio::time::timeout(AT_MOST, served).await.expect("the role goes on without it");
+        format!("{:#}", ended.expect_err("it was not stopped"))
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_the_agents_thread_ends_the_role_with_an_error_that_says_so() {
+        let (_agent, thread) = agent(|| panic!("a bug, on purpose"));
+        let mut parts = Parts::default();
+        parts.add_agent(thread);
+        let why = ends(parts).await;
+        assert!(why.contains("the agent's thread ended in a bug") && why.contains("a bug, on purpose"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_a_task_ends_the_role_with_an_error_that_says_so_and_so_does_an_end() {
+        let (_agent, thread) = agent(|| ());
+        let mut parts = Parts::default();
+        parts.add_agent(thread);
+        parts.add("a task", tokio::spawn(async { panic!("a bug, on purpose") }));
+        let why = ends(parts).await;
+        assert!(why.contains("a task ended in a bug") && why.contains("a bug, on purpose"), "{why}");
+
+        let mut parts = Parts::default();
+        parts.add("a task", tokio::spawn(async {}));
+        assert_eq!(ends(parts).await, "a task ended by itself");
+    }
+
+    #[tokio::test]
+    async fn a_role_whose_parts_live_ends_at_its_stop_without_an_error() {
+        let (agent, thread) = agent(|| ());
+        let mut parts = Parts::default();
+        parts.add_agent(thread);
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let stopped = stop.clone();
+        let calls = async move {
+            stopped.cancelled().await;
+            Ok(())
+        };
+        parts.serve(&stop, calls).await.expect("a normal stop");
+        drop(agent);
+        parts.ended().await;
+    }
+}
