@@ -8,7 +8,8 @@ use crate::bench::Bench;
 use crate::csi::{Use, target};
 use crate::disks::{Bus, Disk};
 use crate::driver::MIN_AGE;
-use crate::hotplug::await_ours;
+use crate::guest::LIMIT;
+use crate::hotplug::{self, await_ours};
 use crate::report::Report;
 
 /// A disk, and the set that takes it whole.
@@ -57,30 +58,37 @@ const BUILDS: [Build; 3] = [
 ];
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
-    let (built, label) = (
+    let (built, array, label) = (
         "what a tenant builds on its bare volume is given to nobody else, also after a restart of the driver",
+        "a whole pool disk that a tenant copies into an array on its bare volume does not take that disk's place",
         "a label that a tenant copies onto its bare volume makes nothing ours and takes nothing from the pool",
     );
-    if !report.wants(built) && !report.wants(label) {
+    if ![built, array, label].iter().any(|name| report.wants(name)) {
         return;
     }
-    let disk = Disk::new(NAME, Bus::Scsi).mib(1000);
+    let disk = Disk::new(NAME, Bus::Scsi).mib(1200);
     bench.guest.add_drive(&disk);
     bench.guest.plug(&disk);
     let mut volume = None;
     report.check(built, || {
-        await_ours(bench, NAME);
-        let id = volume.insert(bench.csi(async |csi| csi.create(NAME, NAME, 900, Use::Block).await.unwrap())).clone();
+        let id = volume.get_or_insert_with(|| whole(bench)).clone();
         BUILDS.iter().for_each(|build| is_kept(bench, &id, build));
     });
+    report.check(array, || {
+        let id = volume.get_or_insert_with(|| whole(bench)).clone();
+        copied_into_array(bench, &id);
+    });
     report.check(label, || {
-        let id = volume.clone().expect("a volume");
+        let id = volume.get_or_insert_with(|| whole(bench)).clone();
         copied_label(bench, &id);
         bench.csi(async |csi| csi.delete(&id).await.unwrap());
     });
     // Also where it ended early.
+    if bench.guest.try_run(&format!("disk {LABELLED}"), LIMIT).is_err() {
+        bench.guest.plug(&pulled());
+    }
     for build in &BUILDS {
-        let _ = bench.guest.try_run(&with_disk(build.end), crate::guest::LIMIT);
+        let _ = bench.guest.try_run(&with_disk(build.end), LIMIT);
     }
     if let Some(id) = &volume {
         bench.csi(async |csi| {
@@ -92,21 +100,19 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     bench.take_out(&disk);
 }
 
+/// The volume of the whole device.
+fn whole(bench: &mut Bench) -> String {
+    await_ours(bench, NAME);
+    bench.csi(async |csi| csi.create(NAME, NAME, 900, Use::Block).await.unwrap())
+}
+
 fn with_disk(script: &str) -> String {
     format!("DISK=$(disk {NAME}); {script}")
 }
 
 /// The tenant builds, its pod ends, and the driver starts again while it stands.
 fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
-    bench.csi(async |csi| {
-        csi.stage(id, Use::Block).await.unwrap();
-        csi.publish(id, Use::Block).await.unwrap();
-    });
-    bench.guest.run(&with_disk(&format!("D={}; {}; udevadm settle", target(id), build.make)));
-    bench.csi(async |csi| {
-        csi.unpublish(id).await.unwrap();
-        csi.unstage(id).await.unwrap();
-    });
+    make(bench, id, build.make);
     let node = bench.guest.run(&with_disk(&format!("echo {}", build.node))).trim().to_owned();
     assert!(node.starts_with("/dev/") && !node.contains(' '), "{} is {node:?}", build.what);
     bench.driver_again();
@@ -115,9 +121,7 @@ fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
     bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
     match build.kept {
         Some(holder) => {
-            let device = bench.by_path().remove(&node).unwrap_or(Value::Null);
-            let reason = device["reason"].as_str().unwrap_or_default();
-            assert!(device["verdict"] == "Theirs" && reason.contains(OF_POOL), "{} is {device}", build.what);
+            is_tenants(bench, &node, build.what);
             let refused = bench.csi(async |csi| csi.delete(id).await).expect_err("it is in use");
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
             assert!(refused.message().contains(holder), "who holds it: {refused:?}");
@@ -130,6 +134,67 @@ fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
     }
     is_well(bench, id);
     bench.guest.run(&with_disk(&format!("{}\nudevadm settle", build.end)));
+}
+
+/// A tenant builds while a pod of his has the volume.
+fn make(bench: &mut Bench, id: &str, script: &str) {
+    bench.csi(async |csi| {
+        csi.stage(id, Use::Block).await.unwrap();
+        csi.publish(id, Use::Block).await.unwrap();
+    });
+    bench.guest.run(&with_disk(&format!("D={}; {script}; udevadm settle", target(id))));
+    bench.csi(async |csi| {
+        csi.unpublish(id).await.unwrap();
+        csi.unstage(id).await.unwrap();
+    });
+}
+
+fn is_tenants(bench: &mut Bench, node: &str, what: &str) {
+    let device = bench.by_path().remove(node).unwrap_or(Value::Null);
+    let reason = device["reason"].as_str().unwrap_or_default();
+    assert!(device["verdict"] == "Theirs" && reason.contains(OF_POOL), "{what} is {device}");
+}
+
+fn pulled() -> Disk {
+    hotplug::disks().into_iter().find(|disk| disk.name == LABELLED).expect("a disk")
+}
+
+/// An array of the pool disk's size, with both of its tables and its label; it comes to the driver while that disk is away.
+fn copied_into_array(bench: &mut Bench, id: &str) {
+    let pulled = pulled();
+    await_ours(bench, LABELLED);
+    let kept = bench.volume("in-a-copied-disk", LABELLED, 32, Use::Ext4);
+    bench.put_away(&kept);
+    let last = pulled.mib - 1;
+    let copied = format!(
+        "wipefs --quiet --all $DISK
+         mdadm --quiet --create /dev/md/tenant --metadata=1.2 --level=1 --raid-devices=1 --force --run --size={}K $DISK
+         udevadm settle; FROM=$(disk {LABELLED}); [[ $(blockdev --getsz $FROM) == $(blockdev --getsz /dev/md/tenant) ]]
+         dd if=$FROM of=/dev/md/tenant bs=1M count=3 conv=fsync status=none
+         dd if=$FROM of=/dev/md/tenant bs=1M skip={last} seek={last} conv=fsync status=none; sgdisk --verify /dev/md/tenant",
+        pulled.mib << 10
+    );
+    make(bench, id, &copied);
+    bench.guest.unplug(&pulled);
+    bench.driver_again();
+    await_ours(bench, NAME);
+    bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
+    let node = bench.guest.run("readlink -e /dev/md/tenant").trim().to_owned();
+    is_tenants(bench, &node, "the array");
+    let staged = bench.csi(async |csi| csi.stage(&kept.id, Use::Ext4).await);
+    assert!(staged.is_err(), "a volume of a disk that is away was found in another tenant's");
+    bench.guest.plug(&pulled);
+    await_ours(bench, LABELLED);
+    is_tenants(bench, &node, "the array");
+    is_well(bench, id);
+    is_well(bench, &kept.id);
+    bench.use_again(&kept);
+    bench.has_its_data(&kept);
+    bench.put_away(&kept);
+    bench.csi(async |csi| csi.delete(&kept.id).await.unwrap());
+    bench
+        .guest
+        .run(&with_disk("mdadm --quiet --stop /dev/md/tenant; mdadm --quiet --zero-superblock $DISK; udevadm settle"));
 }
 
 /// The first MiBs of a pool disk have its table and its label.
