@@ -361,11 +361,8 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     };
     let scenario = async {
         let missing = |object: &PoolVolume| {
-            phase(object) == Phase::Deleting
-                && object
-                    .status
-                    .as_ref()
-                    .is_some_and(|status| status.conditions.iter().any(|condition| condition.reason == "DiskMissing"))
+            let reason = object.status.as_ref().and_then(|status| status.reason.as_deref());
+            phase(object) == Phase::Deleting && reason == Some("DiskMissing")
         };
         object(&stage, id, missing).await;
         assert!(node.pool().forget(&disk).expect("written"), "it is away");
