@@ -353,6 +353,10 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     let disk = node.pool().usable(id.uuid()).expect("usable").disk;
     node.host.unplug("fake0");
     node.pool().nudge();
+    // Before that is seen, the volume would be deleted on it.
+    while node.pool().usable(id.uuid()).is_ok() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let deleting = async {
         // Each call ends in its time, and is repeated, as the provisioner does.
         while let Err(error) = stage.volumes.delete(id).await {
