@@ -35,14 +35,18 @@ const fn bare(name: &'static str, make: &'static str) -> Tenant {
     Tenant { name, class: BARE, mib: 950, make }
 }
 
-/// Group and array of a labelled volume are among those that the host starts, as if they were its own.
-const TENANTS: [Tenant; 7] = [
+/// Groups and arrays of labelled volumes are among those that the host starts, as if they were its own; two have the name
+/// and the UUID of its own.
+const TENANTS: [Tenant; 10] = [
     labelled("group", "group tenantsvg"),
+    labelled("own-group", "group guestvg"),
     labelled("array", "array tenants; mdadm --examine --brief $D >>/etc/mdadm/mdadm.conf"),
+    labelled("own-array", "array tenants-own $(running)"),
     labelled("root", "mkfs.ext4 -q -F -L $(findmnt -no LABEL /) -U $(findmnt -no UUID /) $D"),
     labelled("filesystem", "dd if=${OWN}1 of=$D bs=1M conv=fsync,notrunc status=none"),
     bare("bare-group", "group barevg"),
     bare("bare-array", "array bare"),
+    bare("bare-own-array", "array bare-own $(running)"),
     // With a partition that has the PARTUUID of the host's.
     bare(
         "bare-disk",
@@ -51,22 +55,29 @@ const TENANTS: [Tenant; 7] = [
 ];
 
 const TOOLS: &str = r#"
-    group() { pvcreate -q $D; vgcreate -q $1 $D; lvcreate -q -y -Zn -l 50%FREE -n data $1; vgchange -q -an $1; }
+    lvm_of() { command $1 -q --config "devices { filter = [ \"a|^$D\$|\", \"r|.*|\" ] }" "${@:2}"; }
+    group() {
+        lvm_of pvcreate $D; lvm_of vgcreate $1 $D; lvm_of lvcreate -y -Zn -l 50%FREE -n data $1; lvm_of vgchange -an $1
+    }
     array() {
-        mdadm --quiet --create /dev/md/$1 --metadata=1.2 --level=1 --raid-devices=1 --force --run $D
+        mdadm --quiet --create /dev/md/$1 ${2:+--uuid=$2} --metadata=1.2 --level=1 --raid-devices=1 --force --run $D
         udevadm settle; mdadm --quiet --stop /dev/md/$1
     }
+    running() { mdadm --detail /dev/md/running | awk '$1 == "UUID" {print $3}'; }
 "#;
 
-/// What the host has of its own, and what it is told to start.
+/// What the host has of its own, and what it is told to start. After a power cut its array may not be there yet.
 const OWNS: &str = r##"
+    for try in {1..200}; do [[ ! -e /dev/md/running ]] || break; sleep 1; done
     printf 'label: gpt\nsize=24M\nsize=24M\n' | sfdisk --quiet --wipe=always --wipe-partitions=always $OWN; udevadm settle
     for part in 1 2; do mkfs.ext4 -q -F ${OWN}$part; done; udevadm settle; mkdir -p /mnt/own-by-{uuid,hardware}
     OPTIONS=nofail,x-systemd.device-timeout=200
     for file in $FILES; do echo '# Of the check' >>$file; done
     echo 'activation { auto_activation_volume_list = [ "guestvg", "tenantsvg" ] }' >>/etc/lvm/lvmlocal.conf
     lvmconfig activation/auto_activation_volume_list | grep -q guestvg
-    { mdadm --detail --brief /dev/md/running; echo 'AUTO -all'; } >>/etc/mdadm/mdadm.conf
+    # Partitions are named as well, so that of those of labelled disks the udev rules alone keep md off.
+    { mdadm --detail --brief /dev/md/running; echo 'DEVICE /dev/disk/by-id/*md-[ab] /dev/disk/by-partuuid/*'; echo 'AUTO -all'
+    } >>/etc/mdadm/mdadm.conf
     echo "UUID=$(blkid -p -o value -s UUID ${OWN}1) /mnt/own-by-uuid ext4 $OPTIONS 0 0
 $(ls /dev/disk/by-id/usb-*host-own*-part2) /mnt/own-by-hardware ext4 $OPTIONS 0 0" >>/etc/fstab
 "##;
@@ -102,7 +113,7 @@ const CHECKS: [(&str, Look); 3] = [
 ];
 
 fn disks() -> Vec<Disk> {
-    let bare = (1..=3).map(|number| Disk::new(&format!("{BARE}-{number}"), Bus::Scsi).mib(1000));
+    let bare = (1..=4).map(|number| Disk::new(&format!("{BARE}-{number}"), Bus::Scsi).mib(1000));
     bare.chain([Disk::new(OWN, Bus::Usb).mib(64).used()]).collect()
 }
 
