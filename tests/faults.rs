@@ -714,6 +714,21 @@ fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
 }
 
 #[test]
+fn of_a_disk_that_only_its_path_names_a_release_says_for_how_long_it_holds() {
+    for (serial, lines) in [("S", 2), ("", 3)] {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", serial, geometry());
+        let set = rule(&Layout::Carved {}, ErasePolicy::Discard);
+        let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
+        node.passes().expect("claims");
+        let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        let said = node.agent.verb(&release).expect("released");
+        assert_eq!(said.len(), lines, "{said:?}");
+        assert!(lines < 3 || said[2].contains("no serial or WWN"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_set_that_reclaims_by_release_gives_a_disk_back_after_its_last_volume_and_not_before_its_first() {
     for layout in [Layout::Carved {}, Layout::RawDevice {}] {
         let host = Arc::new(FakeHost::default());

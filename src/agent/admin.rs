@@ -124,10 +124,16 @@ impl Reconciler {
         if !dry_run {
             self.give_up(&member)?;
         }
-        Ok(vec![
+        let mut lines = vec![
             format!("{what} of {path} ({})", device.id),
             format!("no set claims it again until `localpool disk adopt {path}`"),
-        ])
+        ];
+        if !device::id::hardware(&device.raw, None).stable {
+            lines.push(format!(
+                "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
+            ));
+        }
+        Ok(lines)
     }
 
     fn is_missing(&self, id: &str) -> bool {

@@ -24,7 +24,7 @@ use crate::agent::PassReport;
 use crate::agent::thread::AgentHandle;
 use crate::claim::election::Outcome;
 use crate::device::label::Label;
-use crate::device::{Device, Verdict, id};
+use crate::device::{Device, DiskId, Verdict, id};
 use crate::pool::device_pool::Pool;
 use crate::volume::VolumeLocks;
 
@@ -38,8 +38,8 @@ pub struct Seen {
     pub outcomes: Vec<Outcome>,
     /// What stands against a disk, by kernel name.
     pub problems: BTreeMap<String, String>,
-    /// Pool disks whose hardware has no name that stays, and those that call themselves otherwise than when they were
-    /// claimed; by disk id.
+    /// Pool disks whose hardware has no name that stays, and those whose hardware has another one than their label says; by
+    /// disk id.
     pub unstable: BTreeSet<String>,
     pub mismatched: BTreeSet<String>,
 }
@@ -57,9 +57,15 @@ impl Seen {
             found.map(|(device, _)| device.id.text.clone()).collect()
         };
         let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
-        let mismatched = ids(&|device, label| id::hardware(&device.raw, None).text != label.hardware.id);
+        let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
         Self { links, sorts, outcomes: outcomes.clone(), problems: problems.clone(), unstable, mismatched }
     }
+}
+
+/// Whether a disk's hardware, as it is called now, is not the one in its label. Where a path is all that names it, that it
+/// has another one says nothing.
+fn is_other(hardware: &DiskId, recorded: &str) -> bool {
+    hardware.stable && !id::is_path(recorded) && hardware.text != recorded
 }
 
 /// Requests to the API server that change something, by kind: what a volume costs there.
@@ -145,13 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn pool_disks_without_a_name_that_stays_and_those_with_another_than_at_their_claim_are_told() {
+    fn pool_disks_without_a_name_that_stays_and_those_with_another_than_their_label_says_are_told() {
         let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None).text;
         let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None).text;
         let mut devices = vec![
             pool_disk("sda", Some("S1"), &named),
             pool_disk("sdb", Some("S2"), &named),
             pool_disk("sdc", None, &nameless),
+            // Only the path was known at the claim, or is known now.
+            pool_disk("sdf", Some("S6"), "path-/dev/sdx"),
+            pool_disk("sdg", None, &named),
             sample::unclaimed("sdd"),
         ];
         // Another node's label is none of our business.
@@ -160,6 +169,6 @@ mod tests {
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = Seen::of(&PassReport::of_look(set));
         assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
-        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned()]));
+        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned(), "disk-sdg".to_owned()]));
     }
 }
