@@ -2,25 +2,25 @@
 
 pub mod ask;
 mod roles;
+mod state;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::demo;
 use crate::device::udev_rules;
-use crate::host::state;
 use crate::host::stdout::{PrintError, complain, print};
-use crate::operator;
 use crate::operator::crds::{self, Ownership};
 use crate::operator::volume::abandon;
 use crate::role::sets;
 use crate::show::devices::Format;
 use crate::volume::VolumeId;
+use crate::{demo, host, operator};
 use ask::Local;
 use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
+use state::StateArgs;
 
 const LOGS: &str =
     "Logs go to stderr; LOCALPOOL_LOG says how much, such as debug or localpool=debug,h2=warn [default: info].";
@@ -65,33 +65,6 @@ enum Command {
     UdevRules(UdevRulesArgs),
     /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
     Demo,
-}
-
-#[derive(Debug, Args)]
-struct StateArgs {
-    /// Directory of the agent's lock, journal and socket; says which agent a command asks
-    #[arg(long, default_value = "/var/lib/localpool", env = "LOCALPOOL_STATE_DIR", hide_env_values = true)]
-    state_dir: PathBuf,
-    /// Name of this node, as it is written on its disks [default: the host name]
-    #[arg(long, env = "LOCALPOOL_NODE_NAME", hide_env_values = true)]
-    node_name: Option<String>,
-}
-
-impl StateArgs {
-    fn node(&self) -> Result<String> {
-        let node = match &self.node_name {
-            Some(name) => name.clone(),
-            None => host_name()?,
-        };
-        if node.is_empty() || node.len() > 253 {
-            bail!("--node-name has {} bytes; it needs 1 to 253", node.len());
-        }
-        Ok(node)
-    }
-
-    fn local(&self) -> Result<Local> {
-        Ok(Local { state_dir: self.state_dir.clone(), node: self.node()? })
-    }
 }
 
 #[derive(Debug, Args)]
@@ -316,7 +289,7 @@ impl UdevRulesArgs {
             return Ok(print(&udev_rules::text())?);
         };
         let path = dir.join(udev_rules::FILE);
-        let line = match state::install(&dir, udev_rules::FILE, &udev_rules::text())? {
+        let line = match host::state::install(&dir, udev_rules::FILE, &udev_rules::text())? {
             true => format!("{} is written; `udevadm trigger --subsystem-match=block` applies it now", path.display()),
             false => format!("{} is as it should be", path.display()),
         };
@@ -334,11 +307,6 @@ impl DiskArgs {
 fn print_lines(lines: &[String]) -> Result<()> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     Ok(print(&text)?)
-}
-
-fn host_name() -> Result<String> {
-    let name = nix::unistd::gethostname().context("the host name could not be read: pass --node-name")?;
-    name.into_string().map_err(|_| anyhow::anyhow!("the host name is not UTF-8: pass --node-name"))
 }
 
 fn parse_format(text: &str) -> Result<Format, String> {

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::PassReport;
-use localpool::agent::inventory::inventory;
-use localpool::agent::thread::Verb;
+use localpool::agent::{PassReport, Verb, inventory};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Geometry, Host};
-use localpool::pool::device_pool::WantedUsage;
+use localpool::pool::WantedUsage;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 const JOURNAL: &str = "journal.json";

@@ -15,9 +15,7 @@ use fake_node::{MIB, Node, id, request, rule};
 use localpool::device::label::{ErasePolicy, Layout, VolumeRecord, VolumeUsage};
 use localpool::host::fake::{FakeHost, Fate, Platter};
 use localpool::host::{Extent, FsKind, Geometry, Host};
-use localpool::pool::device_pool::{Pool, WantedUsage};
-use localpool::pool::journal::BareVolume;
-use localpool::pool::labelled::Standing;
+use localpool::pool::{BareVolume, Pool, Standing, WantedUsage};
 use uuid::Uuid;
 
 /// How the process ends at the chosen effect.
@@ -148,7 +146,7 @@ trait Living {
 
 impl Living for Node {
     fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String> {
-        let words = |e: localpool::pool::device_pool::PoolError| localpool::host::chain(&e);
+        let words = |e: localpool::pool::PoolError| localpool::host::chain(&e);
         match step {
             Step::Claim => {
                 self.passes()?;

@@ -13,9 +13,7 @@ use localpool::device::record::{Half, Place, Sequenced, read_label, write_label}
 use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::device_pool::{Owner, Pool, PoolError, Selector, WantedUsage, Workers};
-use localpool::pool::journal::JOURNAL;
-use localpool::pool::labelled::{Standing, VolumeView};
+use localpool::pool::{JOURNAL, Owner, Pool, PoolError, Selector, Standing, VolumeView, WantedUsage, Workers};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

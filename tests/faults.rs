@@ -30,9 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::PassReport;
-use localpool::agent::thread::Verb;
-use localpool::claim::rule::{Filter, Reclaim, Rule};
+use localpool::agent::{PassReport, Verb};
+use localpool::claim::{Filter, Reclaim, Rule};
 use localpool::device::Verdict;
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
@@ -40,9 +39,7 @@ use localpool::device::reason::Reason;
 use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::device_pool::{Made, Outcome, Place, PoolError, Selector, WantedUsage};
-use localpool::pool::journal::JOURNAL;
-use localpool::pool::labelled::Standing;
+use localpool::pool::{JOURNAL, Made, Outcome, Place, PoolError, Selector, Standing, WantedUsage};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

@@ -10,14 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::thread::Verb;
+use localpool::agent::Verb;
 use localpool::csi::proto::node_client::NodeClient;
 use localpool::csi::proto::{NodeGetInfoRequest, NodeGetVolumeStatsRequest};
 use localpool::csi::{Calls, Readiness, client, server};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
-use localpool::pool::device_pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
+use localpool::pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
 use localpool::role::metrics::NodeMetrics;
 use localpool::role::{http, node, runtime};
 use localpool::volume::{Error, MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};

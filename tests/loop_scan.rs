@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use localpool::host::RawDisk;
-use localpool::host::events::{DeviceEvents, Hint};
+use localpool::host::events::DeviceEvents;
 use localpool::host::raw::{Kind, MountHow};
-use localpool::host::sysfs::{Roots, scan};
+use localpool::host::sysfs::scan;
+use localpool::host::{Hint, RawDisk, Roots};
 
 /// Runs a command that must succeed, and gives its output.
 fn run(program: &str, args: &[&str]) -> String {

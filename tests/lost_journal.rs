@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::inventory::inventory;
-use localpool::agent::thread::Verb;
+use localpool::agent::{Verb, inventory};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Geometry;
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::pool::device_pool::{PoolError, WantedUsage};
-use localpool::pool::journal::LostVolume;
+use localpool::pool::{LostVolume, PoolError, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::Command;
 
 use localpool::device::attachment::{Attachments, Reach};
-use localpool::host::RawDisk;
 use localpool::host::in_use::UNSEEN_NAMESPACE;
 use localpool::host::raw::{DevNo, Kind, MountHow, MountUse, Offer};
-use localpool::host::sysfs::{Roots, scan};
+use localpool::host::sysfs::scan;
+use localpool::host::{RawDisk, Roots};
 
 struct Machine {
     folder: tempfile::TempDir,

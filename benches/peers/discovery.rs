@@ -11,10 +11,11 @@ use localpool::device::discovery::Discovery;
 use localpool::device::ownership::Home;
 use localpool::device::record::judged_record;
 use localpool::host::Host;
+use localpool::host::Roots;
 use localpool::host::filesystem::RealFilesystems;
 use localpool::host::real::RealHost;
 use localpool::host::state::StateDir;
-use localpool::host::sysfs::{Roots, scan};
+use localpool::host::sysfs::scan;
 use serde_json::Value;
 
 use crate::lab::{Disk, Image, Lab};

@@ -7,16 +7,13 @@ mod settle;
 
 use std::path::{Path, PathBuf};
 
-use super::Reconciler;
-use super::thread::Verb;
+use super::reconciler::Reconciler;
+use super::verb::Verb;
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
-use crate::pool::device_pool::PoolError;
-use crate::pool::disk::ApplyError;
-use crate::pool::labelled::{DiskView, Standing, VolumeView};
-use crate::pool::member::Member;
-use crate::show::devices::Shown;
+use crate::pool::{ApplyError, DiskView, Member, PoolError, Standing, VolumeView};
+use crate::show::Shown;
 
 /// Why a verb was not done.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +47,7 @@ fn called<'s>(set: &'s Snapshot, text: &str) -> Vec<&'s Device> {
         return there;
     }
     let named: Vec<&Device> = set.devices.iter().filter(|device| device.id.text == text).collect();
-    match named.iter().find(|device| device.verdict == Verdict::Ours && device.standing == device::Standing::Ready) {
+    match named.iter().find(|device| device.verdict == Verdict::Ours && device.believed == device::Believed::Yes) {
         Some(used) => vec![used],
         None => named,
     }
@@ -90,7 +87,7 @@ impl Reconciler {
         };
         let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
         // A copy is not the member that has its id, nor is a disk of another node.
-        let is_it = device.verdict == Verdict::Ours && device.standing == device::Standing::Ready;
+        let is_it = device.verdict == Verdict::Ours && device.believed == device::Believed::Yes;
         let labelled = self.pool().labelled_disk(&device.id.text).filter(|_| is_it);
         let member = bare.or(labelled.map(Member::Labelled));
         Ok((set, device, member))
@@ -106,7 +103,7 @@ impl Reconciler {
             found => found?,
         };
         let not_in_pool = || {
-            let why = crate::show::devices::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
+            let why = crate::show::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }
         };
         let member = member.ok_or_else(not_in_pool)?;

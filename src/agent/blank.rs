@@ -8,9 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::KEEP;
 use crate::device::Device;
-use crate::device::remembered::Remembered;
+use crate::device::remembered::{KEEP, Remembered};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::Incarnation;
 use crate::host::{Access, BlockDevice, Host, IoError, RawDisk, chain};
@@ -130,15 +129,14 @@ fn places(size: u64) -> Vec<(u64, u64)> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Reconciler;
     use super::*;
-    use crate::claim::rejection::Rejection;
-    use crate::claim::rule::{Blankness, Rule};
+    use crate::agent::reconciler::Reconciler;
     use crate::claim::sample::rule;
+    use crate::claim::{Blankness, Rejection, Rule};
     use crate::device::sample::unclaimed;
     use crate::host::fake::{FakeHost, Fault};
     use crate::host::{Extent, Geometry};
-    use crate::pool::device_pool::{Owner, Pool, Workers};
+    use crate::pool::{Owner, Pool, Workers};
 
     const MIB: u64 = 1 << 20;
 

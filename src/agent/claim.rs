@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::blank::NotBlank;
+use super::met::Met;
 use super::owner::{OF_BARE, owner};
-use super::perform::Met;
 use super::question::{Told, Wanted};
+use super::reconciler::Reconciler;
+use super::taking;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
-use super::{Reconciler, taking};
-use crate::claim::ballot::{Ballot, Facts};
-use crate::claim::election::{Claim as Elected, Election, Outcome, elect, to_ask};
-use crate::claim::promise::{Promise, promised};
-use crate::claim::rule::Rule;
+use crate::claim::{Ballot, Claim as Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
 use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
@@ -20,15 +18,10 @@ use crate::device::{Device, Verdict, id};
 use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
-use crate::pool::bare::{BareDevice, reads_as_zeros};
-use crate::pool::device_pool::{Owner, Pool};
-use crate::pool::disk::{Opened, PoolDisk};
-use crate::pool::earlier::Seen;
-use crate::pool::journal::BareClaim;
-use crate::pool::labelled::LabelledDisk;
-use crate::pool::layout::{data_area, places};
-use crate::pool::member::Member;
-use crate::pool::plan::Claim;
+use crate::pool::{
+    BareClaim, BareDevice, Claim, LabelledDisk, Member, Opened, Owner, Pool, PoolDisk, Seen, data_area, places,
+    reads_as_zeros,
+};
 
 impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what

@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Reconciler;
 use super::admin::{AdminError, tense};
+use super::reconciler::Reconciler;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::{Identities, Identity, hardware, seen_together};
 use crate::device::label::Hardware;
 use crate::device::record::{self, Record};
-use crate::device::{Device, Standing, Verdict, id};
+use crate::device::{Believed, Device, Verdict, id};
 use crate::host::{Access, HostError, chain};
-use crate::pool::device_pool::PoolError;
-use crate::pool::earlier::{Earlier, earlier};
-use crate::pool::labelled::Standing::Missing;
+use crate::pool::{Earlier, PoolError, Standing::Missing, earlier};
 
 impl Reconciler {
     /// Which hardware our disks are: what is in use now, else what the journal says. What is here has no other's path.
@@ -56,7 +54,7 @@ impl Reconciler {
 
     /// What can be told again later.
     fn in_use(&self) -> Vec<(String, String)> {
-        let used = |member: &crate::pool::labelled::LabelledDisk| {
+        let used = |member: &crate::pool::LabelledDisk| {
             let shown = member.shown();
             let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
             Some((member.id.clone(), used))
@@ -148,7 +146,7 @@ impl Reconciler {
         let others: Vec<&Device> = set.devices.iter().filter(is_other).collect();
         for other in &others {
             let there = other.raw.path.display();
-            if other.standing == Standing::Ready {
+            if other.believed == Believed::Yes {
                 return Err(refused(format!(
                     "the original is here, as {there}: take that away first, if this is to be used"
                 )));

@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claim::election::{Claim, Wipe};
-use crate::claim::rule::Rule;
+use crate::claim::{Claim, Rule, Wipe};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::device::reason::Reason;
-use crate::device::{Device, Standing, Verdict, id};
+use crate::device::{Believed, Device, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::is_unchanged;
 
@@ -129,10 +128,10 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
             continue;
         }
         let known = members.labelled.iter().find(|member| member.id == device.id.text);
-        match &device.standing {
-            Standing::NotReady(why) => actions.push(Action::Refuse { at, why: why.clone() }),
-            Standing::Ready if known.is_some_and(|member| is_open_as(member, device)) => {}
-            Standing::Ready => actions.push(Action::Open { at }),
+        match &device.believed {
+            Believed::No(why) => actions.push(Action::Refuse { at, why: why.clone() }),
+            Believed::Yes if known.is_some_and(|member| is_open_as(member, device)) => {}
+            Believed::Yes => actions.push(Action::Open { at }),
         }
     }
     for (id, open_as) in &members.bare {
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_must_not_be_used_is_refused_and_one_of_somebody_else_is_nobodys_business() {
-        let copy = Device { standing: Standing::NotReady("a copy".to_owned()), ..ours("sda") };
+        let copy = Device { believed: Believed::No("a copy".to_owned()), ..ours("sda") };
         assert_eq!(decided(vec![copy], &Members::default()), [Action::Refuse { at: 0, why: "a copy".to_owned() }]);
         let foreign = Device { verdict: Verdict::Theirs(Reason::Busy), ..ours("sda") };
         assert_eq!(decided(vec![foreign, unclaimed("sdb")], &Members::default()), []);

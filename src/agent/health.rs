@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::KEEP;
-use crate::device::remembered::Remembered;
+use crate::device::remembered::{KEEP, Remembered};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::Incarnation;
 use crate::host::{Health, Host, RawDisk, chain};
@@ -56,11 +55,11 @@ impl Healths {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Reconciler;
     use super::*;
+    use crate::agent::reconciler::Reconciler;
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
-    use crate::pool::device_pool::{Owner, Pool, Workers};
+    use crate::pool::{Owner, Pool, Workers};
 
     #[test]
     fn a_disk_is_asked_once_and_again_after_an_event_or_an_hour_or_when_it_is_another() {

@@ -3,18 +3,13 @@
 //! Takes in what the pass saw, and the pool as it is by now; gives out devices, each pool disk with what it has free and each free one
 //! with why no set takes it.
 
-use super::PassReport;
-use super::admin::journal::lost_note;
-use crate::claim::rejection::Rejection;
+use super::reconciler::PassReport;
+use crate::claim::Rejection;
 use crate::device::size::Size;
 use crate::device::{Device, Verdict};
 use crate::host::raw::Kind;
-use crate::pool::bare::BareDevice;
-use crate::pool::content::Content;
-use crate::pool::device_pool::Pool;
-use crate::pool::journal::BareClaim;
-use crate::pool::labelled::{LabelledDisk, Standing};
-use crate::show::devices::Shown;
+use crate::pool::{BareClaim, BareDevice, Content, LabelledDisk, LostClaim, Pool, Standing};
+use crate::show::Shown;
 
 pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<Shown> {
     let lost = pool.journal().lost();
@@ -112,7 +107,7 @@ fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<Str
 
 fn unowned(content: &Content) -> String {
     let set = &content.label.set;
-    format!("; its set {}/{} does not exist: it offers nothing", set.namespace, set.name)
+    format!("; its set {set} does not exist: it offers nothing")
 }
 
 fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
@@ -124,7 +119,7 @@ fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
             // A LocalVolume has nothing to say of a device that it does not name.
             let mut rejected = outcome.rejected.iter().filter(|(_, left)| *left != Rejection::NotNamed);
             let (_, left) = rejected.find(|(name, _)| *name == device.raw.name)?;
-            Some(format!("set {}/{}: {}", outcome.set.namespace, outcome.set.name, reason(left)))
+            Some(format!("set {}: {}", outcome.set, reason(left)))
         })
         .collect();
     match (pass.outcomes.is_empty(), left.is_empty()) {
@@ -132,4 +127,13 @@ fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
         (false, true) => "blank and not in use".to_owned(),
         (false, false) => format!("blank and not in use; {}", left.join("; ")),
     }
+}
+
+fn lost_note(device: &Device, lost: &LostClaim) -> String {
+    let of = match &lost.volume {
+        Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
+        None => "of the pool, as a journal said that was lost".to_owned(),
+    };
+    let path = device.raw.path.display();
+    format!("a bare device {of}; not read, not used, and claimed by nobody until `localpool disk adopt {path}`")
 }

@@ -3,24 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::decide::{Labelled, Members, is_same_device, is_same_node, places_of};
+use super::met::Met;
 use super::owner::{OF_BARE, Owned};
-use super::perform::Met;
+use super::reconciler::Reconciler;
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Hardware, Label};
 use crate::host::patience::{Late, PatienceError};
+use crate::host::turn::SHORT_PATIENCE;
 use crate::host::{Access, Host, RawDisk, chain};
-use crate::pool::bare::BareDevice;
-use crate::pool::device_pool::Pool;
-use crate::pool::disk::{ApplyError, Opened, PoolDisk};
-use crate::pool::journal::BareClaim;
-use crate::pool::labelled::{LabelledDisk, SHORT_PATIENCE, Standing};
-use crate::pool::member::Member;
-use crate::pool::plan::relabel;
-use crate::pool::whereabouts::{Knowledge, Unasked};
+use crate::pool::{
+    ApplyError, BareClaim, BareDevice, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing, Unasked,
+    relabel,
+};
 
 /// Why a disk with our label cannot be used now.
 #[derive(Debug)]

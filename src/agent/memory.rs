@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use super::blank::Blanks;
 use super::health::Healths;
-use crate::claim::ripeness::Watchlist;
+use crate::claim::Watchlist;
 use crate::device::discovery::{Discovery, Snapshot};
 use crate::device::ownership::Home;
-use crate::device::remembered::Remembered;
+use crate::device::remembered::{KEEP, Remembered};
 use crate::host::raw::Incarnation;
-
-/// How long a look believes what denied a disk, before it reads the content again.
-pub(super) const KEEP: Duration = Duration::from_secs(3600);
 
 pub(super) struct Memory {
     /// What was read of them.

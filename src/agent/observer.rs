@@ -8,12 +8,12 @@
 use std::time::{Duration, Instant};
 
 use super::inventory::inventory;
-use super::{PassReport, Reconciler};
+use super::reconciler::{PassReport, Reconciler};
 use crate::device::discovery::DiscoveryError;
 use crate::host::backoff::Backoff;
-use crate::host::events::{DeviceEvents, Hint};
-use crate::host::{HostError, chain};
-use crate::show::devices::Shown;
+use crate::host::events::DeviceEvents;
+use crate::host::{Hint, HostError, chain};
+use crate::show::Shown;
 
 /// Events come in bursts; one look serves those of this time.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -128,7 +128,7 @@ mod tests {
     use crate::device::reason::Reason;
     use crate::host::fake::FakeHost;
     use crate::host::{Geometry, Host};
-    use crate::pool::device_pool::{Owner, Pool, Workers};
+    use crate::pool::{Owner, Pool, Workers};
 
     const GEOMETRY: Geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };
 

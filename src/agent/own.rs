@@ -4,15 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::question::{Told, Wanted};
-use crate::claim::rule::{NodeMatch, Rule};
+use super::reconciler::Reconciler;
+use crate::claim::{NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::reason::Reason;
 use crate::device::{Device, Verdict};
 use crate::host::{RawDisk, chain};
-use crate::pool::journal_store::{AskOwn, ToldVolume};
-use crate::pool::whereabouts::{Knowledge, Unasked};
+use crate::pool::{AskOwn, Knowledge, ToldVolume, Unasked};
 
 impl Reconciler {
     /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and

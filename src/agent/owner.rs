@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::decide::Action;
-use crate::claim::rule::{Reclaim, Rule};
+use crate::claim::{Reclaim, Rule};
 use crate::device::label::{Layout, SetRef};
 
 /// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices as they
@@ -56,7 +56,7 @@ pub fn give_back(members: &[Owned]) -> Vec<Action> {
 /// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was made
 /// after that was deleted.
 pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [R]) -> Option<&'r R> {
-    let same_name = |of: &SetRef| (&of.namespace, &of.name) == (&set.namespace, &set.name);
+    let same_name = |of: &SetRef| of.has_name_of(set);
     let with = |layout: &Layout| {
         rules.iter().find(|rule| {
             let Rule { set, layout: its, .. } = Borrow::<Rule>::borrow(*rule);

@@ -3,43 +3,18 @@
 //! Takes in actions and the snapshot that they were decided on; gives out what came of them. What hangs or fails stands against its
 //! own disk, and the others go on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::decide::Action;
+use super::met::Met;
+use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::chain;
-use crate::pool::labelled::SHORT_PATIENCE;
-use crate::pool::member::Member;
-use crate::pool::whereabouts::Unasked;
-
-/// What came of a pass so far.
-#[derive(Debug, Default)]
-pub(super) struct Met {
-    /// What stands against a disk, in words, by kernel name.
-    pub problems: BTreeMap<String, String>,
-    /// Disks of ours that cannot be asked what is on them.
-    pub unread: Vec<Unasked>,
-    /// What the log was told of disks that cannot be used, by kernel name.
-    pub unusable: BTreeMap<String, String>,
-    /// Something may be over soon that no event tells of.
-    pub again: bool,
-    /// Kernel names of the disks that were claimed.
-    pub claimed: Vec<String>,
-    pub wiped: usize,
-    pub gave_back: usize,
-}
-
-impl Met {
-    /// What was just claimed, wiped or given back is another disk now than the one that this pass saw.
-    pub fn is_stale(&self) -> bool {
-        !self.claimed.is_empty() || self.wiped > 0 || self.gave_back > 0
-    }
-}
+use crate::host::turn::SHORT_PATIENCE;
+use crate::pool::Member;
 
 impl Reconciler {
     pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot, met: &mut Met) {
@@ -94,7 +69,7 @@ impl Reconciler {
             Member::Bare(_) => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(|e| chain(&e)),
         };
         if let Err(why) = renamed {
-            met.problems.extend(kernel_name(&member).map(|name| (name, why)));
+            met.problems.extend(member.kernel_name().map(|name| (name, why)));
         }
     }
 
@@ -110,7 +85,7 @@ impl Reconciler {
         };
         if let Err(busy) = offered {
             met.again = true;
-            met.problems.extend(kernel_name(&member).map(|name| (name, busy)));
+            met.problems.extend(member.kernel_name().map(|name| (name, busy)));
         }
     }
 
@@ -120,13 +95,5 @@ impl Reconciler {
             Ok(()) => met.gave_back += 1,
             Err(error) => tracing::error!(disk = id, error = %chain(&error), "the disk could not be given back"),
         }
-    }
-}
-
-/// As which device it is or was here.
-pub(super) fn kernel_name(member: &Member) -> Option<String> {
-    match member {
-        Member::Labelled(disk) => Some(disk.shown().raw.name.clone()),
-        Member::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Reconciler;
 use super::admin::AdminError;
-use crate::claim::election::Outcome;
-use crate::claim::rule::{NodeMatch, Rule};
+use super::reconciler::Reconciler;
+use crate::claim::{NodeMatch, Outcome, Rule};
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::size::Size;
@@ -15,7 +14,7 @@ impl Reconciler {
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
         let mut set = self.look()?;
         let note = self.leave_promised(&mut set, &mut BTreeMap::new()).err();
-        let same = |a: &Rule, b: &Rule| (&a.set.namespace, &a.set.name) == (&b.set.namespace, &b.set.name);
+        let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
         // Whether another operator works here is known from the sets that are there.
@@ -26,10 +25,7 @@ impl Reconciler {
             Rule { set, dry_run: true, node, ..new.clone() }
         }));
         let election = self.elect(&set, &rules);
-        let of_wanted = |outcome: &&Outcome| {
-            let names = (&outcome.set.namespace, &outcome.set.name);
-            wanted.iter().any(|new| (&new.set.namespace, &new.set.name) == names)
-        };
+        let of_wanted = |outcome: &&Outcome| wanted.iter().any(|new| new.set.has_name_of(&outcome.set));
         let outcomes = election.outcomes.iter().filter(of_wanted);
         Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&set, outcome))).collect())
     }
@@ -53,13 +49,7 @@ fn lines(set: &Snapshot, outcome: &Outcome) -> Vec<String> {
         let [a, b, c, d] = widths;
         format!("  {verb:a$}  {path:b$}  {size:>c$}  {model:d$}  {why}").trim_end().to_owned()
     };
-    let head = format!(
-        "set {}/{} would take {} of {} devices",
-        outcome.set.namespace,
-        outcome.set.name,
-        outcome.would_take.len(),
-        rows.len()
-    );
+    let head = format!("set {} would take {} of {} devices", outcome.set, outcome.would_take.len(), rows.len());
     [head].into_iter().chain(rows.iter().map(line)).collect()
 }
 

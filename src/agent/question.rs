@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::claim::promise::{AskPromises, Promise};
-use crate::pool::journal_store::{AskOwn, ToldVolume};
+use crate::claim::{AskPromises, Promise};
+use crate::pool::{AskOwn, ToldVolume};
 
 /// How long a pass waits for the answers. An API server that is well needs some milliseconds.
 const MOMENT: Duration = Duration::from_millis(300);

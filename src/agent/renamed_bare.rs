@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Reconciler;
-use crate::claim::wipe::{Spared, may_wipe};
+use super::reconciler::Reconciler;
+use crate::claim::{Spared, may_wipe};
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::host::RawDisk;

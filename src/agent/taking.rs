@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::Action;
-use crate::claim::election::{Claim, Wipe};
-use crate::claim::promise::{Promise, promised};
-use crate::claim::rule::Rule;
+use crate::claim::{Claim, Promise, Rule, Wipe, promised};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::RawDisk;

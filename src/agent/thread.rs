@@ -9,16 +9,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::admin::AdminError;
 use super::inventory::inventory;
-use super::{PassReport, Reconciler};
-use crate::claim::rule::Rule;
-use crate::host::events::{DeviceEvents, Hint};
-use crate::host::{HostError, chain};
-use crate::pool::device_pool::Pool;
-use crate::show::devices::Shown;
+use super::reconciler::{PassReport, Reconciler};
+use super::verb::Verb;
+use crate::claim::Rule;
+use crate::host::events::DeviceEvents;
+use crate::host::{Hint, HostError, chain};
+use crate::pool::Pool;
+use crate::show::Shown;
 
 /// A pass at least this often, in case the kernel told us nothing.
 const RESYNC: Duration = Duration::from_secs(3600);
@@ -44,33 +43,6 @@ enum Request {
     Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
     Rules(Vec<Rule>),
     Stop,
-}
-
-/// What a person may ask of the agent, and whether only to say what it would do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verb {
-    ReleaseDisk {
-        disk: String,
-        dry_run: bool,
-    },
-    AdoptDisk {
-        disk: String,
-        dry_run: bool,
-    },
-    /// Of several disks that have a volume, the one whose volume it is.
-    SettleVolume {
-        volume: Uuid,
-        keep: String,
-        dry_run: bool,
-    },
-    /// Begins a new journal beside a damaged one.
-    SetAsideJournal {
-        dry_run: bool,
-    },
-    /// What these sets would take.
-    PlanSets {
-        sets: Vec<Rule>,
-    },
 }
 
 /// A handle to the thread, which `stop` ends: the pool and the events have a way to it as well, and keep it.
@@ -290,7 +262,7 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
     use crate::host::{Geometry, Host};
-    use crate::pool::device_pool::{Owner, Workers};
+    use crate::pool::{Owner, Workers};
 
     #[test]
     fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {

@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Reconciler;
-use super::perform::Met;
-use crate::claim::election::Wipe;
-use crate::claim::ripeness::Ripeness;
-use crate::claim::rule::{NodeMatch, Rule};
+use super::met::Met;
+use super::reconciler::Reconciler;
+use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
 use crate::device::discovery::Snapshot;
 use crate::device::record::judged_record;
 use crate::device::remembered::Kept;
@@ -20,7 +18,7 @@ use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::table::{Mbr, TableError, read_copies};
 use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
-use crate::pool::disk::zero;
+use crate::pool::zero;
 
 /// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
 const ENDS: u64 = 1 << 20;
@@ -130,7 +128,7 @@ pub(super) fn not_wiped(wipe: &Wipe, why: &str) -> String {
 }
 
 fn by(wipe: &Wipe) -> String {
-    format!("{}/{}", wipe.set.namespace, wipe.set.name)
+    wipe.set.to_string()
 }
 
 fn description(contents: &Contents) -> String {

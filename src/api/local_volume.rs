@@ -9,12 +9,11 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::local_volume_set::read_tolerations;
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
 use super::strict::{At, Case, Field, Problem, Problems};
-use crate::claim::named::Named;
-use crate::claim::rule::{Blankness, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
+use super::tolerations::read_tolerations;
+use crate::claim::{Blankness, Filter, Named, NodeMatch, Reclaim, Rule, Toleration, VolumeMode};
 use crate::device::label::{ErasePolicy, Layout, SetRef};
 use crate::host::FsKind;
 
@@ -99,7 +98,7 @@ impl Common {
             tolerations: self.tolerations.clone(),
             class,
             layout: Layout::Whole {},
-            filter: Named::filter(),
+            filter: Filter::of_named(),
             blankness: Blankness::default(),
             min_devices: 0,
             max_devices: Some(u32::try_from(named.paths.len()).unwrap_or(u32::MAX)),

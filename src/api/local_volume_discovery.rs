@@ -5,11 +5,11 @@
 use serde_json::Value;
 
 use super::crd::DISCOVERY_NAME;
-use super::local_volume_set::read_tolerations;
 use super::metadata;
 use super::node_selector::{self, Node};
 use super::strict::{At, Problem, Problems};
-use crate::claim::rule::NodeMatch;
+use super::tolerations::read_tolerations;
+use crate::claim::NodeMatch;
 
 /// A valid one.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,9 +14,11 @@ use self::filter::ReadFilter;
 use super::documents::{self, Document};
 use super::metadata::{self, Metadata};
 use super::node_selector::{self, Node};
+use super::set_error::SetError;
 use super::strict::{At, Case, Field, Object, Problem, Problems};
-use super::{SetError, local_volume, quantity};
-use crate::claim::rule::{Blankness, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+use super::tolerations::read_tolerations;
+use super::{local_volume, quantity};
+use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
 use crate::device::facts::DeviceType;
 use crate::device::label::{ErasePolicy, Layout};
 use crate::host::FsKind;
@@ -164,32 +166,6 @@ fn read_spec(mut spec: Object<'_, '_>, metadata: Option<Metadata>, node: &Node, 
 
 fn count(field: &Field<'_, '_>) -> Option<u32> {
     u32::try_from(field.integer(0, i64::from(i32::MAX))?).ok()
-}
-
-pub(super) fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
-    let operators = [("Equal", TolerationOperator::Equal), ("Exists", TolerationOperator::Exists)];
-    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"].map(|effect| (effect, effect));
-    let read = |element: Field<'_, '_>| {
-        let (mut object, _) = element.object();
-        let text = |field: Field<'_, '_>| field.string().filter(|text| !text.is_empty()).map(str::to_owned);
-        let operator_field = object.field(&["operator"]);
-        let operator = operator_field.one_of(&operators, Case::Exact).unwrap_or_default();
-        let key = text(object.field(&["key"]));
-        let value = text(object.field(&["value"]));
-        let effect = object.field(&["effect"]);
-        let effect = effect.string().filter(|text| !text.is_empty()).and_then(|_| effect.one_of(&effects, Case::Exact));
-        let seconds = object.field(&["tolerationSeconds"]).integer(i64::MIN, i64::MAX);
-        match operator {
-            TolerationOperator::Equal if key.is_none() => {
-                operator_field.problem("must be Exists where there is no key")
-            }
-            TolerationOperator::Exists if value.is_some() => operator_field.problem("must not be Exists with a value"),
-            _ => {}
-        }
-        object.finish();
-        Toleration { key, operator, value, effect: effect.map(str::to_owned), seconds }
-    };
-    field.list().unwrap_or_default().into_iter().map(read).collect()
 }
 
 fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {

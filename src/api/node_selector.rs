@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::strict::{At, Case, Field, Object, Problems};
-use crate::claim::rule::NodeMatch;
+use crate::claim::NodeMatch;
 
 /// The node that sets are read for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,19 +6,19 @@
 
 mod places;
 mod suits;
+mod turn;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Places;
 use self::suits::holds_table;
-use super::ballot::{Ballot, Facts};
+use self::turn::{Contender, Hall, Taken, Turn, is_free, is_pool};
+use super::ballot::Ballot;
 use super::rejection::{Rejection, Then};
 use super::ripeness::Ripeness;
-use super::rule::{NodeMatch, Rule};
-use crate::device::attachment::Attachments;
+use super::rule::NodeMatch;
+use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef};
-use crate::device::{Device, DiskId, Standing, Verdict};
-use crate::host::RawDisk;
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,42 +109,6 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
     names
 }
 
-/// What is the same for all sets of an election.
-struct Hall<'a> {
-    ballot: &'a Ballot<'a>,
-    /// Those that some set may have, in the order in which all of them choose.
-    devices: Vec<&'a Device>,
-    disks: HashMap<&'a str, &'a RawDisk>,
-    attachments: Attachments<'a>,
-    unknown: Facts,
-}
-
-impl<'a> Hall<'a> {
-    fn new(ballot: &'a Ballot<'a>) -> Self {
-        let is_bare = |device: &Device| ballot.facts.get(&device.raw.name).is_some_and(|facts| facts.is_bare);
-        let candidate = |device: &&Device| !is_bare(device) && (!is_pool(device) || device.label.is_some());
-        let mut devices: Vec<&Device> = ballot.devices.iter().filter(candidate).collect();
-        devices.sort_by_key(|device| (&device.id, &device.raw.name));
-        let candidates = ballot.devices.iter().filter(|device| !is_bare(device));
-        let raws: Vec<&RawDisk> = candidates.map(|device| &device.raw).collect();
-        let disks = raws.iter().map(|raw| (raw.name.as_str(), *raw)).collect();
-        Self { ballot, devices, disks, attachments: Attachments::new(raws), unknown: Facts::default() }
-    }
-
-    fn rules(&self) -> Vec<&'a Rule> {
-        let mut rules: Vec<&Rule> = self.ballot.rules.iter().collect();
-        rules.sort_by_key(|rule| (rule.created, rule.position, &rule.set));
-        rules
-    }
-
-    fn facts(&self, device: &Device) -> &Facts {
-        self.ballot.facts.get(&device.raw.name).unwrap_or(&self.unknown)
-    }
-}
-
-/// Who took or waits for a device, by kernel name.
-type Taken<'a> = HashMap<&'a str, &'a SetRef>;
-
 /// What one set takes, and what it has wiped.
 struct Choice {
     outcome: Outcome,
@@ -158,31 +122,6 @@ impl Choice {
     }
 }
 
-fn is_pool(device: &Device) -> bool {
-    device.verdict == Verdict::Ours
-}
-
-/// Nobody has it.
-fn is_free(device: &Device) -> Result<(), String> {
-    match (&device.verdict, &device.standing) {
-        (Verdict::Unclaimed, Standing::Ready) => Ok(()),
-        (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => Err(why.clone()),
-        (Verdict::Theirs(reason), _) => Err(reason.to_string()),
-        (Verdict::Foreign { cluster, node }, _) => Err(format!("belongs to node {node} of cluster {cluster}")),
-        (Verdict::Ours, _) => Err("in use by the pool".to_owned()),
-    }
-}
-
-/// A device that a set would have.
-struct Contender<'a> {
-    /// Its place among all of them.
-    index: usize,
-    device: &'a Device,
-    ripeness: Ripeness,
-    /// It would, were it blank: why it is not.
-    content: Option<String>,
-}
-
 /// What a set finds when it looks at all devices.
 #[derive(Default)]
 struct Contention<'a> {
@@ -191,12 +130,6 @@ struct Contention<'a> {
     rejected: BTreeMap<usize, Rejection>,
     /// Its own disks that it would not choose today, by kernel name.
     deselected: Vec<String>,
-}
-
-/// One set's turn to choose.
-struct Turn<'h, 'a> {
-    hall: &'h Hall<'a>,
-    rule: &'a Rule,
 }
 
 impl<'a> Turn<'_, 'a> {

@@ -6,65 +6,33 @@
 //! ([`check`]), as sets are written by people who may not stop an agent.
 
 mod check;
+mod facts;
+mod limits;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use cel::objects::{Key, Value};
+use cel::objects::Value;
 use cel::{Context, Env, ParseErrors, Program};
 
-use super::filter::Mismatch;
+use self::facts::{DEVICE, Seen, facts};
+pub use self::limits::{ExpressionError, MOST_BYTES};
+use super::mismatch::Mismatch;
 use crate::device::Device;
 use crate::device::attachment::Attachment;
-use crate::device::facts::type_name;
-use crate::device::facts::{by_path, wwn};
 
-/// The longest text.
-pub const MOST_BYTES: usize = 2048;
 /// The parser goes down with each bracket by kilobytes, and a stack that ends would end the process: this holds what
 /// the longest text can ask for, several times. Only what is used of it takes memory, while a set is read.
 const STACK: usize = 64 << 20;
-/// The links of a device that an expression sees.
-const MOST_LINKS: usize = 64;
 /// Of the text, what a reason repeats.
 const MOST_SHOWN: usize = 120;
-/// The one variable.
-const DEVICE: &str = "device";
 
 /// A text that was read and found good.
 #[derive(Clone)]
 pub struct Expression {
     text: Arc<str>,
     program: Arc<Program>,
-}
-
-/// Why a text is no expression that a set may have; `Display` goes on after the name of the field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExpressionError {
-    #[error("is empty: leave the field out where nothing is asked")]
-    Empty,
-    #[error("has {0} bytes; at most {MOST_BYTES} are allowed")]
-    TooLong(usize),
-    #[error("is no CEL: {0}")]
-    Syntax(String),
-    #[error("{0:?} is not known; what there is is `device`, with {fields}", fields = fields())]
-    Variable(String),
-    #[error("`device` has no {0:?}; it has {fields}", fields = fields())]
-    Field(String),
-    #[error("there is no function {name:?} here; there are {known}")]
-    Function { name: String, known: String },
-    #[error("{0}")]
-    NotAllowed(&'static str),
-    #[error("the pattern {pattern:?} of matches: {why}")]
-    Pattern { pattern: String, why: String },
-    #[error("is nested more than {most} deep", most = check::MOST_DEPTH)]
-    TooDeep,
-    #[error("could take too long on a device (cost {cost}, at most {most}): use fewer or shorter lists", most = check::MOST_COST)]
-    TooCostly { cost: u64 },
-    #[error("could not be read: {0}")]
-    Broken(String),
 }
 
 impl Expression {
@@ -127,64 +95,6 @@ impl fmt::Debug for Expression {
 
 /// The functions and macros that there are: those of CEL, without optional values.
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib().with_optional_support(false)));
-
-struct Seen<'a> {
-    device: &'a Device,
-    attachment: Attachment,
-}
-
-type Fact = (&'static str, fn(&Seen<'_>) -> Value);
-
-/// What `device` has, by the names of a LocalVolumeDiscoveryResult; and the kernel's name and all links. A text that is
-/// not known is empty, a NUMA node that is not known -1: comparing it fails no expression.
-const FACTS: [Fact; 25] = [
-    ("attachedBy", |seen| text(seen.attachment.by)),
-    ("attachment", |seen| Value::from(seen.attachment.reach.to_string())),
-    ("byPath", |seen| text(by_path(&seen.device.raw).as_deref())),
-    ("deviceID", |seen| {
-        let Device { link, raw, .. } = seen.device;
-        if *link == raw.path { text(None) } else { Value::from(link.display().to_string()) }
-    }),
-    ("discard", |seen| Value::Bool(seen.device.raw.discards)),
-    ("diskId", |seen| text(Some(&seen.device.id.text))),
-    ("links", |seen| {
-        let links = seen.device.raw.links.iter().take(MOST_LINKS);
-        Value::from(links.map(|link| Value::from(link.display().to_string())).collect::<Vec<_>>())
-    }),
-    ("logicalSectorSize", |seen| Value::Int(seen.device.raw.logical_sector.into())),
-    ("model", |seen| text(seen.device.raw.model.as_deref())),
-    ("name", |seen| text(Some(&seen.device.raw.name))),
-    ("numaNode", |seen| Value::Int(seen.device.raw.numa_node.map_or(-1, i64::from))),
-    ("path", |seen| Value::from(seen.device.raw.path.display().to_string())),
-    ("physicalSectorSize", |seen| Value::Int(seen.device.raw.physical_sector.into())),
-    ("property", |seen| text(Some(if seen.device.raw.rotational { "Rotational" } else { "NonRotational" }))),
-    ("readOnly", |seen| Value::Bool(seen.device.raw.read_only)),
-    ("removable", |seen| Value::Bool(seen.device.raw.removable)),
-    ("rotational", |seen| Value::Bool(seen.device.raw.rotational)),
-    ("serial", |seen| text(seen.device.raw.serial.as_deref())),
-    ("size", |seen| Value::Int(i64::try_from(seen.device.raw.size).unwrap_or(i64::MAX))),
-    ("tran", |seen| text(seen.device.raw.transport.as_deref())),
-    ("transport", |seen| text(seen.device.raw.transport.as_deref())),
-    ("type", |seen| text(Some(type_name(&seen.device.raw)))),
-    ("vendor", |seen| text(seen.device.raw.vendor.as_deref())),
-    ("wwn", |seen| text(seen.device.raw.wwid.as_deref().and_then(wwn).as_deref())),
-    ("zoned", |seen| text(seen.device.raw.zoned.as_deref())),
-];
-
-fn facts(seen: &Seen<'_>) -> Value {
-    let facts: HashMap<Key, Value> =
-        FACTS.iter().map(|(name, fact)| (Key::String(Arc::new((*name).to_owned())), fact(seen))).collect();
-    Value::from(facts)
-}
-
-/// Without the blanks that hardware pads its words with.
-fn text(word: Option<&str>) -> Value {
-    Value::from(word.unwrap_or_default().trim().to_owned())
-}
-
-fn fields() -> String {
-    FACTS.map(|(name, _)| name).join(", ")
-}
 
 fn kind_of(value: &Value) -> &'static str {
     match value {

@@ -5,78 +5,12 @@
 //! kernel names. What needs more than the device's own facts (networks, expressions) the election asks after it.
 
 use crate::device::facts::{device_type, type_name};
-use std::fmt;
 
 use super::glob::Glob;
+use super::mismatch::Mismatch;
 use super::rule::Filter;
-use crate::device::facts::DeviceType;
-use crate::device::size::Size;
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
-
-/// Why a filter does not select a device; `Display` is a sentence for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    Type {
-        is: &'static str,
-        wanted: Vec<DeviceType>,
-    },
-    NestedPartition {
-        disk: String,
-    },
-    TooSmall {
-        size: u64,
-        least: u64,
-    },
-    TooLarge {
-        size: u64,
-        most: u64,
-    },
-    Mechanical {
-        rotational: bool,
-    },
-    Vendor {
-        is: Option<String>,
-    },
-    Model {
-        is: Option<String>,
-    },
-    Serial {
-        is: Option<String>,
-    },
-    Wwn {
-        is: Option<String>,
-    },
-    Transport {
-        is: Option<String>,
-        wanted: Vec<String>,
-    },
-    SectorSize {
-        is: u32,
-        wanted: Vec<u32>,
-    },
-    NumaNode {
-        is: Option<i32>,
-        wanted: Vec<i32>,
-    },
-    Path,
-    Excluded {
-        by: String,
-    },
-    /// The words say what tells so.
-    Network {
-        by: Option<&'static str>,
-    },
-    /// The set's expression is not true for it.
-    Expression {
-        text: String,
-    },
-    /// It cannot be said whether it is.
-    ExpressionFails {
-        text: String,
-        why: String,
-    },
-}
 
 impl Filter {
     /// `disk` is the disk of a partition.
@@ -170,63 +104,11 @@ fn names_one_of(name: Option<&str>, wanted: &[String]) -> bool {
     }
 }
 
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type { is, wanted } if wanted.is_empty() => write!(f, "its type is {is}, and deviceTypes is empty"),
-            Self::Type { is, wanted } => {
-                let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
-                write!(f, "its type is {is}, not {}", wanted.join(" or "))
-            }
-            Self::NestedPartition { disk } => write!(f, "a partition of {disk}, which is a partition itself"),
-            Self::TooSmall { size, least } => write!(f, "{} ({size} bytes) is below minSize {least}", Size(*size)),
-            Self::TooLarge { size, most } => write!(f, "{} ({size} bytes) is above maxSize {most}", Size(*size)),
-            Self::Mechanical { rotational: true } => f.write_str("it is Rotational"),
-            Self::Mechanical { rotational: false } => f.write_str("it is NonRotational"),
-            Self::Vendor { is: Some(is) } => write!(f, "its vendor {is:?} is not in vendors"),
-            Self::Vendor { is: None } => f.write_str("it names no vendor"),
-            Self::Model { is: Some(is) } => write!(f, "its model {is:?} is not in models"),
-            Self::Model { is: None } => f.write_str("it names no model"),
-            Self::Serial { is: Some(is) } => write!(f, "its serial {is:?} matches none of serials"),
-            Self::Serial { is: None } => f.write_str("it names no serial"),
-            Self::Wwn { is: Some(is) } => write!(f, "its WWN {is} matches none of wwns"),
-            Self::Wwn { is: None } => f.write_str("it has no WWN"),
-            Self::Transport { is: Some(is), wanted } => {
-                write!(f, "it is attached by {is}, not {}", wanted.join(" or "))
-            }
-            Self::Transport { is: None, wanted } => {
-                write!(f, "how it is attached is not known, and {} is wanted", wanted.join(" or "))
-            }
-            Self::SectorSize { is, wanted } => {
-                write!(f, "its sectors have {is} bytes, not {}", numbers(wanted))
-            }
-            Self::NumaNode { is: Some(is), wanted } => {
-                write!(f, "it is on NUMA node {is}, not {}", numbers(wanted))
-            }
-            Self::NumaNode { is: None, .. } => f.write_str("it is on no NUMA node that is known"),
-            Self::Path => f.write_str("no path of it matches paths"),
-            Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
-            Self::Network { by } => {
-                write!(
-                    f,
-                    "its bytes come over a network ({}), and excludeNetworkDisks is set",
-                    by.unwrap_or("by its bus")
-                )
-            }
-            Self::Expression { text } => write!(f, "the expression is not true for it: {text}"),
-            Self::ExpressionFails { text, why } => write!(f, "the expression cannot be asked of it: {why}: {text}"),
-        }
-    }
-}
-
-fn numbers(all: &[impl fmt::Display]) -> String {
-    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::sample::filter;
     use super::*;
+    use crate::device::facts::DeviceType;
     use crate::device::sample;
     use crate::device::sample::{GIB, disk};
 

@@ -2,16 +2,28 @@
 //!
 //! Takes in [`Device`](crate::device::Device)s and rules, gives out an election. Pure.
 
-pub mod ballot;
-pub mod election;
-pub mod expression;
-pub mod filter;
-pub mod glob;
-pub mod named;
-pub mod promise;
-pub mod rejection;
-pub mod ripeness;
-pub mod rule;
+mod ballot;
+mod election;
+mod expression;
+mod filter;
+mod glob;
+mod mismatch;
+mod named;
+mod promise;
+mod rejection;
+mod ripeness;
+mod rule;
 #[cfg(test)]
 pub mod sample;
-pub mod wipe;
+mod wipe;
+
+pub use ballot::{Ballot, Facts};
+pub use election::{Claim, Election, Outcome, Wipe, elect, to_ask};
+pub use expression::{Expression, MOST_BYTES};
+pub use glob::Glob;
+pub use named::Named;
+pub use promise::{AskPromises, Promise, promised};
+pub use rejection::Rejection;
+pub use ripeness::{Ripeness, Watchlist};
+pub use rule::{Blankness, Filter, MinHealth, NodeMatch, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+pub use wipe::{Spared, may_wipe};

@@ -6,8 +6,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::rule::Filter;
-use crate::device::facts::DeviceType;
 use crate::host::RawDisk;
 
 /// What one class of a LocalVolume names.
@@ -20,12 +18,6 @@ pub struct Named {
 }
 
 impl Named {
-    /// Every sort of device that can be claimed at all; there is no smallest size.
-    pub fn filter() -> Filter {
-        use DeviceType::{Disk, Loop, Lvm, Mpath, Part};
-        Filter::any_of(vec![Disk, Part, Loop, Mpath, Lvm])
-    }
-
     pub fn names(&self, raw: &RawDisk) -> bool {
         self.paths.iter().any(|path| leads_to(path, raw))
     }
@@ -51,8 +43,7 @@ fn leads_to(path: &Path, raw: &RawDisk) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::sample::disk;
-    use crate::device::sample::{dm, partition};
+    use crate::device::sample::{disk, dm, partition};
 
     fn named(paths: &[&str]) -> Named {
         Named { paths: paths.iter().map(PathBuf::from).collect(), wipe: false }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::filter::Mismatch;
+use super::mismatch::Mismatch;
 use super::ripeness::Ripeness;
 use super::wipe::Spared;
 use crate::device::label::SetRef;
@@ -92,8 +92,8 @@ impl fmt::Display for Rejection {
                  knows its disk by that",
             ),
             Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
-            Self::InSet(set) => write!(f, "the set {}/{} has it", set.namespace, set.name),
-            Self::OlderSet(set) => write!(f, "the older set {}/{} takes it", set.namespace, set.name),
+            Self::InSet(set) => write!(f, "the set {set} has it"),
+            Self::OlderSet(set) => write!(f, "the older set {set} takes it"),
             Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
             Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
             Self::AllNamed { most } => {

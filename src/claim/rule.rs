@@ -139,6 +139,12 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// For named devices: every sort of device that can be claimed at all; there is no smallest size.
+    pub fn of_named() -> Self {
+        use DeviceType::{Disk, Loop, Lvm, Mpath, Part};
+        Self::any_of(vec![Disk, Part, Loop, Mpath, Lvm])
+    }
+
     /// Every device of these types.
     pub fn any_of(types: Vec<DeviceType>) -> Self {
         Self {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
-use crate::agent::Reconciler;
-use crate::agent::inventory::inventory;
-use crate::agent::thread::Verb;
+use crate::agent::{Reconciler, Verb, inventory};
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{
@@ -17,8 +15,7 @@ use crate::csi::proto::agent::{
 use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
 use crate::host::{Host, StateStore as _, chain};
-use crate::pool::device_pool::{Owner, Pool};
-use crate::pool::journal::JOURNAL;
+use crate::pool::{JOURNAL, Owner, Pool};
 use crate::role::node::CLUSTER_FILE;
 use crate::role::{AGENT_SOCKET, machine, observer, sets};
 use crate::show::devices::{Format, render};

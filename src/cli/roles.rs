@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::StateArgs;
+use super::state::StateArgs;
 use crate::operator::controller::{Gone, Pattern};
 use crate::role::sidecar::Sidecar;
 use crate::role::{LogFormat, controller, discovery, node, standalone};

@@ -14,11 +14,10 @@ use super::proto::agent::{
     DiskRequest, InventoryReply, InventoryRequest, Report, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
     WatchRequest,
 };
-use crate::agent::admin::AdminError;
-use crate::agent::thread::{AgentHandle, Verb};
-use crate::claim::rule::Rule;
+use crate::agent::{AdminError, AgentHandle, Verb};
+use crate::claim::Rule;
 use crate::host::chain;
-use crate::pool::device_pool::{Outcome, Pool};
+use crate::pool::{Outcome, Pool};
 use crate::show::devices::{Format, render};
 use crate::show::volumes;
 use crate::volume::VolumeId;

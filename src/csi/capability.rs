@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::TOPOLOGY_KEY;
 use super::proto::volume_capability::{AccessType, access_mode::Mode};
 use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
 use crate::host::FsKind;
-use crate::volume::{Error, MountWish, Nodes, Selector, WantedUsage};
+use crate::volume::{Error, MountWish, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
 
 /// CSI 1.13, "Size Limits": strings without a stated limit have at most 128 bytes.
 const MAX_STRING: usize = 128;

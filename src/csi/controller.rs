@@ -6,7 +6,9 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::capability::{nodes, parameters, required, sizes, usage, volume_name};
+use super::convert::{topology, wire};
 use super::paging::page;
+use super::proto;
 use super::proto::controller_service_capability::{self, Rpc, rpc};
 use super::proto::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
@@ -17,9 +19,8 @@ use super::proto::{
     controller_get_volume_response, controller_server::Controller, list_volumes_response,
     validate_volume_capabilities_response,
 };
-use super::{TOPOLOGY_KEY, proto, topology, wire};
 use crate::device::label::VolumeUsage;
-use crate::volume::{Capacity, Condition, NewVolume, Volume, VolumeId, Volumes};
+use crate::volume::{Capacity, Condition, NewVolume, TOPOLOGY_KEY, Volume, VolumeId, Volumes};
 
 /// How long a caller waits that does not say.
 const PATIENCE: Duration = Duration::from_secs(30);

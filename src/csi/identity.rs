@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonic::{Request, Response, Status};
 
-use super::DRIVER_NAME;
 use super::proto::plugin_capability::{self, service, volume_expansion};
 use super::proto::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse,
     PluginCapability, ProbeRequest, ProbeResponse, identity_server::Identity,
 };
+use crate::volume::DRIVER_NAME;
 
 /// Whether calls can be answered: on a node, the first look at the machine's disks is over; in the controller, it
 /// knows the cluster's objects.

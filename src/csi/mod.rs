@@ -7,6 +7,7 @@ mod agent;
 mod capability;
 pub mod client;
 mod controller;
+mod convert;
 mod identity;
 mod measure;
 mod node;
@@ -23,12 +24,3 @@ pub use measure::Calls;
 pub use node::NodeService;
 
 pub use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY};
-
-/// Bytes as CSI counts them.
-fn wire(size: u64) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
-}
-
-fn topology(node: &str) -> proto::Topology {
-    proto::Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() }
-}

@@ -4,6 +4,7 @@ use tonic::{Request, Response, Status};
 
 use super::capability::{access, required, sizes};
 use super::controller::condition;
+use super::convert::{topology, wire};
 use super::proto::node_service_capability::{self, Rpc, rpc};
 use super::proto::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
@@ -12,7 +13,6 @@ use super::proto::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, VolumeUsage, node_server::Node, volume_usage::Unit,
 };
-use super::{topology, wire};
 use crate::volume::{NodeVolumes, PublishRequest, StageRequest, Stats, VolumeId};
 
 pub struct NodeService {

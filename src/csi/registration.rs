@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use super::DRIVER_NAME;
 use super::proto::registration::registration_server::{Registration, RegistrationServer};
 use super::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 use super::server::{self, ServeError};
 use crate::host::backoff::Backoff;
+use crate::volume::DRIVER_NAME;
 
 /// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our
 /// HTTP/2 server refuses as a host; what stands before an `@` may be encoded so.

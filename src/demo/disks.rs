@@ -13,13 +13,13 @@ use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 use uuid::Uuid;
 
-use super::Error;
+use super::error::Error;
 use crate::host::command::Command;
 use crate::host::disk::RealDisk;
 use crate::host::raw::Kind;
-use crate::host::sysfs::{Roots, scan};
+use crate::host::sysfs::scan;
 use crate::host::table::read_copies;
-use crate::host::{Access, Extent, HostError, PartitionMap, RawDisk};
+use crate::host::{Access, Extent, HostError, PartitionMap, RawDisk, Roots};
 
 const LOSETUP_MAY_TAKE: Duration = Duration::from_secs(20);
 /// How long those who still use the disk, such as an mkfs whose driver was killed, may go on.

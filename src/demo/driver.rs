@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::Error;
+use super::error::Error;
 use super::lab::Lab;
 use crate::csi::client::connect;
 use crate::csi::proto::ProbeRequest;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, umount2};
 
-use super::Error;
 use super::disks::LoopDisk;
+use super::error::Error;
 use crate::device::size::Size;
 use crate::host::mount::RealMounts;
 use crate::host::{Mount, Mounts, chain};

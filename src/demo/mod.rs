@@ -12,76 +12,23 @@
 
 mod disks;
 mod driver;
+mod error;
 mod lab;
 mod pattern;
 mod report;
 mod steps;
 mod volumes;
 
-use std::io;
 use std::time::Instant;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use self::error::Error;
 use self::lab::Lab;
 use self::report::{Report, say};
-use crate::host::HostError;
-use crate::host::stdout::PrintError;
 
 /// Lines of the driver's log that a failure shows.
 const LOG_LINES: usize = 20;
-
-/// Why the demo did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("the demo makes loop devices and mounts filesystems, for which it needs root: run it as root")]
-    NotRoot,
-    #[error("{0}")]
-    Place(String),
-    #[error("could not {what} {object}")]
-    Io {
-        what: &'static str,
-        object: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("could not {what}")]
-    Host {
-        what: String,
-        #[source]
-        source: HostError,
-    },
-    #[error("the driver {0}")]
-    Driver(String),
-    /// The words of the status that the driver answered with.
-    #[error("{call} of {object} failed: {code}: {words}")]
-    Refused { call: &'static str, object: String, code: tonic::Code, words: String },
-    /// The driver said that all was well, and it is not.
-    #[error("{object}: {what}")]
-    Wrong { object: String, what: String },
-    #[error("all went well, and the report could not be printed")]
-    Unprinted(#[from] PrintError),
-    #[error("stopped by {0}")]
-    Stopped(&'static str),
-    #[error("something is left behind: {}", .0.join("; "))]
-    LeftBehind(Vec<String>),
-}
-
-impl Error {
-    fn io(what: &'static str, object: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
-        let object = object.to_string();
-        move |source| Self::Io { what, object, source }
-    }
-
-    fn host(what: impl Into<String>) -> impl FnOnce(HostError) -> Self {
-        let what = what.into();
-        move |source| Self::Host { what, source }
-    }
-
-    fn wrong(object: &str, what: impl Into<String>) -> Self {
-        Self::Wrong { object: object.to_owned(), what: what.into() }
-    }
-}
 
 /// Shows everything once, and tidies up.
 pub fn run() -> Result<(), Error> {

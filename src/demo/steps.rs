@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::Error;
 use super::driver::{self, Clients, Driver, call};
+use super::error::Error;
 use super::lab::Lab;
 use super::report::Report;
 use super::volumes::{DemoVolume, Done, Growth, Wish};

@@ -13,7 +13,7 @@ use super::duplicate::{self, Identities};
 use super::label::Hardware;
 use super::ownership::{Home, Machine, Record};
 use super::remembered::{Kept, Remembered};
-use super::{Device, Standing, Verdict, id};
+use super::{Believed, Device, Verdict, id};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, Incarnation, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
@@ -157,9 +157,9 @@ impl Discovery {
     /// decided on, and free.
     pub fn confirm(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
-        let why = match (&now.verdict, &now.standing) {
-            (Verdict::Unclaimed, Standing::Ready) => return Ok(now),
-            (Verdict::Unclaimed, Standing::NotReady(why)) | (Verdict::Unknown(why), _) => why.clone(),
+        let why = match (&now.verdict, &now.believed) {
+            (Verdict::Unclaimed, Believed::Yes) => return Ok(now),
+            (Verdict::Unclaimed, Believed::No(why)) | (Verdict::Unknown(why), _) => why.clone(),
             (Verdict::Theirs(reason), _) => reason.to_string(),
             (Verdict::Foreign { node, .. }, _) => format!("it carries the label of node {node}"),
             (Verdict::Ours, _) => "it is in the pool already".to_owned(),
@@ -175,7 +175,7 @@ impl Discovery {
         was: &Device,
     ) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
-        let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.standing.clone());
+        let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.believed.clone());
         if state(&now) != state(was) {
             return Err(DiscoveryError::ChangedContent { name: now.raw.name });
         }
@@ -365,7 +365,7 @@ fn device(
         label,
         probe,
         unread: machine.unread(raw, records),
-        standing: Standing::Ready,
+        believed: Believed::Yes,
         raw: raw.clone(),
     }
 }

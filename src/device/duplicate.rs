@@ -1,11 +1,10 @@
 //! Several devices with one identity: a `dd` copy, a restored snapshot, two paths to one disk.
 //!
 //! Takes in all devices and what is known of the hardware of our disks, changes those that share an id with another, and
-//! those that are known copies. Of our disks, the one that was in use last stays Ready, as it has what was written last; where
-//! nobody remembers, the one whose own label names its hardware; where none or several are, nobody can tell, and all are
-//! NotReady. What was seen beside the
-//! believed one is a copy from then on: it stays NotReady also when it is alone, until a person adopts it. So does what comes
-//! while the disk itself is here and cannot be read, as long as that is so. An unclaimed
+//! those that are known copies. Of our disks, the one that was in use last is believed, as it has what was written last; where
+//! nobody remembers, the one whose own label names its hardware; where none or several are, nobody can tell, and none is
+//! believed. What was seen beside the believed one is a copy from then on: it is not believed also when it is alone, until a
+//! person adopts it. So is what comes while the disk itself is here and cannot be read, as long as that is so. An unclaimed
 //! device that shares its id with anything becomes *Theirs*: there is another way to it or another one of it, and somebody
 //! may use that.
 
@@ -15,7 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::reason::Reason;
-use super::{Device, Standing, Verdict, id};
+use super::{Believed, Device, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
@@ -51,7 +50,7 @@ pub fn seen_together(devices: &[Device]) -> Identities {
     let ours = |device: &Device| device.verdict == Verdict::Ours && device.label.is_some();
     let mut seen = Identities::new();
     for (id, group) in groups(devices, ours).into_iter().filter(|(_, group)| group.len() > 1) {
-        let believed = group.iter().copied().find(|index| devices[*index].standing == Standing::Ready);
+        let believed = group.iter().copied().find(|index| devices[*index].believed == Believed::Yes);
         let others = |index: usize| match believed {
             Some(believed) => vec![believed],
             None => group.iter().copied().filter(|other| *other != index).collect(),
@@ -106,7 +105,7 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
         return;
     }
     let (id, path) = (&device.id, device.raw.path.display());
-    device.standing = Standing::NotReady(match &identity.original {
+    device.believed = Believed::No(match &identity.original {
         Some(original) => format!(
             "a copy of the pool disk {id}: it was seen beside the original ({original}), whose place it never takes by \
              itself; bring the original back, or, if that is gone for good, make this one the disk: `localpool disk adopt \
@@ -159,7 +158,7 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
                 "; which of them is the disk cannot be told: `localpool disk adopt {path}` says that it is this one"
             )
         });
-        device.standing = Standing::NotReady(format!("{}{tail}", Reason::SameIdentity { id, others }));
+        device.believed = Believed::No(format!("{}{tail}", Reason::SameIdentity { id, others }));
     }
 }
 
@@ -175,7 +174,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<String, String>) {
             Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
         })
         .collect();
-    let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.standing == Standing::Ready;
+    let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.believed == Believed::Yes;
     for device in devices.iter_mut().filter(is_ours) {
         let Some(label) = &device.label else { continue };
         let used = last.get(&device.id.text).cloned();
@@ -183,7 +182,7 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<String, String>) {
         let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None).text);
         if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
             let (id, path) = (&device.id, device.raw.path.display());
-            device.standing = Standing::NotReady(format!(
+            device.believed = Believed::No(format!(
                 "a copy of the pool disk {id}: the original is here, as {at}, and {why}; bring that in order, or unplug it, or \
                  make this one the disk: `localpool disk adopt {path}`",
                 at = at.display()
@@ -199,16 +198,16 @@ fn is_on_record(device: &Device) -> bool {
 }
 
 fn follow_disks(devices: &mut [Device]) {
-    let not_ready: HashMap<String, Standing> = devices
+    let not_ready: HashMap<String, Believed> = devices
         .iter()
-        .filter(|device| device.standing != Standing::Ready)
-        .map(|device| (device.raw.name.clone(), device.standing.clone()))
+        .filter(|device| device.believed != Believed::Yes)
+        .map(|device| (device.raw.name.clone(), device.believed.clone()))
         .collect();
     for device in devices.iter_mut() {
         if let Kind::Partition(partition) = &device.raw.kind
-            && let Some(standing) = not_ready.get(&partition.disk)
+            && let Some(believed) = not_ready.get(&partition.disk)
         {
-            device.standing = standing.clone();
+            device.believed = believed.clone();
         }
     }
 }
@@ -230,7 +229,7 @@ mod tests {
     }
 
     fn ready(devices: &[Device]) -> Vec<&str> {
-        devices.iter().filter(|d| d.standing == Standing::Ready).map(|d| d.raw.name.as_str()).collect()
+        devices.iter().filter(|d| d.believed == Believed::Yes).map(|d| d.raw.name.as_str()).collect()
     }
 
     #[test]
@@ -239,7 +238,7 @@ mod tests {
             settle(&mut devices, &Identities::new());
             assert_eq!(ready(&devices), ["sda"]);
             let copy = devices.iter().find(|device| device.raw.name == "sdb").unwrap();
-            let Standing::NotReady(why) = &copy.standing else { unreachable!() };
+            let Believed::No(why) = &copy.believed else { unreachable!() };
             assert!(why.contains("/dev/sda is the hardware that the label was written on"), "{why}");
         }
     }
@@ -284,7 +283,7 @@ mod tests {
         assert_eq!(ready_with(&copied, vec![ours("sdc", 3)]), ["sdc"], "on other hardware, and never seen beside it");
         let mut alone = [ours("sdb", 2)];
         settle(&mut alone, &copied);
-        let Standing::NotReady(why) = &alone[0].standing else { unreachable!() };
+        let Believed::No(why) = &alone[0].believed else { unreachable!() };
         assert!(why.contains("(wwid-naa.1)") && why.contains("`localpool disk adopt /dev/sdb`"), "{why}");
     }
 

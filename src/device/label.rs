@@ -101,6 +101,20 @@ pub struct SetRef {
     pub uid: String,
 }
 
+impl SetRef {
+    /// Whether it is the same set, or one that was made again under its name.
+    pub fn has_name_of(&self, other: &SetRef) -> bool {
+        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+}
+
+/// `namespace/name`.
+impl fmt::Display for SetRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// How volumes are cut from a disk (design: layouts of a pool disk). Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]

@@ -39,7 +39,7 @@ pub struct Device {
     /// Why it could not be read whether it carries a label, whatever else is known of it; `None`: it could, or need not.
     pub unread: Option<String>,
     /// Whether it is the only device with its identity, or the one of several that may use it.
-    pub standing: Standing,
+    pub believed: Believed,
 }
 
 /// Who a disk is, never by path and never by size.
@@ -73,12 +73,12 @@ pub enum Verdict {
     Unknown(String),
 }
 
-/// Whether a pool disk may be worked with, as far as its identity goes.
+/// Whether a device is believed to be the one that it says it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum Believed {
     #[default]
-    Ready,
+    Yes,
     /// Another device has the same identity, or is the disk and cannot be read; the words say which, and which one is
     /// believed.
-    NotReady(String),
+    No(String),
 }

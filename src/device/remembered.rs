@@ -9,6 +9,9 @@ use std::time::Duration;
 use crate::host::RawDisk;
 use crate::host::raw::{Incarnation, is_or_is_on};
 
+/// How long a look believes what denied a disk, before it reads the content again.
+pub const KEEP: Duration = Duration::from_secs(3600);
+
 /// By kernel name.
 #[derive(Debug)]
 pub struct Remembered<T>(HashMap<String, Kept<T>>);

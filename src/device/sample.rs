@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::label::{Hardware, Label, Layout, SetRef};
-use super::{Device, Standing, Verdict, id};
+use super::{Believed, Device, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
 
@@ -94,7 +94,7 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
         label: None,
         probe: blank(),
         unread: None,
-        standing: Standing::Ready,
+        believed: Believed::Yes,
         raw,
     }
 }

@@ -13,9 +13,10 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::dying::Dying;
+use super::error::HostError;
+use super::flock;
 use super::links::names_in;
 use super::state::{StateDir, failed};
-use super::{HostError, flock};
 
 const LOCK: &str = "agent.lock";
 /// With the number of a process: the lock of one that was killed and could not end when its place was taken.

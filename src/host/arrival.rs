@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use super::HostError;
+use super::error::HostError;
 use super::wait::readable;
 
 /// A subscription, from its making on.

@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use super::{Extent, HostError};
+use super::error::HostError;
+use super::extent::Extent;
 
 /// The fixed facts of an open disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,15 @@ mod running;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use self::running::Running;
-use super::HostError;
+use super::error::HostError;
+use super::ioctl;
 
 /// Where programs are looked for: fixed, so that nobody's environment chooses what root runs.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -106,7 +107,7 @@ impl Command {
 
     fn finish(self) -> Result<Finished, HostError> {
         let until = Instant::now() + self.limit;
-        let mut running = Running::start(&self).map_err(|source| start_error(&self.program, source))?;
+        let mut running = Running::start(&mut process(&self)).map_err(|source| start_error(&self.program, source))?;
         let status = match running.attend(until) {
             Ok(Some(status)) => status,
             Ok(None) => {
@@ -176,6 +177,28 @@ fn debian_package(program: &str) -> Option<&'static str> {
         "smartctl" => "smartmontools",
         _ => return None,
     })
+}
+
+fn process(command: &Command) -> std::process::Command {
+    let mut process = std::process::Command::new(&command.program);
+    process
+        .args(&command.args)
+        .env_clear()
+        .env("PATH", &command.search_path)
+        // Messages are matched and shown: always in the one language.
+        .env("LC_ALL", "C")
+        // mkfs.btrfs fills libblkid's cache file otherwise.
+        .env("BLKID_FILE", "/dev/null")
+        // A directory that is no volume's, so that the program keeps none busy.
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if command.after_us == AfterUs::Ends {
+        ioctl::end_with_parent(&mut process);
+    }
+    process
 }
 
 #[cfg(test)]

@@ -25,14 +25,17 @@ use nix::libc;
 
 use self::aligned::AlignedBuffer;
 use self::lock::NodeLock;
-use self::partitions::READERS_MAY_TAKE;
+use super::block::{BlockDevice, Disk, Geometry, IoError, Openers, PartitionMap};
 use super::command::close_for_good;
+use super::error::HostError;
+use super::extent::Extent;
 use super::mount::bound_at;
-use super::raw::{DevNo, Kind};
-use super::{
-    Access, BlockDevice, Disk, Extent, Geometry, HostError, IoError, Openers, PartitionMap, RawDisk, holder, ioctl,
-};
+use super::port::Access;
+use super::raw::{DevNo, Kind, RawDisk};
+use super::{holder, ioctl};
 
+/// How long those who only read a partition may keep it from being unmapped.
+const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 /// The same before a claim: longer than udev takes to look. Whoever locks an unclaimed disk for longer is about to use it, or

@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{
-    Access, BlockDevice, Disk, Extent, Filesystems, FsIdentity, FsKind, Geometry, Health, Host, HostError, IoError,
-    Mapping, Mount, Mounts, Openers, PartitionMap, Probe, RawDisk, StateStore, TargetKind, Usage,
-};
+use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
+use super::error::HostError;
+use super::extent::Extent;
+use super::health::Health;
+use super::port::{Access, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
+use super::raw::{Probe, RawDisk};
+use super::state::StateStore;
 
 /// The machine.
 pub struct DryHost {

@@ -6,22 +6,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::HostError;
-use super::sysfs::Roots;
+use super::error::HostError;
+use super::hint::Hint;
+use super::roots::Roots;
 use super::udev_events::Descriptions;
 use super::uevent::UeventSocket;
 use super::wait::readable;
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// A disk or partition, by its kernel name, came, went or changed.
-    Changed { name: String },
-    /// udev has written down what it knows of the device; the device itself may be as it was.
-    Described { name: String },
-    /// Something was lost: anything may have changed.
-    Overflow,
-}
 
 /// A subscription to all of it, from its making on.
 #[derive(Debug)]

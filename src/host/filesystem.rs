@@ -15,7 +15,10 @@ use nix::libc;
 use uuid::Uuid;
 
 use super::command::{Command, close_for_good};
-use super::{Extent, Filesystems, FsIdentity, FsKind, HostError, ioctl, signature};
+use super::error::HostError;
+use super::extent::Extent;
+use super::port::{Filesystems, FsIdentity, FsKind};
+use super::{ioctl, signature};
 
 const MIB: u64 = 1 << 20;
 /// What is zeroed before a mkfs: every place at the start where libblkid looks for another filesystem (the

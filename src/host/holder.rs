@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use super::Openers;
+use super::block::Openers;
 use super::links::{names_in, node_number};
 use super::mountinfo::namespaces;
 use super::raw::DevNo;

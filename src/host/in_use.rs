@@ -8,11 +8,13 @@ use std::fs::read;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::error::HostError;
 use super::links::{DevTree, names_in, node_number};
 use super::mountinfo::{Namespace, namespaces};
-use super::raw::{MountHow, MountUse};
-use super::sysfs::Roots;
-use super::{HostError, Mount, RawDisk, swaps};
+use super::port::Mount;
+use super::raw::{MountHow, MountUse, RawDisk};
+use super::roots::Roots;
+use super::swaps;
 
 /// The mount use of a btrfs member whose mount is in no namespace that we can see has this one.
 pub const UNSEEN_NAMESPACE: u64 = 0;

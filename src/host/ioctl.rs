@@ -22,7 +22,7 @@ use nix::{
     request_code_readwrite,
 };
 
-use super::Extent;
+use super::extent::Extent;
 
 /// `struct blkpg_ioctl_arg`.
 #[repr(C)]

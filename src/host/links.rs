@@ -12,9 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use super::raw::{DevNo, Kind};
+use super::error::HostError;
+use super::raw::{DevNo, Kind, RawDisk};
 use super::udev::UdevDatabase;
-use super::{HostError, RawDisk};
 
 /// /dev, as far as it names block devices. Devices are positions in the slice that it was read with.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::HostError;
+use super::error::HostError;
 
 pub const MACHINE_ID: &str = "/etc/machine-id";
 /// What ids of machines are derived with here, so that nobody else derives the same one.

@@ -25,7 +25,8 @@ use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 
 pub(super) use self::device::bound_at;
 use self::options::Options;
-use super::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
+use super::error::HostError;
+use super::port::{FsKind, Mount, Mounts, TargetKind, Usage};
 
 /// For what we make on the way to a target: nobody but root and its group looks in.
 const DIRECTORY_MODE: u32 = 0o750;

@@ -8,8 +8,9 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use super::error::HostError;
+use super::port::Mount;
 use super::raw::DevNo;
-use super::{HostError, Mount};
 
 /// A line that is not one of mountinfo's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

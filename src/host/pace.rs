@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{BlockDevice, Extent, IoError};
+use super::block::{BlockDevice, IoError};
+use super::extent::Extent;
 
 const MIB: u64 = 1 << 20;
 /// What is zeroed before the clock is looked at.

@@ -274,3 +274,23 @@ impl RawDisk {
 pub fn is_unchanged(was: &RawDisk, now: &RawDisk) -> bool {
     (was.incarnation(), was.size) == (now.incarnation(), now.size)
 }
+
+/// A GPT partition's GUID; the made-up ones of DOS tables contain the partition number and name nothing.
+pub(crate) fn gpt_uuid(text: &str) -> Option<String> {
+    let uuid = uuid::Uuid::try_parse(text).ok().filter(|_| text.len() == 36)?;
+    Some(uuid.hyphenated().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_guid_names_a_partition() {
+        let guid = "6D1F0C1E-2F2A-4F0E-9B57-0F4F4C9A5A01";
+        assert_eq!(gpt_uuid(guid).as_deref(), Some("6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a01"));
+        for other in ["a1b2c3d4-01", "", "6d1f0c1e2f2a4f0e9b570f4f4c9a5a01", "{6d1f0c1e-2f2a-4f0e-9b57-0f4f4c9a5a01}"] {
+            assert_eq!(gpt_uuid(other), None, "{other}");
+        }
+    }
+}

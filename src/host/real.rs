@@ -3,16 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::block::Disk;
 use super::disk::RealDisk;
 use super::dying::Dying;
+use super::error::HostError;
 use super::filesystem::RealFilesystems;
+use super::health::Health;
 use super::mount::RealMounts;
 use super::patience::{BOUND, Patience};
-use super::state::StateDir;
-use super::sysfs::Roots;
-use super::{
-    Access, Disk, Filesystems, Health, Host, HostError, Mounts, Probe, RawDisk, StateStore, health, signature, sysfs,
-};
+use super::port::{Access, Filesystems, Host, Mounts};
+use super::raw::{Probe, RawDisk};
+use super::roots::Roots;
+use super::state::{StateDir, StateStore};
+use super::{signature, smart, sysfs};
 
 /// Linux, as its kernel shows it here and now.
 pub struct RealHost {
@@ -77,7 +80,7 @@ impl Host for RealHost {
     }
 
     fn health(&self, disk: &RawDisk) -> Health {
-        health::ask(disk)
+        smart::ask(disk)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
@@ -111,7 +114,7 @@ mod tests {
     use nix::sys::stat::Mode;
 
     use super::*;
-    use crate::host::chain;
+    use crate::host::error::chain;
 
     #[test]
     fn a_scan_that_hangs_is_given_up_and_works_again_when_that_ends() {

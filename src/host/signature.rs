@@ -21,8 +21,10 @@ use uuid::Uuid;
 
 use super::command::close_for_good;
 use super::disk::{Mode, open_verified};
-use super::raw::{Contents, Dm, Kind, Signature};
-use super::{FsIdentity, HostError, Probe, RawDisk, chain, ioctl};
+use super::error::{HostError, chain};
+use super::ioctl;
+use super::port::FsIdentity;
+use super::raw::{Contents, Dm, Kind, Probe, RawDisk, Signature};
 
 /// More results than any real device has; beyond it libblkid runs in a circle.
 const MOST_RESULTS: usize = 256;

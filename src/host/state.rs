@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::HostError;
+use super::error::HostError;
 
 /// Documents by name.
 pub trait StateStore: Send + Sync {

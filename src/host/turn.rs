@@ -7,6 +7,15 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use super::pace::MOMENT;
+
+/// How long one operation may have been under way on a disk before the next one is told to come back.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where something else can be done meanwhile: another disk may serve, or a later pass.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+/// A disk that is being zeroed, as all of a node may be at once, changes hands long before anybody gives it up.
+const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
+
 /// What others may see of a state without its lock.
 pub trait Shows {
     type Shown;

@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::RawDisk;
-use super::raw::{DevNo, Kind};
-use super::sysfs::gpt_uuid;
+use super::raw::{DevNo, Kind, RawDisk, gpt_uuid};
 
 /// The links that udev gave each device, for where `/dev/disk` itself cannot be seen.
 #[derive(Debug, Default)]

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use super::HostError;
-use super::events::Hint;
-use super::sysfs::Roots;
+use super::error::HostError;
+use super::hint::Hint;
+use super::roots::Roots;
 
 /// A subscription, from its making on.
 #[derive(Debug)]

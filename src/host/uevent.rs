@@ -9,8 +9,8 @@ use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, setsockopt, socket, sockopt,
 };
 
-use super::HostError;
-use super::events::Hint;
+use super::error::HostError;
+use super::hint::Hint;
 
 /// A subscription to block events, from its making on.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client, Resource};
 use tokio::sync::OnceCell;
 
-use super::Error;
+use super::error::Error;
 use super::volume::objects::within;
 use crate::api::crd::has_our_schema;
 

@@ -9,12 +9,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::Error;
+use super::error::Error;
 use crate::api::crd::{self, SCHEMA_ANNOTATION};
 
-/// Who brings a cluster to our CRDs, as the roles of agent and controller cannot: for messages.
-pub const HOW: &str =
-    "`helm upgrade`, or an administrator's `kubectl apply --server-side` of what `localpool crds` prints";
 /// The field manager of our CRDs.
 const MANAGER: &str = "localpool-crds";
 /// How often, and how long after each other, a new CRD is looked at until it serves.

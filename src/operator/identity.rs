@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::Client;
 use tokio::runtime::Handle;
 
+use super::error::words;
 use super::volume::persistent_volumes::cluster_uid;
-use super::words;
-use crate::claim::promise::AskPromises;
+use crate::claim::AskPromises;
 
 /// The document of the state directory that keeps the cluster's UID, for starts without the API server.
 pub const CLUSTER_FILE: &str = "cluster";

@@ -17,8 +17,9 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::task::JoinSet;
 
-use super::Error;
-use super::controller::{Caches, Metrics};
+use super::controller::caches::Caches;
+use super::controller::metrics::Metrics;
+use super::error::Error;
 use super::store;
 use super::store::Cache;
 use super::volume::objects::{Objects, within};

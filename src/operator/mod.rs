@@ -5,11 +5,13 @@
 //! `leader` those of the controller, the one writer of specs. `store`, `latest` and `watch` keep what was seen.
 //! What is decided takes no client, clock or path.
 
+mod client;
 pub mod condition;
 pub mod controller;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;
 pub mod discovery;
+mod error;
 pub(in crate::operator) mod event;
 pub mod identity;
 pub(in crate::operator) mod latest;
@@ -22,118 +24,5 @@ pub(in crate::operator) mod store;
 pub mod volume;
 pub(in crate::operator) mod watch;
 
-use kube::Client;
-
-/// Why the cluster was not asked, or did not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("no Kubernetes API server is known: neither a service account nor KUBECONFIG names a usable one")]
-    Config(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("{what}")]
-    Api {
-        /// What was being done to which object.
-        what: String,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl Error {
-    pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Api { what, source: Box::new(source) }
-    }
-
-    /// The HTTP code of the API server's answer, where it gave one.
-    pub fn code(&self) -> Option<u16> {
-        match self {
-            Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) => Some(status.code),
-                _ => None,
-            },
-            Self::Config(_) | Self::Refused(_) => None,
-        }
-    }
-
-    pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    /// Somebody else changed the object first, or it is there already.
-    pub fn is_conflict(&self) -> bool {
-        self.code() == Some(409)
-    }
-}
-
-/// What went wrong, in words. Of an API server's answer its message is enough, and a kind that is not served says
-/// nothing of use by itself.
-pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words: Vec<String> = Vec::new();
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let api =
-            error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(|e| &**e));
-        if let Some(kube::Error::Api(status)) = api {
-            words.push(match status.message.contains("404 page not found") {
-                true => format!("the API server does not serve this kind: is its CRD there? {} makes it", crds::HOW),
-                false => status.message.clone(),
-            });
-            break;
-        }
-        let next = error.to_string();
-        // Many errors have their causes' words in their own.
-        if !words.iter().any(|said| said.contains(&next)) {
-            words.push(next);
-        }
-        cause = error.source();
-    }
-    words.join(": ")
-}
-
-/// CSI names are any text; what no object can be called has no PersistentVolume, and would be another path.
-fn is_object_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    !name.is_empty() && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-}
-
-/// A client of the cluster that this process runs in, or that KUBECONFIG names.
-pub async fn client() -> Result<Client, Error> {
-    let config = kube::Config::infer().await.map_err(|e| Error::Config(Box::new(e)))?;
-    Client::try_from(config).map_err(|e| Error::Config(Box::new(e)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_of_the_api_server_is_told_by_its_message_alone() {
-        let status = |message: &str, code| {
-            let status = kube::core::Status { message: message.to_owned(), code, ..Default::default() };
-            kube::Error::Api(Box::new(status))
-        };
-        let forbidden = Error::api("reading x")(status("x is forbidden", 403));
-        assert_eq!(words(&forbidden), "reading x: x is forbidden");
-        let unserved = Error::api("listing y")(status("404 page not found", 404));
-        assert!(words(&unserved).contains("`helm upgrade`"));
-        assert_eq!(words(&Error::Refused("no".to_owned())), "no");
-    }
-
-    #[test]
-    fn no_cause_is_told_twice() {
-        let file = std::io::Error::other("no such file");
-        let read = kube::config::KubeconfigError::ReadConfig(file, "/x".into());
-        let error = Error::Config(Box::new(read));
-        assert_eq!(words(&error).matches("no such file").count(), 1, "{}", words(&error));
-    }
-
-    #[test]
-    fn a_csi_name_that_no_object_can_have_is_not_asked_for() {
-        assert!(is_object_name("pvc-7c0e"));
-        for name in ["", "../secrets", "a/b", "A", "ä", "-a", "a b"] {
-            assert!(!is_object_name(name), "{name:?}");
-        }
-    }
-}
+pub use self::client::client;
+pub use self::error::{Error, words};

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::host::backoff::Backoff;
 use crate::host::chain;
-use crate::operator::crds::HOW;
+use crate::operator::error::HOW;
 
 /// How long to wait after a watch that failed: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

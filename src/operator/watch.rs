@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::node::NodeOperator;
-use super::words;
+use super::error::words;
+use super::node::context::NodeOperator;
 use crate::api::crd::PoolVolume;
 
 /// Keeps `changed` told of all objects of a watch: once they were listed, and after each change.

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::disk::{ApplyError, StepError, zero};
+use super::disk::zero;
+use super::error::{ApplyError, StepError};
 use super::extents::{ExtentSet, MIB};
 use super::labelled::{FailedWork, LabelledDisk, State};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use uuid::Uuid;
 
-use super::earlier::Seen;
-use super::journal::{BareClaim, JOURNAL, Journal, KnownDisk, LostClaim, LostVolume};
+use super::error::StoreError;
+use super::journal::{BareClaim, JOURNAL, Journal, LostClaim, LostVolume};
 use crate::device::duplicate::Identities;
-use crate::host::{Host, HostError, chain};
+use crate::host::{Host, chain};
 
 /// The journal, in memory and in its document.
 pub struct JournalStore {
@@ -27,12 +27,6 @@ pub struct JournalStore {
     is_new: bool,
 }
 
-/// A bare device of this node that a volume is on, by id, and the volume where it is known.
-pub type ToldVolume = (String, Option<LostVolume>);
-
-/// Asks others for all of them; the words say why that cannot be told. It may take a while.
-pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, String> + Send>;
-
 /// The volumes that are being made now: a look at their disk may not show them yet.
 #[derive(Default)]
 struct Making {
@@ -42,46 +36,11 @@ struct Making {
     begun: u64,
 }
 
-/// A volume that is being made: the journal keeps it on its disk at least until this is dropped. What a look at the
-/// disk finds must be as new as the disk by then.
-pub struct Begun<'j> {
-    store: &'j JournalStore,
-    disk: String,
-    volume: Uuid,
-    before: Before,
-}
+/// A bare device of this node that a volume is on, by id, and the volume where it is known.
+pub type ToldVolume = (String, Option<LostVolume>);
 
-/// What the journal said before a volume was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
-    /// Nothing of the disk.
-    NoDisk,
-    NotListed,
-    /// The volume might have been on the disk already.
-    Listed,
-}
-
-/// What was being made before a disk was looked at.
-pub struct BeforeLook {
-    now: BTreeSet<(String, Uuid)>,
-    begun: u64,
-}
-
-/// Why the journal was not read or not written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("could not use the state directory")]
-    State(#[source] HostError),
-    #[error(
-        "{JOURNAL} in the state directory of this node cannot be used: {0}; what is on labelled disks is served, nothing is \
-         claimed, and what only this file could tell is refused, until `localpool state set-aside journal` begins a new one"
-    )]
-    Damaged(String),
-    #[error("{JOURNAL} can be read, and nothing is wrong with it: it stays where it is")]
-    Sound,
-    #[error("the journal has no claim of {0} any more")]
-    NoClaim(String),
-}
+/// Asks others for all of them; the words say why that cannot be told. It may take a while.
+pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, String> + Send>;
 
 impl JournalStore {
     /// Reads the document. A damaged one stays as it is until somebody sets it aside.
@@ -252,149 +211,6 @@ impl JournalStore {
         })
     }
 
-    /// Disks with our label, here or away, by id: those that `wanted` selects.
-    pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
-        let journal = self.journal();
-        let disks = journal.disks.iter().filter(|(id, _)| wanted(id));
-        disks.map(|(id, disk)| (id.clone(), disk.clone())).collect()
-    }
-
-    fn making(&self) -> MutexGuard<'_, Making> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// To be asked before a disk is looked at for [`Self::know`].
-    pub fn before_look(&self) -> BeforeLook {
-        let Making { now, begun } = &*self.making();
-        BeforeLook { now: now.clone(), begun: *begun }
-    }
-
-    /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
-    /// stays on it. Written only where it is not known just so.
-    pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
-        self.know_in(&self.turn(), id, disk, before)
-    }
-
-    /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
-    /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
-    pub fn note(&self, id: &str, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
-        if self.seen(id).written >= number {
-            return Ok(());
-        }
-        let turn = self.turn();
-        // Whoever had the turn before may have seen this change. A disk that was given back meanwhile is not missed.
-        if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
-            return Ok(());
-        }
-        let before = self.before_look();
-        look().map_or(Ok(()), |disk| self.know_in(&turn, id, disk, &before))
-    }
-
-    fn know_in(
-        &self,
-        turn: &MutexGuard<'_, ()>,
-        id: &str,
-        disk: KnownDisk,
-        before: &BeforeLook,
-    ) -> Result<(), StoreError> {
-        // A change that was noted since this look: an open disk never has less than the journal says.
-        let is_older = |journal: &Journal| journal.disks.get(id).is_some_and(|known| known.written > disk.written);
-        if self.sound().is_err() {
-            // It is missed in this process, and from when there is a document again.
-            self.remember(turn, |journal| {
-                if !is_older(journal) {
-                    journal.disks.insert(id.to_owned(), disk.clone());
-                }
-            });
-            return Ok(());
-        }
-        self.change_in(turn, |journal| {
-            journal.let_go.remove(id);
-            if is_older(journal) {
-                return Ok(());
-            }
-            let mut disk = disk.clone();
-            if disk.volumes.is_some() {
-                disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
-                // One that was begun since may have ended, too: the next look tells.
-                if self.making().begun != before.begun {
-                    let listed = journal.disks.get(id).and_then(|known| known.volumes.as_ref());
-                    disk.list(listed.into_iter().flatten().copied());
-                }
-            }
-            journal.disks.insert(id.to_owned(), disk);
-            Ok(())
-        })
-    }
-
-    /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
-    /// before; what the journal has there besides is kept until a look at it.
-    pub fn begin(&self, volume: Uuid, disk: &str, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
-        {
-            let mut making = self.making();
-            making.now.insert((disk.to_owned(), volume));
-            making.begun += 1;
-        }
-        // From here on it ends by itself, also where the journal is not written.
-        let mut begun = Begun { store: self, disk: disk.to_owned(), volume, before: Before::Listed };
-        begun.before = self.change(|journal| {
-            let was = journal.disks.get(disk);
-            let listed = was.and_then(|known| known.volumes.clone()).unwrap_or_default();
-            let before = match was {
-                None => Before::NoDisk,
-                Some(_) if listed.contains(&volume) => Before::Listed,
-                Some(_) => Before::NotListed,
-            };
-            journal.take_from_disks(volume);
-            let mut known = known;
-            known.list(listed.into_iter().chain([volume]));
-            journal.disks.insert(disk.to_owned(), known);
-            Ok(before)
-        })?;
-        Ok(begun)
-    }
-
-    /// A disk with our label is not missed any more; false: it was not known.
-    pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
-        self.change(|journal| Ok(journal.disks.remove(id).is_some()))
-    }
-
-    /// What was last seen of a disk with our label.
-    pub fn seen(&self, id: &str) -> Seen {
-        self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
-    }
-
-    /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process also where
-    /// the document cannot be used.
-    pub fn take_as_it_is(&self, id: &str, number: u64) -> Result<(), StoreError> {
-        let take = |journal: &mut Journal| {
-            if let Some(known) = journal.disks.get_mut(id) {
-                known.written = number;
-            }
-        };
-        match self.sound() {
-            Ok(()) => self.change(|journal| {
-                take(journal);
-                Ok(())
-            }),
-            Err(_) => {
-                self.remember(&self.turn(), take);
-                Ok(())
-            }
-        }
-    }
-
-    /// The same of a disk that is away, as a person says so.
-    pub fn let_go(&self, id: &str) -> Result<bool, StoreError> {
-        self.change(|journal| {
-            let was_known = journal.disks.remove(id).is_some();
-            if was_known {
-                journal.let_go.insert(id.to_owned());
-            }
-            Ok(was_known)
-        })
-    }
-
     /// Whether a person gave up that disk, labelled or bare: what was on it is waited for no more, also where a bare device that
     /// is back may be had by anybody.
     pub fn has_given_up(&self, id: &str) -> bool {
@@ -481,116 +297,6 @@ impl JournalStore {
     }
 }
 
-impl Begun<'_> {
-    /// Nothing of the volume is on that disk after all, by this.
-    pub fn withdraw(self) -> Result<(), StoreError> {
-        if self.before == Before::Listed {
-            return Ok(());
-        }
-        self.store.change(|journal| {
-            let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
-            known.strike(self.volume);
-            // A disk that was given back meanwhile is not missed.
-            if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
-                journal.disks.remove(&self.disk);
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        self.store.making().now.remove(&(self.disk.clone(), self.volume));
-    }
-}
-
+mod disks;
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::label::{Layout, SetRef};
-    use crate::host::fake::FakeHost;
-
-    const A: Uuid = Uuid::from_u128(1);
-    const B: Uuid = Uuid::from_u128(2);
-
-    fn store() -> JournalStore {
-        JournalStore::open(Arc::new(FakeHost::default())).expect("a journal")
-    }
-
-    fn disk(volumes: &[Uuid]) -> KnownDisk {
-        KnownDisk {
-            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
-            layout: Layout::Carved {},
-            path: "/dev/fake0".into(),
-            model: None,
-            hardware: None,
-            size: 1 << 30,
-            written: 1,
-            volumes: Some(volumes.iter().copied().collect()),
-            unseen: BTreeSet::new(),
-        }
-    }
-
-    fn look(store: &JournalStore, id: &str, volumes: &[Uuid]) {
-        let before = store.before_look();
-        store.know(id, disk(volumes), &before).expect("written");
-    }
-
-    fn on(store: &JournalStore, id: &str) -> Vec<Uuid> {
-        let known = store.known(|disk| disk == id).pop();
-        known.and_then(|(_, known)| known.volumes).into_iter().flatten().collect()
-    }
-
-    #[test]
-    fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
-        let store = store();
-        look(&store, "one", &[A]);
-        let (before, found) = (store.before_look(), disk(&[A]));
-        store.note("one", 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
-        store.know("one", found, &before).expect("written");
-        assert_eq!((store.seen("one").written, on(&store, "one")), (2, vec![]));
-    }
-
-    #[test]
-    fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_given_back_is_not_missed() {
-        let store = store();
-        look(&store, "one", &[A]);
-        store.note("one", 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
-        store.note("one", 4, || panic!("it was seen by the one before")).expect("nothing to write");
-        store.release_labelled("wwid-one", "one").expect("written");
-        store.note("one", 5, || panic!("it is not missed any more")).expect("nothing to write");
-        assert!(store.known(|_| true).is_empty() && store.has_given_up("one"));
-    }
-
-    #[test]
-    fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_does_not_find_it() {
-        let store = store();
-        let begun = store.begin(A, "one", disk(&[])).expect("written");
-        look(&store, "one", &[]);
-        assert_eq!(on(&store, "one"), [A], "the look may be older than the volume");
-        // Another one begins with what was found before, and ends while somebody looks.
-        let before = store.before_look();
-        drop(begun);
-        drop(store.begin(B, "one", disk(&[])).expect("written"));
-        store.know("one", disk(&[A]), &before).expect("written");
-        assert_eq!(on(&store, "one"), [A, B]);
-        look(&store, "one", &[B]);
-        assert_eq!(on(&store, "one"), [B]);
-    }
-
-    #[test]
-    fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
-        let store = store();
-        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
-        assert!(store.known(|_| true).is_empty(), "a disk that was given back meanwhile is not missed");
-        look(&store, "one", &[]);
-        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
-        assert_eq!(on(&store, "one"), Vec::<Uuid>::new());
-        drop(store.begin(A, "one", disk(&[])).expect("written"));
-        store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("nothing to write");
-        assert_eq!(on(&store, "one"), [A], "the first time may have left it there");
-        drop(store.begin(A, "two", disk(&[])).expect("written"));
-        assert_eq!((on(&store, "one"), on(&store, "two")), (Vec::new(), vec![A]));
-    }
-}
+mod tests;

@@ -13,23 +13,17 @@ use uuid::Uuid;
 
 use super::choose::{Offer, offer};
 use super::content::{Content, OnDisk};
-use super::disk::{ApplyError, PoolDisk};
+use super::disk::PoolDisk;
+use super::error::ApplyError;
 use super::extents::ExtentSet;
 use super::journal::KnownDisk;
 use super::plan::{NewVolume, Site, create, expand, relabel};
-use crate::claim::rule::Rule;
+use super::view::{DiskView, Standing, VolumeView};
+use crate::claim::Rule;
 use crate::device::duplicate::hardware;
-use crate::device::label::{Label, Layout, SetRef, VolumeRecord, VolumeUsage};
-use crate::host::pace::MOMENT;
-use crate::host::turn::{Held, Shows, Turn};
+use crate::device::label::{Label, SetRef, VolumeUsage};
+use crate::host::turn::{Held, PATIENCE, Shows, Turn};
 use crate::host::{Disk, RawDisk};
-
-/// How long one operation may have been under way on a disk before the next one is told to come back.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where something else can be done meanwhile: another disk may serve, or a later pass.
-pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
-/// A disk that is being zeroed, as all of a node may be at once, changes hands long before anybody gives it up.
-const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct LabelledDisk {
@@ -77,78 +71,6 @@ enum Holding {
     Open(PoolDisk),
     /// What it held when it was last seen.
     Closed(Box<Content>),
-}
-
-/// Whether a member can be used, in words for people where it cannot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    Ready,
-    NotReady(String),
-    Missing,
-}
-
-/// A volume as the rest of the product sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeView {
-    pub id: Uuid,
-    /// `None`: the label does not describe it; it can be found and kept, but not used.
-    pub record: Option<VolumeRecord>,
-    /// Bytes.
-    pub size: u64,
-    pub formatted: bool,
-    pub growable_to: u64,
-    pub set: SetRef,
-    /// Id of its disk.
-    pub disk: String,
-    pub standing: Standing,
-    /// It is, or may be, on another disk as well, in words: it cannot be used.
-    pub conflict: Option<String>,
-    /// The device that the tenant gets.
-    pub node: PathBuf,
-}
-
-/// A disk of the pool as the rest of the product sees it. Sizes in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskView {
-    pub id: String,
-    pub path: PathBuf,
-    pub model: Option<String>,
-    pub layout: Layout,
-    pub set: SetRef,
-    pub size: u64,
-    pub free: u64,
-    pub erasing: u64,
-    pub volumes: usize,
-    /// Slots, taken or free; else volumes.
-    pub partitions: usize,
-    pub standing: Standing,
-    /// Whether the set that owns it exists.
-    pub owned: bool,
-    /// What of it cannot be given away, as somebody uses it.
-    pub held: Option<String>,
-}
-
-impl DiskView {
-    /// A disk that has not been here since the process began: what is on it is not known.
-    pub fn absent(id: String, disk: KnownDisk) -> Self {
-        let KnownDisk { set, layout, path, model, size, .. } = disk;
-        Self {
-            id,
-            path,
-            model,
-            layout,
-            set,
-            size,
-            free: 0,
-            erasing: 0,
-            volumes: 0,
-            partitions: 0,
-            standing: Standing::Missing,
-            // It offers nothing either way, and that is said as missing.
-            owned: true,
-            held: None,
-        }
-    }
 }
 
 impl LabelledDisk {

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::bare::{BareDevice, BareError};
+use super::bare::BareDevice;
 use super::choose::Offer;
-use super::device_pool::PoolError;
-use super::disk::ApplyError;
 use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
+use super::error::{ApplyError, BareError, PoolError};
 use super::extents::ExtentSet;
 use super::journal_store::JournalStore;
-use super::labelled::{DiskView, LabelledDisk, PATIENCE, Standing, State, VolumeView};
+use super::labelled::{LabelledDisk, State};
 use super::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown};
-use crate::claim::rule::Rule;
+use super::view::{DiskView, Standing, VolumeView};
+use crate::claim::Rule;
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::Call;
-use crate::host::turn::Held;
+use crate::host::turn::{Held, PATIENCE};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -31,6 +31,14 @@ impl Member {
         match self {
             Self::Labelled(member) => &member.id,
             Self::Bare(member) => &member.id,
+        }
+    }
+
+    /// As which device it is or was here, by the kernel's name.
+    pub fn kernel_name(&self) -> Option<String> {
+        match self {
+            Self::Labelled(disk) => Some(disk.shown().raw.name.clone()),
+            Self::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),
         }
     }
 
@@ -81,11 +89,7 @@ impl Member {
     /// bare device.
     pub fn why_unusable(&self) -> Option<String> {
         let Self::Labelled(member) = self else { return None };
-        match &member.shown().standing {
-            Standing::Ready => None,
-            Standing::NotReady(why) => Some(format!("is not ready: {why}")),
-            Standing::Missing => Some("is missing".to_owned()),
-        }
+        member.shown().standing.why_away()
     }
 
     /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
@@ -241,7 +245,7 @@ impl Member {
                 let (begun, done) = {
                     let mut state = member.lock_in_time()?;
                     if !state.is_usable() {
-                        let why = self.why_unusable().unwrap_or_else(|| "is missing".to_owned());
+                        let why = self.why_unusable().unwrap_or_else(|| Standing::MISSING.to_owned());
                         return Err(PoolError::DiskAway { id, disk: member.id.clone(), why });
                     }
                     let mut known = state.known();

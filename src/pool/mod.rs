@@ -3,25 +3,51 @@
 //! Takes in devices and rules; gives out volumes' places, capacity, and changed disks. `disk`,
 //! `erase`, `labelled` and `bare` touch a disk, `journal_store` the state directory; what they perform is decided elsewhere.
 //!
-//! * `device_pool`: all members, and the verbs that `volume` calls; `whereabouts`: where a volume is, and may be.
+//! * `device_pool`: all members; `create`, `change`, `settle`: the verbs that `volume` calls; `whereabouts`: where a volume is, and
+//!   may be.
 //! * `labelled`: a labelled disk over its life; `bare`: a bare device; `member`: what both have in common.
-//! * `disk`: one open disk, performs the steps of a `plan`; `erase`: the background work.
+//! * `disk`: one open disk, performs the steps of a `plan`; `erase`: its background work; `background`: that of all.
+//! * `view`: what others see of it; `error`: why a verb was not done.
 
-pub mod bare;
-pub mod choose;
-pub mod content;
-pub mod device_pool;
-pub mod disk;
-pub mod earlier;
-pub mod erase;
-pub mod extents;
-pub mod journal;
-pub mod journal_store;
-pub mod labelled;
-pub mod layout;
-pub mod member;
-pub mod placement;
-pub mod plan;
-pub mod request;
-pub mod settle;
-pub mod whereabouts;
+mod background;
+mod bare;
+mod change;
+mod choose;
+mod content;
+mod create;
+mod device_pool;
+mod disk;
+mod earlier;
+mod erase;
+mod error;
+mod extents;
+mod journal;
+mod journal_store;
+mod labelled;
+mod layout;
+mod member;
+mod placement;
+mod plan;
+mod request;
+mod settle;
+mod view;
+mod whereabouts;
+
+pub use background::Workers;
+pub use bare::{BareDevice, reads_as_zeros};
+pub use choose::{Capacity, NoPlace, Wish};
+pub use content::Content;
+pub use create::{Made, Place};
+pub use device_pool::Pool;
+pub use disk::{Opened, PoolDisk, zero};
+pub use earlier::{Earlier, Seen, earlier};
+pub use erase::Progress;
+pub use error::{ApplyError, BareError, PoolError, StoreError};
+pub use journal::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume};
+pub use journal_store::{AskOwn, ToldVolume};
+pub use labelled::LabelledDisk;
+pub use layout::{data_area, places};
+pub use member::{Member, Taken};
+pub use plan::{Claim, NewVolume, Site, relabel};
+pub use request::{CreateRequest, Outcome, Selector, WantedUsage, difference, id_of_name};
+pub use view::{DiskView, Doubt, Knowledge, Owner, Standing, Unasked, VolumeView};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
 
@@ -67,7 +67,7 @@ pub enum Outcome {
 impl Selector {
     pub fn selects(&self, rule: &Rule) -> bool {
         let class = self.class.as_ref().is_none_or(|class| *class == rule.class);
-        let set = self.set.as_ref().is_none_or(|set| *set == format!("{}/{}", rule.set.namespace, rule.set.name));
+        let set = self.set.as_ref().is_none_or(|set| *set == rule.set.to_string());
         class && set
     }
 }

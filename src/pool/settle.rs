@@ -2,10 +2,11 @@
 
 use uuid::Uuid;
 
-use super::device_pool::{Pool, PoolError};
-use super::labelled::{Standing, VolumeView};
+use super::device_pool::Pool;
+use super::error::PoolError;
 use super::member::Member;
 use super::request::id_of_name;
+use super::view::{Standing, VolumeView};
 
 /// How a conflict is settled: nothing is erased by that.
 #[derive(Clone)]

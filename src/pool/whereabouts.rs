@@ -4,56 +4,14 @@
 //! was read without it. So the journal knows of each disk that is away at least what is on it. Only a disk that it says
 //! nothing of (an earlier version wrote it, or the journal was lost and the disk cannot be opened) may hold anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::device_pool::{Pool, PoolError};
-use super::labelled::{Standing, VolumeView};
+use super::device_pool::Pool;
+use super::error::PoolError;
 use super::member::Member;
-
-/// A disk of ours whose content cannot be asked for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unasked {
-    pub disk: String,
-    /// Goes on after its name: `is missing`.
-    pub why: String,
-    /// Volumes that are or may be on it.
-    pub listed: BTreeSet<Uuid>,
-    pub knowledge: Knowledge,
-}
-
-/// What the list of a disk that cannot be asked is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knowledge {
-    /// Nothing else is on it.
-    Whole,
-    /// Anything may be on it.
-    Part,
-    /// Nor is it known whether it is ours.
-    None,
-}
-
-/// Whether a volume that no disk here has may be on one that cannot be asked, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    None,
-    /// A disk had it, or was to have it.
-    Of(String),
-    /// It was on a disk that a person gave up while that was away: what is there comes back only with the disk.
-    GivenUp(String),
-    /// There is a disk of which nothing is known.
-    General(String),
-}
-
-impl Doubt {
-    pub fn words(self) -> Option<String> {
-        match self {
-            Self::Of(words) | Self::GivenUp(words) | Self::General(words) => Some(words),
-            Self::None => None,
-        }
-    }
-}
+use super::view::{Doubt, Knowledge, Standing, Unasked, VolumeView};
 
 impl Unasked {
     fn error(self, id: Uuid) -> PoolError {
@@ -75,11 +33,57 @@ fn give_up(disk: &str) -> String {
 }
 
 impl Pool {
+    /// All volumes, by id.
+    pub fn volumes(&self) -> Vec<VolumeView> {
+        let mut views: Vec<VolumeView> = self.members().iter().flat_map(Member::views).collect();
+        self.mark_conflicts(&mut views);
+        views.sort_by(|a, b| (a.id, &a.disk).cmp(&(b.id, &b.disk)));
+        views
+    }
+
+    pub fn volume(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.find(id).map(|(_, view)| view)
+    }
+
+    /// A volume that may be used: described, not waiting for adoption, on a disk that is here.
+    pub fn usable(&self, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.find_usable(id).map(|(_, view)| view)
+    }
+
+    /// One that is in conflict says so in its view.
+    pub(super) fn find(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+        self.all_of(id).into_iter().next().ok_or(PoolError::NoSuchVolume { id })
+    }
+
+    /// The one volume of that id.
+    pub(super) fn find_sound(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+        let (member, view) = self.find(id)?;
+        match view.conflict.clone() {
+            Some(why) => Err(PoolError::Conflict { id, why }),
+            None => Ok((member, view)),
+        }
+    }
+
+    pub(super) fn find_usable(&self, id: Uuid) -> Result<(Member, VolumeView), PoolError> {
+        let found = self.find_sound(id);
+        if matches!(found, Err(PoolError::NoSuchVolume { .. })) {
+            self.is_nowhere_else(id)?;
+        }
+        let (member, view) = found?;
+        let disk = view.disk.clone();
+        match (&view.record, view.standing.why_away()) {
+            (None, _) => Err(PoolError::NotDescribed { id, disk }),
+            (Some(record), _) if record.found => Err(PoolError::Found { id }),
+            (Some(_), Some(why)) => Err(PoolError::DiskAway { id, disk, why }),
+            (Some(_), None) => Ok((member, view)),
+        }
+    }
+
     /// The disks of ours that cannot be asked now.
     pub fn unasked(&self) -> Vec<Unasked> {
         let why = |disk: &str| match self.member(disk) {
             Some(member) => member.why_unusable(),
-            None => Some(self.unread_of(disk).map_or_else(|| "is missing".to_owned(), |unread| unread.why)),
+            None => Some(self.unread_of(disk).map_or_else(|| Standing::MISSING.to_owned(), |unread| unread.why)),
         };
         let mut unasked = Vec::new();
         for (disk, known) in self.journal().known(|disk| why(disk).is_some()) {
@@ -159,12 +163,7 @@ impl Pool {
     pub(super) fn mark_conflicts(&self, views: &mut [VolumeView]) {
         let mut disks = BTreeMap::<Uuid, Vec<(String, Option<String>)>>::new();
         for view in views.iter() {
-            let away = match &view.standing {
-                Standing::Ready => None,
-                Standing::NotReady(why) => Some(format!("is not ready: {why}")),
-                Standing::Missing => Some("is missing".to_owned()),
-            };
-            disks.entry(view.id).or_default().push((view.disk.clone(), away));
+            disks.entry(view.id).or_default().push((view.disk.clone(), view.standing.why_away()));
         }
         for one in self.unasked() {
             for id in &one.listed {

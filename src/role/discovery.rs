@@ -13,18 +13,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
-use crate::agent::observer::{Wanted, observe};
+use crate::agent::{Wanted, observe};
 use crate::csi::client;
 use crate::csi::proto::agent::WatchRequest;
 use crate::host::arrival::Arrival;
 use crate::host::events::DeviceEvents;
 use crate::host::state::StateDir;
-use crate::host::sysfs::Roots;
-use crate::host::{HostError, chain};
+use crate::host::{HostError, Roots, chain};
 use crate::operator;
 use crate::operator::discovery::Reporter;
 use crate::operator::node::cluster_uid;
-use crate::pool::device_pool::Owner;
+use crate::pool::Owner;
 use crate::show::devices::list;
 use crate::show::row::{List, Row};
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::host::machine_id::{MACHINE_ID, derived};
 use crate::host::state::StateDir;
 use crate::host::{StateStore, chain};
-use crate::pool::journal::JOURNAL;
+use crate::pool::JOURNAL;
 
 /// What labels say of any machine, where they were written before machines were told apart.
 const ANY: &str = "standalone";

@@ -8,8 +8,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use super::http::Refresh;
 use super::set_metrics::SetMetrics;
 use crate::operator::node::Writes;
-use crate::pool::device_pool::Pool;
-use crate::pool::labelled::Standing;
+use crate::pool::{Pool, Standing};
 
 /// The gauges, and where their values come from.
 #[derive(Clone)]
@@ -75,7 +74,7 @@ impl NodeMetrics {
         self.disks.with_label_values(&["ready"]).set(in_state(|s| *s == Standing::Ready));
         self.disks.with_label_values(&["missing"]).set(in_state(|s| *s == Standing::Missing));
         self.disks.with_label_values(&["not_ready"]).set(in_state(|s| matches!(s, Standing::NotReady(_))));
-        let sum = |of: fn(&crate::pool::labelled::DiskView) -> u64| {
+        let sum = |of: fn(&crate::pool::DiskView) -> u64| {
             i64::try_from(disks.iter().map(of).sum::<u64>()).unwrap_or(i64::MAX)
         };
         self.bytes.with_label_values(&["size"]).set(sum(|disk| disk.size));

@@ -17,8 +17,7 @@ use tonic::service::Routes;
 use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
-use crate::agent::Reconciler;
-use crate::agent::thread::AgentHandle;
+use crate::agent::{AgentHandle, Reconciler};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
@@ -30,12 +29,11 @@ use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
-use crate::host::sysfs::Roots;
-use crate::host::{Host, chain, state};
+use crate::host::{Host, Roots, chain, state};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
-use crate::pool::device_pool::{Owner, Pool, Workers};
+use crate::pool::{Owner, Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// Of a label's value.

@@ -12,9 +12,8 @@ use crate::host::agent_lock::AgentLock;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
-use crate::host::sysfs::Roots;
-use crate::host::{Host, StateStore};
-use crate::pool::device_pool::{Owner, Pool, Workers};
+use crate::host::{Host, Roots, StateStore};
+use crate::pool::{Owner, Pool, Workers};
 
 /// Whose disks an agent of Kubernetes has written down that these are.
 pub fn known_cluster(state: &dyn StateStore) -> Result<Option<String>> {

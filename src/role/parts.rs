@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::with_grace;
-use crate::agent::thread::AgentThread;
+use crate::agent::AgentThread;
 
 /// How long the parts may take to end.
 const END: Duration = Duration::from_secs(8);
@@ -69,11 +69,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::Reconciler;
-    use crate::agent::thread::AgentHandle;
+    use crate::agent::{AgentHandle, Reconciler};
     use crate::host::Host;
     use crate::host::fake::FakeHost;
-    use crate::pool::device_pool::{Owner, Pool, Workers};
+    use crate::pool::{Owner, Pool, Workers};
 
     /// Far more than anything here takes: what does not end in time never does.
     const AT_MOST: Duration = Duration::from_secs(60);

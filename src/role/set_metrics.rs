@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
-use crate::claim::rejection::Rejection;
+use crate::claim::Rejection;
 use crate::device::label::SetRef;
 use crate::operator::node::Seen;
-use crate::pool::labelled::{DiskView, Standing};
+use crate::pool::{DiskView, Standing};
 
 /// A figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
@@ -135,7 +135,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::claim::election::Outcome;
+    use crate::claim::Outcome;
     use crate::device::label::Layout;
 
     fn set(name: &str) -> SetRef {

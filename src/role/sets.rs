@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use crate::api::{Node, SetError, parse_sets};
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 
 /// The documents of a file; `-` is standard input.
 #[allow(clippy::disallowed_methods, reason = "wiring: the file that a person named, read once")]

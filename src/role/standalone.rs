@@ -11,20 +11,18 @@ use tonic::service::Routes;
 
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets};
-use crate::agent::Reconciler;
-use crate::agent::thread::AgentHandle;
-use crate::claim::rule::Rule;
+use crate::agent::{AgentHandle, Reconciler};
+use crate::claim::Rule;
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
-use crate::host::Host;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
-use crate::host::sysfs::Roots;
-use crate::pool::device_pool::{Owner, Pool, Workers};
+use crate::host::{Host, Roots};
+use crate::pool::{Owner, Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
 /// What the role is started with.

@@ -3,17 +3,10 @@
 //! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
 
 use super::row::{List, Row, rows};
+use super::shown::Shown;
 use crate::device::size::Size;
-use crate::device::{Device, Standing, Verdict};
 use crate::host::natural_order::natural;
 use crate::host::raw::Kind;
-
-/// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
-#[derive(Clone, Debug)]
-pub struct Shown {
-    pub device: Device,
-    pub note: Option<String>,
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -94,39 +87,6 @@ fn for_people(devices: &[&Shown], columns: &[Column], has: fn(&Row) -> bool) -> 
         count => text.push_str(&format!("(and {count} loop devices without a file)\n")),
     }
     text
-}
-
-/// Whose a device is and why, in the words of the table.
-pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
-    let Shown { device, note } = shown;
-    let said = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
-    let (verdict, reason) = match &device.verdict {
-        Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
-        Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
-        Verdict::Ours if matches!(device.raw.kind, Kind::Partition(_)) => ("Ours", said("a partition of a pool disk")),
-        Verdict::Ours => ("Ours", said("in pool as a bare device")),
-        Verdict::Foreign { cluster, node } => {
-            let whose = format!("in the pool of node {node}, cluster {cluster}");
-            let adopt = match device.label {
-                Some(_) => format!("; `localpool disk adopt {}` takes it over", device.id),
-                None => String::new(),
-            };
-            ("Theirs", whose + &adopt)
-        }
-        Verdict::Theirs(reason) => ("Theirs", reason.to_string()),
-        Verdict::Unknown(why) => ("Unknown", why.clone()),
-    };
-    match &device.standing {
-        Standing::Ready => (verdict, reason),
-        Standing::NotReady(why) => (verdict, format!("{reason}; not ready: {why}")),
-    }
-}
-
-/// Why nobody may take a device, where it is so. Without the pool's words: those change with each volume.
-pub fn refusal(shown: &Shown) -> Option<String> {
-    let Device { verdict, standing, .. } = &shown.device;
-    let free = *verdict == Verdict::Unclaimed && *standing == Standing::Ready;
-    (!free).then(|| verdict_and_reason(&Shown { device: shown.device.clone(), note: None }).1)
 }
 
 /// A column: its head, which side its cells stand on, and what a cell says.

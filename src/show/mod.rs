@@ -4,4 +4,7 @@
 
 pub mod devices;
 pub mod row;
+mod shown;
 pub mod volumes;
+
+pub use shown::{Shown, verdict_and_reason};

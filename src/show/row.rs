@@ -3,14 +3,13 @@
 //! Takes in a device with the pool's words, gives out a [`Row`]. Names stay; new ones may come, and a reader of
 //! another version does without them.
 
-use crate::device::facts::{by_path, wwn};
+use crate::device::facts::{by_path, type_name, wwn};
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::devices::{Shown, refusal, verdict_and_reason};
+use super::shown::{Shown, refusal, verdict_and_reason};
 use crate::device::attachment::{Attachments, Reach};
-use crate::device::facts::type_name;
 use crate::device::label::Label;
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Kind, Probe};
@@ -103,7 +102,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet
         _ => false,
     };
     let bare = shown.device.verdict == Verdict::Ours && shown.device.label.is_none() && !pool_partition;
-    let Device { raw, id, link, label, probe, verdict: _, unread: _, standing: _ } = &shown.device;
+    let Device { raw, id, link, label, probe, verdict: _, unread: _, believed: _ } = &shown.device;
     let seen = match probe {
         Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
         Probe::NotLooked | Probe::Failed(_) => None,
@@ -138,7 +137,7 @@ fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet
         numa_node: raw.numa_node,
         fstype: seen.or_else(|| raw.fs_type.clone()),
         children: raw.partitions.iter().chain(&raw.holders).map(|name| format!("/dev/{name}")).collect(),
-        set: label.as_deref().map(|Label { set, .. }| format!("{}/{}", set.namespace, set.name)),
+        set: label.as_deref().map(|Label { set, .. }| set.to_string()),
         empty: raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_)),
         pool_partition,
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::devices::{Format, ShowError};
 use crate::device::label::VolumeUsage;
 use crate::device::size::Size;
-use crate::pool::labelled::VolumeView;
+use crate::pool::VolumeView;
 use crate::volume::{Condition, VolumeId};
 
 /// One volume as programs read it. Names stay; new ones may come.
@@ -55,7 +55,7 @@ impl Row {
             growable_to: view.growable_to,
             usage: usage.to_owned(),
             disk: view.disk.clone(),
-            set: format!("{}/{}", view.set.namespace, view.set.name),
+            set: view.set.to_string(),
             message,
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::device::label::{SetRef, VolumeRecord};
     use crate::host::FsKind;
-    use crate::pool::labelled::Standing;
+    use crate::pool::Standing;
 
     fn view(name: &str, standing: Standing, found: bool) -> VolumeView {
         let record = VolumeRecord {

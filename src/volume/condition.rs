@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::pool::labelled::{Standing, VolumeView};
+use crate::pool::{Standing, VolumeView};
 
 /// A volume's condition; `reason` is one word for machines, `message` a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]

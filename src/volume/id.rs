@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-use crate::pool::request::id_of_name;
+use crate::pool::id_of_name;
 
 /// A volume's id, printed as 36 lower-case characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{
-    Capacity, Condition, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage,
-};
+use super::condition::Condition;
+use super::error::Error;
+use super::id::VolumeId;
+use super::locks::VolumeLocks;
+use super::port::{NewVolume, Nodes, Volume, Volumes};
 use crate::host::chain;
-use crate::pool::choose::NoPlace;
-use crate::pool::device_pool::{CreateRequest, Pool, PoolError};
-use crate::pool::labelled::VolumeView;
+use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
 
 /// Volumes of one node, without anybody in between.
 #[derive(Clone)]

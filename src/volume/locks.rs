@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Error, VolumeId};
+use super::error::Error;
+use super::id::VolumeId;
 
 /// The volumes that somebody works on.
 #[derive(Clone, Default)]

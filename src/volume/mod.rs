@@ -16,134 +16,21 @@
 //! ```
 
 mod condition;
+mod error;
 mod id;
 mod local;
 mod locks;
 mod node;
+mod port;
 mod publish;
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::time::Duration;
-
 pub use condition::Condition;
+pub use error::Error;
 pub use id::VolumeId;
 pub use local::LocalVolumes;
 pub use locks::{Guard, VolumeLocks};
 pub use node::{NodeVolumes, PublishRequest, StageRequest, Stats};
+pub use port::{DRIVER_NAME, NewVolume, Nodes, TOPOLOGY_KEY, Volume, Volumes};
 pub use publish::MountWish;
 
-use crate::device::label::VolumeUsage;
-pub use crate::pool::choose::Capacity;
-pub use crate::pool::device_pool::{Selector, WantedUsage};
-
-/// The name that orchestrators know the driver by.
-pub const DRIVER_NAME: &str = "csi.localpool.dev";
-/// The topology key of a node's name.
-pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
-
-/// Where volumes come from. One implementation works on this node's pool, another on objects of a cluster.
-pub trait Volumes: Send + Sync + 'static {
-    /// Makes a volume, or finds it made with the same properties.
-    fn create(&self, wanted: NewVolume) -> impl Future<Output = Result<Volume, Error>> + Send;
-
-    /// Deletes a volume. Not there: success.
-    fn delete(&self, id: VolumeId) -> impl Future<Output = Result<(), Error>> + Send;
-
-    /// Grows a volume to at least `required` bytes, at most `limit`.
-    fn expand(
-        &self,
-        id: VolumeId,
-        required: u64,
-        limit: Option<u64>,
-    ) -> impl Future<Output = Result<Volume, Error>> + Send;
-
-    /// One volume; `None` where there is none of that id.
-    fn get(&self, id: VolumeId) -> impl Future<Output = Result<Option<Volume>, Error>> + Send;
-
-    /// All volumes, by id.
-    fn list(&self) -> impl Future<Output = Result<Vec<Volume>, Error>> + Send;
-
-    /// Whether somebody weighs requests by the capacity before any of them comes here. Then a request that cannot be served
-    /// at all must not look like one for which there is no room now: nobody would hear why.
-    const WEIGHED_BEFORE: bool = false;
-
-    /// What can be given now, on `node` or anywhere; without a use, what can be given for any.
-    fn capacity(
-        &self,
-        selector: Selector,
-        usage: Option<WantedUsage>,
-        node: Option<String>,
-    ) -> impl Future<Output = Result<Capacity, Error>> + Send;
-}
-
-/// What CreateVolume asks for.
-#[derive(Clone, Debug)]
-pub struct NewVolume {
-    /// The CSI volume name.
-    pub name: String,
-    pub required: u64,
-    pub limit: Option<u64>,
-    pub usage: WantedUsage,
-    /// As they were asked for, less what external tools add.
-    pub parameters: BTreeMap<String, String>,
-    pub selector: Selector,
-    pub nodes: Nodes,
-    /// How long the caller waits.
-    pub patience: Duration,
-}
-
-/// Where a volume may be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Nodes {
-    #[default]
-    Any,
-    /// In order of preference, and nowhere else.
-    Preferred(Vec<String>),
-    /// On any one of these.
-    AnyOf(Vec<String>),
-}
-
-/// A volume, as the edges see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
-    pub id: VolumeId,
-    pub name: String,
-    /// Bytes.
-    pub size: u64,
-    /// `None` where nothing describes the volume any more.
-    pub usage: Option<VolumeUsage>,
-    /// The node whose disk it is on.
-    pub node: String,
-    /// Waits for adoption: never listed or published.
-    pub found: bool,
-    pub condition: Condition,
-}
-
-/// Why a request was not done, by what the caller can do about it. The words are for people.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The request itself is wrong.
-    #[error("{0}")]
-    Invalid(String),
-    #[error("{0}")]
-    NotFound(String),
-    /// A volume of that name or a mount at that path is another one.
-    #[error("{0}")]
-    Exists(String),
-    /// No room now; elsewhere or later there may be.
-    #[error("{0}")]
-    Exhausted(String),
-    /// Sizes that cannot be had.
-    #[error("{0}")]
-    OutOfRange(String),
-    /// The volume is in a state that somebody has to change first.
-    #[error("{0}")]
-    Precondition(String),
-    /// Another operation on the volume is under way: come back.
-    #[error("{0}")]
-    Aborted(String),
-    /// The machine failed; a retry may help.
-    #[error("{0}")]
-    Internal(String),
-}
+pub use crate::pool::{Capacity, Selector, WantedUsage};

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::condition::Condition;
+use super::error::Error;
+use super::id::VolumeId;
 use super::local::blocking;
+use super::locks::VolumeLocks;
 use super::publish::{AtTarget, MountWish, agreed, at_target, checked_path, may_be_a_volume, mount_words, published};
-use super::{Condition, Error, VolumeId, VolumeLocks};
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Host, HostError, Mount, TargetKind, Usage, chain};
-use crate::pool::device_pool::Pool;
-use crate::pool::labelled::VolumeView;
+use crate::pool::{Pool, VolumeView};
 
 /// The node's side of volumes.
 #[derive(Clone)]

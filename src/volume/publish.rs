@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Mount};
 

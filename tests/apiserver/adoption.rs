@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use localpool::api::crd::{Phase, PoolVolume};
-use localpool::pool::device_pool::Outcome;
+use localpool::pool::Outcome;
 use localpool::volume::Volumes as _;
 
 use crate::agent::{MIB, Stage, on, unique, wanted};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use localpool::agent::thread::Verb;
+use localpool::agent::Verb;
 use localpool::api::crd::{Phase, PoolVolume};
 use localpool::host::Geometry;
-use localpool::pool::request::{CreateRequest, Selector, WantedUsage};
+use localpool::pool::{CreateRequest, Selector, WantedUsage};
 use localpool::volume::{Error, VolumeId, Volumes as _};
 
 use crate::agent::{MIB, PATIENCE, Stage, on, unique, wanted};

@@ -2,7 +2,7 @@
 
 use kube::Api;
 use kube::api::PostParams;
-use localpool::agent::thread::Verb;
+use localpool::agent::Verb;
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
 use localpool::volume::Volumes as _;
 use serde_json::json;

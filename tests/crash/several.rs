@@ -9,7 +9,7 @@ use std::time::Duration;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Geometry;
 use localpool::host::fake::{FakeHost, Fate};
-use localpool::pool::device_pool::{PoolError, WantedUsage};
+use localpool::pool::{PoolError, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 

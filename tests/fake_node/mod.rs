@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::agent::{PassReport, Reconciler};
-use localpool::claim::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
+use localpool::claim::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::host::fake::FakeHost;
 use localpool::host::{FsKind, Host};
-use localpool::pool::device_pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use localpool::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;
 

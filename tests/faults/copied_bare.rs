@@ -7,8 +7,7 @@ use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::raw::{Kind, Partition};
-use localpool::pool::device_pool::WantedUsage;
-use localpool::pool::labelled::Standing;
+use localpool::pool::{Standing, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, problem};

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use localpool::agent::Reconciler;
-use localpool::agent::thread::Verb;
+use localpool::agent::{Reconciler, Verb};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::pool::device_pool::{Outcome, Owner, Pool, Workers};
-use localpool::pool::labelled::Standing;
-use localpool::pool::whereabouts::Doubt;
+use localpool::pool::{Doubt, Outcome, Owner, Pool, Standing, Workers};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, problem};

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::PassReport;
-use localpool::agent::thread::Verb;
-use localpool::claim::rule::{Filter, Rule};
+use localpool::agent::{PassReport, Verb};
+use localpool::claim::{Filter, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
 use localpool::device::reason::Reason;
 use localpool::device::{Device, Verdict};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fate, Platter};
-use localpool::pool::labelled::Standing;
-use localpool::pool::member::Taken;
-use localpool::pool::plan::{NewVolume, Site};
+use localpool::pool::{NewVolume, Site, Standing, Taken};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};

@@ -7,7 +7,7 @@ use localpool::device::Verdict;
 use localpool::host::fake::{FakeHost, Platter, SparseBytes};
 use localpool::host::raw::{MountHow, MountUse};
 use localpool::host::{Extent, Geometry};
-use localpool::pool::device_pool::{Outcome, PoolError};
+use localpool::pool::{Outcome, PoolError};
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, carved, start};

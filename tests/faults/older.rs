@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Host as _};
-use localpool::pool::device_pool::{Outcome, WantedUsage};
-use localpool::pool::journal::JOURNAL;
-use localpool::pool::labelled::Standing;
+use localpool::pool::{JOURNAL, Outcome, Standing, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, start};

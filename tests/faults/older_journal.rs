@@ -6,8 +6,7 @@ use std::time::Duration;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host as _};
-use localpool::pool::device_pool::WantedUsage;
-use localpool::pool::journal::JOURNAL;
+use localpool::pool::{JOURNAL, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, problem};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::thread::Verb;
+use localpool::agent::Verb;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FsKind, Geometry, chain};
-use localpool::pool::device_pool::{PoolError, WantedUsage};
+use localpool::pool::{PoolError, WantedUsage};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};

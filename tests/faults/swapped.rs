@@ -7,8 +7,7 @@ use std::time::Duration;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
-use localpool::pool::device_pool::WantedUsage;
-use localpool::pool::labelled::Standing;
+use localpool::pool::{Standing, WantedUsage};
 use localpool::volume::{MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 use crate::fake_node::{MIB, Node, id, request, rule};

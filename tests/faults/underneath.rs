@@ -9,7 +9,7 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Extent, Geometry, Host};
-use localpool::pool::device_pool::{Made, Owner, Pool, Workers};
+use localpool::pool::{Made, Owner, Pool, Workers};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use localpool::agent::thread::Verb;
+use localpool::agent::Verb;
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fault, Platter, SparseBytes};
 use localpool::host::raw::{Dm, Kind};
-use localpool::pool::labelled::Standing;
+use localpool::pool::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, standing, start};

@@ -7,8 +7,7 @@ use std::time::Duration;
 use localpool::device::label::{ErasePolicy, EraseRecord, Layout};
 use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FsKind, Geometry};
-use localpool::pool::device_pool::{PoolError, WantedUsage};
-use localpool::pool::erase::Progress;
+use localpool::pool::{PoolError, Progress, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, geometry};

@@ -34,7 +34,10 @@ const MODULES: [(&str, &[&str]); 14] = [
 ];
 
 /// The files of `pool` with effects; all others are values, and know none of these.
-const SHELL_OF_POOL: [&str; 9] = [
+const SHELL_OF_POOL: [&str; 12] = [
+    "pool/background",
+    "pool/change",
+    "pool/create",
     "pool/device_pool",
     "pool/disk",
     "pool/erase",
@@ -241,6 +244,66 @@ fn a_module_imports_only_from_its_left_and_effects_stay_in_their_places() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Modules whose `mod.rs` is all that others see of them: their files are private.
+const FACADES: [&str; 3] = ["claim", "pool", "agent"];
+
+#[test]
+fn nothing_imports_past_a_facade() {
+    for module in FACADES {
+        let (_, text, _) = SOURCES.iter().find(|(place, ..)| *place == format!("{module}/mod")).expect("a facade");
+        // Samples are for tests alone.
+        let open: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("pub mod") && !line.ends_with(" sample;")).collect();
+        assert!(open.is_empty(), "src/{module}/mod.rs: {open:?}");
+    }
+}
+
+/// The file that a path from the crate's root leads into.
+fn file_of(path: &[String]) -> Option<&'static str> {
+    let is_file = |end: usize| {
+        let place = path[..end].join("/");
+        SOURCES.iter().map(|(file, ..)| file.as_str()).find(|file| file.strip_suffix("/mod").unwrap_or(file) == place)
+    };
+    (1..=path.len()).map_while(is_file).last()
+}
+
+/// The files that a file takes from, but for its tests.
+fn takes_from(place: &str, text: &str) -> BTreeSet<&'static str> {
+    let found = Names::of(place, text);
+    let module: Vec<String> = place.strip_suffix("/mod").unwrap_or(place).split('/').map(str::to_owned).collect();
+    // `pub(in crate::operator)` says who may take, and takes nothing.
+    let is_around = |path: &[String]| place.starts_with(&format!("{}/", path.join("/")));
+    let ours = found.ours.iter().filter(|name| !name.in_test && !is_around(&name.path));
+    let ours = ours.filter_map(|name| file_of(&name.path));
+    // What a module takes from its own parts, by their names.
+    let parts = found.all.iter().filter(|name| !name.in_test && name.path.len() > 1).filter_map(|name| {
+        let file = file_of(&[module.as_slice(), &name.path[..]].concat())?;
+        file_of(&[module.as_slice(), &name.path[..1]].concat()).filter(|part| *part != place).map(|_| file)
+    });
+    ours.chain(parts).filter(|file| *file != place).collect()
+}
+
+#[test]
+fn no_file_takes_from_one_that_takes_from_it_by_whatever_way() {
+    let takes: BTreeMap<&str, BTreeSet<&str>> = SOURCES
+        .iter()
+        .filter(|(place, _, test)| !test && place != "lib" && !is_at(place, "host/fake"))
+        .map(|(place, text, _)| (place.as_str(), takes_from(place, text)))
+        .collect();
+    assert!(takes["pool/disk/open"].contains("pool/disk") && takes["pool/mod"].contains("pool/disk"), "{takes:?}");
+    let leads_to = |from: &str, to: &str| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = next.pop() {
+            next.extend(takes.get(file).into_iter().flatten().filter(|other| seen.insert(**other)));
+        }
+        seen.contains(to)
+    };
+    let ways = takes.iter().flat_map(|(file, from)| from.iter().map(move |other| (*file, *other)));
+    let ways = ways.filter(|(file, other)| leads_to(other, file));
+    let ways: Vec<String> = ways.map(|(file, other)| format!("src/{file}.rs -> src/{other}.rs")).collect();
+    assert!(ways.is_empty(), "files take from each other:\n{}", ways.join("\n"));
+}
+
 #[test]
 fn the_table_has_no_cycle_and_the_edges_do_not_import_each_other() {
     for (index, (module, imports)) in MODULES.iter().enumerate() {
@@ -275,7 +338,7 @@ fn files_for_tests_are_told_from_others() {
 #[test]
 fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
     let bad = [
-        ("device/id", "use crate::pool::choose::Wish;", "must not import `pool`"),
+        ("device/id", "use crate::pool::Wish;", "must not import `pool`"),
         ("host/disk", "fn f() { crate::device::id::identify() }", "must not import `device`"),
         ("pool/choose", "use crate::{\n    host::Extent,\n    volume::{VolumeId, Error},\n};", "rs:3: `pool`"),
         ("pool/plan/create", "use super::super::super::csi::server;", "must not import `csi`"),

@@ -62,8 +62,10 @@ fn from_root(path: &[String], inside: &[String]) -> Option<Vec<String>> {
     while rest.next_if(|word| *word == "super").is_some() {
         base.pop()?;
     }
+    // `pub(super)` names nothing.
+    rest.peek()?;
     base.extend(rest.cloned());
-    (!base.is_empty()).then_some(base)
+    Some(base)
 }
 
 #[derive(Clone, Debug, PartialEq)]

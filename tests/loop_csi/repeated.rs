@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use localpool::csi::proto::volume_capability::AccessType;
-use localpool::csi::proto::volume_capability::MountVolume;
 use localpool::csi::proto::volume_capability::access_mode::Mode;
+use localpool::csi::proto::volume_capability::{AccessType, MountVolume};
 use tonic::{Code, Status};
 
 use crate::client::{Made, assert_refused, block, capability, create, mount, of_kind, publish};

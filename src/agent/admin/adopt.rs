@@ -5,19 +5,59 @@
 use std::sync::Arc;
 
 use super::{AdminError, tense};
-use crate::agent::Reconciler;
+use crate::agent::reconciler::Reconciler;
 use crate::device::label::Label;
 use crate::device::{self, Device, Verdict};
-use crate::pool::bare::BareDevice;
-use crate::pool::device_pool::{Owner, PoolError};
-use crate::pool::labelled::Standing;
-use crate::pool::member::Member;
+use crate::host::Access;
+use crate::pool::{BareDevice, Member, Opened, Owner, PoolDisk, PoolError, Seen, Standing, relabel};
 
 impl Reconciler {
+    /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
+    pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
+        let Owner { cluster, node } = self.pool.owner().clone();
+        self.relabel(device, move |label| {
+            label.volumes.values_mut().for_each(|record| record.found = true);
+            (label.cluster, label.node) = (cluster, node);
+        })
+    }
+
+    /// Changes the label of a disk that is no member now, and that a person takes as it is, whatever was seen of it before.
+    pub(in crate::agent) fn relabel(
+        &mut self,
+        device: &Device,
+        change: impl FnOnce(&mut Label) + Send + 'static,
+    ) -> Result<(), AdminError> {
+        let Some(label) = device.label.clone() else {
+            let (disk, why) = (device.raw.path.display().to_string(), "it has no label".to_owned());
+            return Err(AdminError::NotAdoptable { disk, why });
+        };
+        let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
+        let (pool, id) = (Arc::clone(&self.pool), device.id.text.clone());
+        let seen = pool.journal().seen(&id).written;
+        self.done_in_time::<AdminError>(&device.id.text, move || {
+            let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
+            let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
+            let opened = PoolDisk::open(disk, label.disk, &was, &Seen::default())?;
+            let Opened::Ours(mut disk) = opened else { return Ok(()) };
+            disk.outnumber(seen);
+            disk.change(|content| {
+                let mut label = content.pruned_label();
+                change(&mut label);
+                Ok(relabel(label))
+            })?;
+            // Where one copy rots, the other one is as new.
+            disk.mirror()?;
+            // As long as the journal says otherwise, all this can be done again.
+            Ok(pool.journal().take_as_it_is(&id, disk.content().written).map_err(PoolError::from)?)
+        })?;
+        self.memory.discovery.changed(&device.raw.name);
+        Ok(())
+    }
+
     pub(super) fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let (set, device, member) = self.find(text)?;
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
-        if let device::Standing::NotReady(why) = &device.standing {
+        if let device::Believed::No(why) = &device.believed {
             return match device.verdict {
                 Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, dry_run),
                 _ => Err(refused(why.clone())),

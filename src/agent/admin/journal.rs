@@ -1,13 +1,11 @@
 //! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
 
 use super::{AdminError, tense};
-use crate::agent::Reconciler;
+use crate::agent::reconciler::Reconciler;
 use crate::device::Device;
 use crate::device::label::VolumeUsage;
 use crate::host::Access;
-use crate::pool::device_pool::PoolError;
-use crate::pool::journal::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume};
-use crate::pool::journal_store::StoreError;
+use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
 
 impl Reconciler {
     pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
@@ -102,13 +100,4 @@ impl Reconciler {
         }
         Ok(vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))])
     }
-}
-
-pub(in crate::agent) fn lost_note(device: &Device, lost: &LostClaim) -> String {
-    let of = match &lost.volume {
-        Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
-        None => "of the pool, as a journal said that was lost".to_owned(),
-    };
-    let path = device.raw.path.display();
-    format!("a bare device {of}; not read, not used, and claimed by nobody until `localpool disk adopt {path}`")
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{AdminError, tense};
-use crate::agent::Reconciler;
+use crate::agent::reconciler::Reconciler;
 use crate::device::size::Size;
-use crate::pool::labelled::VolumeView;
+use crate::pool::VolumeView;
 
 impl Reconciler {
     pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {

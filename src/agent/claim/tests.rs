@@ -4,17 +4,14 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::PassReport;
-use crate::agent::thread::Verb;
-use crate::claim::promise::Promise;
-use crate::claim::rule::Blankness;
-use crate::claim::sample;
+use crate::agent::reconciler::PassReport;
+use crate::agent::verb::Verb;
+use crate::claim::{Blankness, Promise, sample};
 use crate::host::Extent;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::patience::Patience;
 use crate::host::raw::Offer;
-use crate::pool::device_pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
-use crate::pool::labelled::Standing;
+use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
 
 /// Two blank disks, and a set that takes one.
 fn machine() -> (Arc<FakeHost>, Reconciler) {

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::PassReport;
-use crate::claim::named::Named;
-use crate::claim::promise::Promise;
-use crate::claim::sample;
+use crate::agent::reconciler::PassReport;
+use crate::claim::{Filter, Named, Promise, sample};
 use crate::device::label::Layout;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::patience::Patience;
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
 use crate::host::{FsKind, Geometry};
-use crate::pool::device_pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use crate::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 const AGE: Duration = Duration::from_secs(60);
@@ -27,7 +25,7 @@ struct Case {
 fn order(paths: &[&str]) -> Rule {
     let named = Named { paths: paths.iter().map(PathBuf::from).collect(), wipe: true };
     let max_devices = u32::try_from(paths.len()).ok();
-    Rule { filter: Named::filter(), named: Some(named), max_devices, created: 5, ..sample::rule("lv/fast") }
+    Rule { filter: Filter::of_named(), named: Some(named), max_devices, created: 5, ..sample::rule("lv/fast") }
 }
 
 impl Case {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, text, tolerations};
-use crate::claim::expression::MOST_BYTES;
+use crate::claim::MOST_BYTES;
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,7 @@
 
 use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
-use crate::claim::expression::Expression;
-use crate::claim::glob::Glob;
-use crate::claim::rule::{Filter, MinHealth};
+use crate::claim::{Expression, Filter, Glob, MinHealth};
 use crate::device::facts::DeviceType;
 
 /// What a set without `minSize` takes at least.

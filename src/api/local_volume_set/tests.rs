@@ -1,9 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::expression::Expression;
-use crate::claim::glob::Glob;
-use crate::claim::rule::{Blankness, Filter, MinHealth, NodeMatch};
+use crate::claim::{Blankness, Expression, Filter, Glob, MinHealth, NodeMatch, Toleration, TolerationOperator};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
 const FLASH: &str = include_str!("fixtures/flash_with_filesystem.yaml");

@@ -2,7 +2,7 @@
 //!
 //! Takes in the contenders of a set, and how many it has; gives out for each of them, in turn, whether there is a place.
 
-use super::{Contender, Turn};
+use super::turn::{Contender, Turn};
 use crate::claim::rejection::Rejection;
 use crate::claim::ripeness::Ripeness;
 

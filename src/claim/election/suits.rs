@@ -3,8 +3,8 @@
 //! Takes in one set's turn and a device; gives out nothing, or the first reason against it. The order of the questions is the order
 //! in which people are told.
 
-use super::{Taken, Turn, is_free};
-use crate::claim::filter::Mismatch;
+use super::turn::{Taken, Turn, is_free};
+use crate::claim::mismatch::Mismatch;
 use crate::claim::rejection::{Rejection, Then};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{Blankness, NodeMatch};
@@ -35,7 +35,7 @@ impl<'a> Turn<'_, 'a> {
 
     /// This set, or an earlier one of its name.
     pub(super) fn is_named_like(&self, set: &SetRef) -> bool {
-        (&set.namespace, &set.name) == (&self.rule.set.namespace, &self.rule.set.name)
+        set.has_name_of(&self.rule.set)
     }
 
     pub(super) fn is_raw_use(&self, device: &Device) -> bool {

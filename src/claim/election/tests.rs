@@ -4,16 +4,17 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::filter::Mismatch;
+use crate::claim::ballot::Facts;
+use crate::claim::mismatch::Mismatch;
 use crate::claim::named::Named;
-use crate::claim::rule::{Filter, MinHealth};
+use crate::claim::rule::{Filter, MinHealth, Rule};
 use crate::claim::sample::rule;
 use crate::claim::wipe::Spared;
 use crate::device::facts::DeviceType;
-use crate::device::id;
 use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
-use crate::host::Health;
+use crate::device::{Believed, Device, Verdict, id};
+use crate::host::{Health, RawDisk};
 
 fn ripe(_: &Device) -> Ripeness {
     Ripeness::Ripe
@@ -250,7 +251,7 @@ fn only_unclaimed_and_unmistakable_devices_are_taken() {
     devices[0].verdict = Verdict::Theirs(Reason::Busy);
     devices[1].verdict = Verdict::Unknown("x".into());
     devices[2].verdict = Verdict::Foreign { cluster: "c".into(), node: "n".into() };
-    devices[3].standing = Standing::NotReady("copy".into());
+    devices[3].believed = Believed::No("copy".into());
     devices[4].verdict = Verdict::Ours;
     let election = run(&[rule("a")], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
@@ -351,7 +352,7 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
 fn naming(name: &str, paths: &[&str]) -> Rule {
     let named = Named { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
     let max_devices = u32::try_from(paths.len()).ok();
-    Rule { filter: Named::filter(), named: Some(named), max_devices, ..rule(name) }
+    Rule { filter: Filter::of_named(), named: Some(named), max_devices, ..rule(name) }
 }
 
 #[test]

@@ -9,12 +9,9 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, operators};
 use regex::RegexBuilder;
 
-use super::{DEVICE, ExpressionError, FACTS, MOST_BYTES, MOST_LINKS};
+use super::facts::{DEVICE, FACTS, MOST_LINKS};
+use super::limits::{ExpressionError, MOST_BYTES, MOST_COST, MOST_DEPTH};
 
-/// Each level takes stack when it is evaluated, on whichever thread that is.
-pub(super) const MOST_DEPTH: usize = 32;
-/// In steps of well below a microsecond.
-pub(super) const MOST_COST: u64 = 100_000;
 /// A pattern is compiled at each use.
 const MATCH_COST: u64 = 200;
 const MOST_PATTERN: usize = 1 << 18;

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::facts::FACTS;
 use super::*;
 use crate::device::attachment::Reach;
 use crate::device::sample::{disk, unclaimed};

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::{DemoVolume, Done, MIB, bytes, text};
 use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
-use crate::demo::Error;
 use crate::demo::driver::{Clients, call};
+use crate::demo::error::Error;
 use crate::demo::lab::Lab;
 use crate::device::size::Size;
 use crate::host::{Extent, chain};

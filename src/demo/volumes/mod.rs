@@ -8,10 +8,10 @@ mod staging;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::error::Error;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use crate::csi::proto::{CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability};
-use crate::demo::Error;
 use crate::demo::disks::LoopDisk;
 use crate::demo::driver::{Clients, call};
 use crate::demo::lab::Lab;

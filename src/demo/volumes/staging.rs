@@ -7,8 +7,8 @@ use super::{DemoVolume, Done, Growth, capability, text};
 use crate::csi::proto::{
     NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use crate::demo::Error;
 use crate::demo::driver::{Clients, call};
+use crate::demo::error::Error;
 use crate::demo::lab::Lab;
 use crate::device::size::Size;
 use crate::host::Mounts;

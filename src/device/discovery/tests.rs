@@ -233,7 +233,7 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     let set = discovery.look(&desk.host(), read).unwrap();
     let expected = [("sda", "ours"), ("sdb", "ours"), ("sdb1", "theirs"), ("sdc", "theirs"), ("sdc1", "unclaimed")];
     assert_eq!(verdicts(&set), expected);
-    assert!(set.devices.iter().all(|device| device.standing == Standing::Ready));
+    assert!(set.devices.iter().all(|device| device.believed == Believed::Yes));
     assert_eq!(find(&set, "sdb").label, None);
     let (opened, probed) = desk.touched();
     assert!(!opened.contains("sdb") && !probed.contains("sdb"), "{opened}; {probed}");
@@ -261,7 +261,7 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
     assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
     let tenants = find(&set, "dm-0");
     assert_eq!((tenants.label.as_ref(), tenants.id.text.as_str()), (None, "dm-LVM-x"));
-    assert_eq!(find(&set, "sda").standing, Standing::Ready);
+    assert_eq!(find(&set, "sda").believed, Believed::Yes);
 }
 
 #[test]

@@ -10,7 +10,7 @@ impl fmt::Display for Record {
         match self {
             Record::Nothing => f.write_str("no partition table and no label"),
             Record::Foreign(words) | Record::Unreadable(words) | Record::Broken(words) => f.write_str(words),
-            Record::Ours(own) => write!(f, "a disk of set {}/{}", own.label.set.namespace, own.label.set.name),
+            Record::Ours(own) => write!(f, "a disk of set {}", own.label.set),
             Record::UnfinishedClaim(_) | Record::TornClaim { .. } => f.write_str("a claim that was stopped half way"),
             Record::UnfinishedRelease { .. } => f.write_str("a release that was stopped half way"),
             Record::Newer(FORMAT) => f.write_str(

@@ -4,8 +4,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,9 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::{AfterUs, Command};
 use crate::host::backoff::Backoff;
-use crate::host::ioctl;
 
 /// How much of each output stream is kept: the end, where the reason stands.
 pub(super) const TAIL: usize = 64 << 10;
@@ -43,10 +40,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn start(command: &Command) -> io::Result<Self> {
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = {
             let _copies = starting();
-            process(command).spawn()?
+            command.spawn()?
         };
         let stdout = Stream::new(child.stdout.take());
         let stderr = Stream::new(child.stderr.take());
@@ -179,26 +176,4 @@ impl Stream {
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.tail[self.tail.len().saturating_sub(TAIL)..]).into_owned()
     }
-}
-
-fn process(command: &Command) -> std::process::Command {
-    let mut process = std::process::Command::new(&command.program);
-    process
-        .args(&command.args)
-        .env_clear()
-        .env("PATH", &command.search_path)
-        // Messages are matched and shown: always in the one language.
-        .env("LC_ALL", "C")
-        // mkfs.btrfs fills libblkid's cache file otherwise.
-        .env("BLKID_FILE", "/dev/null")
-        // A directory that is no volume's, so that the program keeps none busy.
-        .current_dir("/")
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if command.after_us == AfterUs::Ends {
-        ioctl::end_with_parent(&mut process);
-    }
-    process
 }

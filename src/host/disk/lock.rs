@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::host::backoff::Backoff;
 use crate::host::dying::Dying;
-use crate::host::{HostError, flock};
+use crate::host::error::HostError;
+use crate::host::flock;
 
 /// How long a guard tries to get its shared lock back; only a tool that locks for itself can be in the way.
 const DOWNGRADE_WAIT: Duration = Duration::from_secs(5);

@@ -16,12 +16,14 @@ use nix::libc;
 
 use super::lock::is_only_among_the_dying;
 use super::{Held, Partitions, RealDisk, prove_unbound};
+use crate::host::block::{Mapping, PartitionMap};
 use crate::host::command::close_for_good;
+use crate::host::error::HostError;
+use crate::host::extent::Extent;
+use crate::host::port::Access;
 use crate::host::raw::DevNo;
-use crate::host::{Access, Extent, HostError, Mapping, PartitionMap, holder, ioctl};
+use crate::host::{holder, ioctl};
 
-/// How long those who only read a partition may keep it from being unmapped.
-pub(super) const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// sysfs counts in these, whatever the sector of the disk is.
 const SYSFS_SECTOR: u64 = 512;
 

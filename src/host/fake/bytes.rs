@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::host::Extent;
+use crate::host::extent::Extent;
 
 const PAGE: u64 = 4096;
 /// What can be unreadable by itself; a larger sector is several of these.

@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::bytes::SparseBytes;
 use super::gate::Gate;
 use super::power::{Fate, Power};
+use crate::host::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
+use crate::host::error::HostError;
+use crate::host::extent::Extent;
 use crate::host::table::read_copies;
-use crate::host::{BlockDevice, Disk, Extent, Geometry, HostError, IoError, Mapping, Openers, PartitionMap};
 
 /// The platter: outlives every handle, process and power cut.
 pub struct Platter {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
 use super::{Inventory, Platter, locked};
-use crate::host::{Filesystems, FsIdentity, FsKind, HostError};
+use crate::host::error::HostError;
+use crate::host::port::{Filesystems, FsIdentity, FsKind};
 
 const MAGIC: &[u8; 8] = b"FAKEFS\0\0";
 

@@ -23,8 +23,13 @@ pub use mounts::FakeMounts;
 pub use power::{Fate, Power};
 pub use state::FakeState;
 
+use super::block::{Disk, Geometry};
+use super::error::HostError;
+use super::extent::Extent;
+use super::health::Health;
+use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
-use super::{Access, Disk, Extent, Filesystems, Geometry, Health, Host, HostError, Mounts, StateStore};
+use super::state::StateStore;
 
 /// The machine. Its disks, like real ones, outlive every process that opens them.
 pub struct FakeHost {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::gate::Gate;
 use super::{Inventory, locked};
+use crate::host::error::HostError;
+use crate::host::port::{FsKind, Mount, Mounts, TargetKind, Usage};
 use crate::host::raw::DevNo;
-use crate::host::{FsKind, HostError, Mount, Mounts, TargetKind, Usage};
 
 /// The mount table and the targets that were made.
 pub struct FakeMounts {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::gate::Gate;
 use super::{Power, locked};
-use crate::host::HostError;
+use crate::host::error::HostError;
 use crate::host::state::StateStore;
 
 /// The state directory of the fake machine.

@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::host::error::HostError;
 use crate::host::links::node_number;
+use crate::host::port::Mount;
 use crate::host::raw::DevNo;
-use crate::host::{HostError, Mount, ioctl, mountinfo};
+use crate::host::{ioctl, mountinfo};
 
 /// Whether `mount` shows the filesystem on `node`, or is a bind of the node itself.
 pub fn is_of(mount: &Mount, node: &Path) -> bool {

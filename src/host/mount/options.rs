@@ -2,7 +2,7 @@
 
 use nix::mount::MsFlags;
 
-use crate::host::HostError;
+use crate::host::error::HostError;
 
 /// The flags of mount(2), and the words that only the filesystem knows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,9 @@ use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 use super::identity::{self, Identity, NumaNodes};
+use super::kind;
 use super::node::{Node, Notes, kernel_name, printable};
-use super::{gpt_uuid, kind};
-use crate::host::RawDisk;
-use crate::host::raw::{DevNo, Kind, Partition};
+use crate::host::raw::{DevNo, Kind, Partition, RawDisk, gpt_uuid};
 
 /// sysfs counts in these, whatever the disk's own sector is.
 const SECTOR: u64 = 512;

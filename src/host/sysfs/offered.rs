@@ -9,9 +9,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::host::RawDisk;
 use crate::host::links::{DevTree, node_number};
-use crate::host::raw::Offer;
+use crate::host::raw::{Offer, RawDisk};
 
 /// The operator has a folder for each class there.
 const OF_CLASSES: &str = "local-storage";

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::name::UNITS;
-use super::{Entry, Extent, Name, SLOTS, Table, TableError};
+use super::error::TableError;
+use super::name::{Name, UNITS};
+use super::partitions::{ENTRY, Entry, SLOTS, Table, array_sectors};
+use crate::host::extent::Extent;
 
-/// Logical sectors that we know.
-pub const SECTORS: [u32; 2] = [512, 4096];
 pub const SIGNATURE: &[u8; 8] = b"EFI PART";
 const REVISION: u32 = 0x0001_0000;
-/// Bytes of a header and of an entry.
+/// Bytes of a header.
 const HEADER: u32 = 92;
-const ENTRY: u32 = 128;
 
 /// A header that is sound and of a shape that we edit; the entries are not looked at yet.
 #[derive(Clone, Debug)]
@@ -34,20 +33,6 @@ pub struct Header {
 /// Bytes of that many entries.
 fn array_span(entries: u32) -> usize {
     entries as usize * ENTRY as usize
-}
-
-/// Sectors of an entry array.
-pub fn array_sectors(slots: u32, sector: u32) -> u64 {
-    (u64::from(slots) * u64::from(ENTRY)).div_ceil(u64::from(sector))
-}
-
-/// All the space that is not table, on a disk of `size` bytes, a multiple of `sector`.
-pub fn usable(size: u64, sector: u32, slots: u32) -> Result<Extent, TableError> {
-    let bytes = u64::from(sector);
-    let around = array_sectors(slots, sector) + 1;
-    let start = (1 + around) * bytes;
-    let end = size.checked_sub(around * bytes).filter(|end| *end > start).ok_or(TableError::TooSmall { size })?;
-    Ok(Extent { start, end })
 }
 
 /// Reads the header in `block`, the sector `at` of a disk whose last sector is `last`.

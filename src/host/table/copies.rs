@@ -7,9 +7,10 @@ use std::fmt;
 
 use super::codec::{self, Header};
 use super::ends::Ends;
+use super::error::TableError;
 use super::over;
-use super::{Mark, Table, TableError};
-use crate::host::{BlockDevice, Geometry, IoError};
+use super::partitions::{Mark, SECTORS, Table};
+use crate::host::block::{BlockDevice, Geometry, IoError};
 
 /// A piece of a table on the disk, in the order in which they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +77,7 @@ pub enum Refusal {
 pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
     let ends = &Ends::read(dev);
     let geometry = dev.geometry();
-    let ((primary, backup), backup_at) = if codec::SECTORS.contains(&geometry.sector) {
+    let ((primary, backup), backup_at) = if SECTORS.contains(&geometry.sector) {
         let last = (geometry.size / u64::from(geometry.sector)).saturating_sub(1);
         let header = read_header(ends, 1, last);
         let backup_at = header.as_ref().map_or(last, |header| header.alternate);
@@ -87,7 +88,7 @@ pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
     };
     let mbr = read_mbr(ends);
     let is_whole = primary.is_ok() && matches!(mbr, Ok(Mbr::Protective));
-    let over = if is_whole || !codec::SECTORS.contains(&geometry.sector) { None } else { over::find(ends) };
+    let over = if is_whole || !SECTORS.contains(&geometry.sector) { None } else { over::find(ends) };
     Copies { geometry, mbr, primary, backup, backup_at, other_sector: read_other_sector(ends), over }
 }
 
@@ -143,8 +144,8 @@ fn read_mbr(dev: &Ends<'_>) -> Result<Mbr, IoError> {
 /// Looks for a GPT that was written while the disk had sectors of the other size.
 fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
     let Geometry { size, sector, .. } = dev.geometry();
-    let Some(other) = codec::SECTORS.into_iter().find(|other| *other != sector) else { return Ok(None) };
-    if !codec::SECTORS.contains(&sector) || size < 3 * 4096 {
+    let Some(other) = SECTORS.into_iter().find(|other| *other != sector) else { return Ok(None) };
+    if !SECTORS.contains(&sector) || size < 3 * 4096 {
         return Ok(None);
     }
     let last = (size / u64::from(other) - 1) * u64::from(other);

@@ -3,8 +3,8 @@
 //! Takes in a disk, gives out its bytes. Looking at both copies means seven reads; on a disk with a head
 //! that moves, every change of the end is a seek, and on any other each read is a wait of its own.
 
-use super::{SLOTS, codec};
-use crate::host::{BlockDevice, Geometry, IoError};
+use super::partitions::{SECTORS, SLOTS, array_sectors};
+use crate::host::block::{BlockDevice, Geometry, IoError};
 
 /// A disk, with what has been read of its ends. What is not among that is read from the disk.
 pub(super) struct Ends<'d> {
@@ -27,11 +27,11 @@ impl<'d> Ends<'d> {
     /// is read piece by piece later, so that one bad sector hides no more than itself.
     pub fn read(dev: &'d dyn BlockDevice) -> Self {
         let Geometry { size, sector, .. } = dev.geometry();
-        if !codec::SECTORS.contains(&sector) {
+        if !SECTORS.contains(&sector) {
             return Self::unread(dev);
         }
         let size = size - size % u64::from(sector);
-        let table = (codec::array_sectors(SLOTS, sector) + 1) * u64::from(sector);
+        let table = (array_sectors(SLOTS, sector) + 1) * u64::from(sector);
         let front = size.min(u64::from(sector) + table);
         let pieces = [(0, front), (size.saturating_sub(table), size)];
         let read = |(start, end): (u64, u64)| {

@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-use crate::host::{Extent, IoError};
+use crate::host::block::IoError;
+use crate::host::extent::Extent;
 
 /// Why bytes are not a table, or not one that we edit.
 #[derive(Debug, thiserror::Error)]

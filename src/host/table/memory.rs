@@ -2,8 +2,9 @@
 
 use std::sync::Mutex;
 
+use crate::host::block::{BlockDevice, Geometry, IoError};
+use crate::host::extent::Extent;
 use crate::host::fake::SparseBytes;
-use crate::host::{BlockDevice, Extent, Geometry, IoError};
 
 /// What was done to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

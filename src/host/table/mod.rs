@@ -1,6 +1,6 @@
 //! GPT: one table as a value that is valid by construction, and its two copies on a disk.
 //!
-//! Takes in a [`BlockDevice`](super::BlockDevice), gives out a [`Table`]; the bytes are in `codec`, reading and
+//! Takes in a [`BlockDevice`](crate::host::BlockDevice), gives out a [`Table`]; the bytes are in `codec`, reading and
 //! choosing between the copies in `copies`, every write in `write`. Nothing that a disk says is
 //! believed before it is checked, and a partition's number never changes. docs/adr/0002-gpt-library.md
 //! says why the codec is our own.
@@ -11,6 +11,7 @@ mod ends;
 mod error;
 mod name;
 mod over;
+mod partitions;
 mod write;
 
 #[cfg(test)]
@@ -18,199 +19,9 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
-use uuid::Uuid;
-
-use super::{Extent, Geometry};
 pub use codec::{backup_bytes, mbr_bytes, primary_bytes};
 pub use copies::{Choice, Copies, Mbr, Part, Refusal, choose, read_copies};
 pub use error::TableError;
 pub use name::Name;
+pub use partitions::{Entry, Mark, SLOTS, Table};
 pub use write::{TableWriteError, repair, unchanged, wipe_backup, wipe_primary, write_first, write_table};
-
-/// Entries of a table that we make. A plan of more partitions is refused.
-pub const SLOTS: u32 = 128;
-
-/// What makes a table ours. The values live with the label; this module only compares.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    /// Type and place of entry 1 of our tables.
-    pub label: Uuid,
-    pub extent: Extent,
-    /// Every partition type of ours. An entry of any other type is foreign, and never changed.
-    pub types: &'static [Uuid],
-}
-
-/// A partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Type GUID.
-    pub kind: Uuid,
-    pub guid: Uuid,
-    /// Bytes, in whole sectors.
-    pub extent: Extent,
-    pub attributes: u64,
-    pub name: Name,
-}
-
-/// A partition table that holds together: entries inside the usable space, no overlap, no GUID twice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
-    disk: Uuid,
-    sector: u32,
-    size: u64,
-    slots: u32,
-    usable: Extent,
-    entries: BTreeMap<u32, Entry>,
-}
-
-impl Table {
-    /// An empty table of 128 entries for a disk.
-    pub fn new(disk: Uuid, geometry: Geometry) -> Result<Self, TableError> {
-        let Geometry { size, sector, offloads_zeroes: _ } = geometry;
-        if !codec::SECTORS.contains(&sector) {
-            return Err(TableError::Sector { sector });
-        }
-        let size = size - size % u64::from(sector);
-        let usable = codec::usable(size, sector, SLOTS)?;
-        let table = Self { disk, sector, size, slots: SLOTS, usable, entries: BTreeMap::new() };
-        table.check()?;
-        Ok(table)
-    }
-
-    /// The disk GUID.
-    pub fn disk(&self) -> Uuid {
-        self.disk
-    }
-
-    /// Bytes of a logical sector.
-    pub fn sector(&self) -> u32 {
-        self.sector
-    }
-
-    /// Bytes of the disk as the table has it; less than the disk's where that has grown since.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// How many entries the array has room for.
-    pub fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// Where partitions may be.
-    pub fn usable(&self) -> Extent {
-        self.usable
-    }
-
-    /// By number, from 1.
-    pub fn entries(&self) -> &BTreeMap<u32, Entry> {
-        &self.entries
-    }
-
-    pub fn get(&self, number: u32) -> Option<&Entry> {
-        self.entries.get(&number)
-    }
-
-    /// The partition with that GUID, and its number.
-    pub fn find(&self, guid: Uuid) -> Option<(u32, &Entry)> {
-        self.entries.iter().find(|(_, entry)| entry.guid == guid).map(|(number, entry)| (*number, entry))
-    }
-
-    /// The lowest number that no partition has.
-    pub fn free_number(&self) -> Option<u32> {
-        (1..=self.slots).find(|number| !self.entries.contains_key(number))
-    }
-
-    /// The same table with exactly one entry set or taken out.
-    pub fn with(&self, number: u32, entry: Option<Entry>) -> Result<Self, TableError> {
-        let mut table = self.clone();
-        match entry {
-            Some(entry) => table.entries.insert(number, entry),
-            None => table.entries.remove(&number),
-        };
-        if number == 0 || number > self.slots {
-            return Err(TableError::Number { number, slots: self.slots });
-        }
-        table.check()?;
-        Ok(table)
-    }
-
-    /// The same partitions on a disk that has grown to `size`: the backup moves to the new end.
-    pub fn grown(&self, size: u64) -> Result<Self, TableError> {
-        let size = size - size % u64::from(self.sector);
-        if size < self.size {
-            return Err(TableError::Shrunk { table: self.size, disk: size });
-        }
-        let usable = Extent { end: codec::usable(size, self.sector, self.slots)?.end, ..self.usable };
-        let table = Self { size, usable, ..self.clone() };
-        table.check()?;
-        Ok(table)
-    }
-
-    /// Entry 1 is our label, in its place.
-    pub fn is_marked(&self, mark: &Mark) -> bool {
-        self.get(1).is_some_and(|entry| entry.kind == mark.label && entry.extent == mark.extent)
-    }
-
-    /// Partitions of types that are not ours.
-    pub fn foreign<'a>(&'a self, mark: &'a Mark) -> impl Iterator<Item = (u32, &'a Entry)> {
-        self.entries.iter().filter(|(_, entry)| !mark.types.contains(&entry.kind)).map(|(n, entry)| (*n, entry))
-    }
-
-    /// The gate for every table, read or made.
-    fn check(&self) -> Result<(), TableError> {
-        if self.disk.is_nil() {
-            return Err(TableError::NilDisk);
-        }
-        let room = codec::usable(self.size, self.sector, self.slots)?;
-        if self.usable.is_empty() || !room.contains(&self.usable) {
-            return Err(TableError::Usable { usable: self.usable, room });
-        }
-        for (&number, entry) in &self.entries {
-            self.check_entry(number, entry)?;
-        }
-        self.check_pairs()
-    }
-
-    fn check_entry(&self, number: u32, entry: &Entry) -> Result<(), TableError> {
-        let Entry { kind, guid, extent, attributes: _, name: _ } = entry;
-        let sector = u64::from(self.sector);
-        if number == 0 || number > self.slots {
-            return Err(TableError::Number { number, slots: self.slots });
-        }
-        if kind.is_nil() || guid.is_nil() {
-            return Err(TableError::NilGuid { number });
-        }
-        if extent.start >= extent.end || extent.start % sector != 0 || extent.end % sector != 0 {
-            return Err(TableError::Bounds { number, extent: *extent, sector: self.sector });
-        }
-        if !self.usable.contains(extent) {
-            return Err(TableError::Outside { number, extent: *extent, usable: self.usable });
-        }
-        Ok(())
-    }
-
-    fn check_pairs(&self) -> Result<(), TableError> {
-        let mut by_place: Vec<(u32, &Entry)> = self.entries.iter().map(|(n, entry)| (*n, entry)).collect();
-        by_place.sort_by_key(|(_, entry)| entry.extent);
-        for pair in by_place.windows(2) {
-            if let [(one, a), (other, b)] = pair
-                && a.extent.overlaps(&b.extent)
-            {
-                return Err(TableError::Overlap { one: *one, other: *other });
-            }
-        }
-        let mut by_guid = by_place;
-        by_guid.sort_by_key(|(_, entry)| entry.guid);
-        for pair in by_guid.windows(2) {
-            if let [(one, a), (other, b)] = pair
-                && a.guid == b.guid
-            {
-                return Err(TableError::Twice { one: *one, other: *other, guid: a.guid });
-            }
-        }
-        Ok(())
-    }
-}

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::TableError;
+use super::error::TableError;
 
 /// UTF-16 units that a name has room for.
 pub const UNITS: usize = 36;

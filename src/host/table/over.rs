@@ -6,7 +6,7 @@
 //! libblkid's, which reads a device, not bytes.
 
 use super::ends::Ends;
-use crate::host::Geometry;
+use crate::host::block::Geometry;
 
 /// Name, place in bytes, and the bytes; none crosses a sector.
 const KNOWN: [(&str, u64, &[u8]); 16] = [

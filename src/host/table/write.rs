@@ -15,8 +15,9 @@ use uuid::Uuid;
 
 use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
 use super::copies::{Choice, Mbr, Part, Refusal, choose, read_copies, read_copy};
-use super::{Mark, Table, TableError};
-use crate::host::{BlockDevice, IoError};
+use super::error::TableError;
+use super::partitions::{Mark, Table};
+use crate::host::block::{BlockDevice, IoError};
 
 /// Why a table was not written, or not as it should be.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-use super::Caches;
+use super::caches::Caches;
 use crate::api::crd::Phase;
 use crate::operator::volume::spec::phase;
 
@@ -76,7 +76,7 @@ mod tests {
             let metadata = serde_json::json!({"name": "s", "namespace": "d", "deletionTimestamp": deleted});
             let value = serde_json::json!({"metadata": metadata, "spec": {"storageClassName": "fast"}});
             let set: crate::api::crd::LocalVolumeSet = serde_json::from_value(value).expect("a set");
-            Caches { sets: super::super::Cache::of([set], |_, _| false), ..Caches::default() }
+            Caches { sets: crate::operator::store::Cache::of([set], |_, _| false), ..Caches::default() }
         };
         let told = || prometheus::core::Collector::collect(&metrics.deleted_sets)[0].get_metric().len();
         metrics.refresh(&set(None));
@@ -90,8 +90,10 @@ mod tests {
     #[test]
     fn volumes_are_counted_by_phase_and_a_phase_that_is_over_goes_to_zero() {
         let metrics = Metrics::new(&Registry::new()).expect("fresh names");
-        let caches =
-            Caches { volumes: super::super::Cache::of([in_phase(Phase::Ready)], |_, _| false), ..Caches::default() };
+        let caches = Caches {
+            volumes: crate::operator::store::Cache::of([in_phase(Phase::Ready)], |_, _| false),
+            ..Caches::default()
+        };
         metrics.refresh(&caches);
         let count = |phase: &str| metrics.volumes.with_label_values(&[phase]).get();
         assert_eq!((count("Ready"), count("Pending")), (1, 0));

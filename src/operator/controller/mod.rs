@@ -3,127 +3,29 @@
 //! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which the agents of the
 //! nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of discovery.
 
-mod metrics;
+pub(in crate::operator) mod caches;
+pub(in crate::operator) mod metrics;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::core::{ApiResource, DeserializeGuard, DynamicObject, PartialObjectMeta};
-use kube::{Api, Client};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use kube::Client;
 
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
+pub use self::caches::{Caches, Changes};
+pub use self::metrics::Metrics;
 pub use crate::operator::discovery::controller::{Discoveries, Pattern, PatternError};
 pub use crate::operator::leader::{Gone, Leader};
-use crate::operator::set::parsed::Parsed;
 pub use crate::operator::store::{Cache, Known};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::in_vain::InVain;
+use crate::operator::volume::objects::Objects;
 use crate::volume::VolumeLocks;
-pub use metrics::Metrics;
-
-/// What the controller knows of the cluster.
-#[derive(Clone)]
-pub struct Caches {
-    pub volumes: Cache<PoolVolume>,
-    pub pools: Cache<DevicePool>,
-    pub nodes: Cache<PartialObjectMeta<Node>>,
-    pub sets: Cache<LocalVolumeSet>,
-    /// No call of CSI needs them: they may be unknown where all else is known.
-    pub local_volumes: Cache<LocalVolume>,
-    pub(in crate::operator) read_sets: Parsed<LocalVolumeSet>,
-    pub(in crate::operator) read_volumes: Parsed<LocalVolume>,
-}
-
-impl Default for Caches {
-    fn default() -> Self {
-        Self {
-            volumes: Cache::grouped(|a, b| a == b, crate::operator::volume::node_capacity::promised_on),
-            pools: Cache::new(|a, b| a == b),
-            // A node's heartbeat is nobody's business here.
-            nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
-            sets: Cache::new(|a, b| a == b),
-            local_volumes: Cache::new(|a, b| a == b),
-            read_sets: Parsed::default(),
-            read_volumes: Parsed::default(),
-        }
-    }
-}
 
 impl Caches {
-    /// Watches for as long as the set of tasks lives.
-    pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
-        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
-        let client = || client.clone();
-        let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
-        tasks.spawn(crate::operator::store::keep_standing_in(
-            volumes,
-            api,
-            crate::operator::volume::node_capacity::unread,
-            "PoolVolumes",
-        ));
-        tasks.spawn(crate::operator::store::keep(
-            pools,
-            Api::<DeserializeGuard<DevicePool>>::all(client()),
-            "DevicePools",
-        ));
-        tasks.spawn(crate::operator::store::keep(
-            sets,
-            Api::<DeserializeGuard<LocalVolumeSet>>::all(client()),
-            "LocalVolumeSets",
-        ));
-        let api = Api::<DeserializeGuard<LocalVolume>>::all(client());
-        tasks.spawn(crate::operator::store::keep(local_volumes, api, "LocalVolumes"));
-        tasks.spawn(crate::operator::store::keep_metadata(
-            nodes,
-            Api::<PartialObjectMeta<Node>>::all(client()),
-            "Nodes",
-        ));
-    }
-
-    /// All was read, and the API server serves all kinds.
-    pub fn are_synced(&self) -> bool {
-        let Self { volumes, pools, nodes, sets, local_volumes: _, read_sets: _, read_volumes: _ } = self;
-        volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
-    }
-
-    /// Rings with each change of anything from now on.
-    pub fn changes(&self) -> Changes {
-        let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
-        Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
-    }
-
     /// The port `Volumes` on them.
     pub fn volumes(&self, client: Client) -> ClusterVolumes {
         ClusterVolumes {
-            objects: crate::operator::volume::objects::Objects::new(client),
+            objects: Objects::new(client),
             caches: self.clone(),
             locks: VolumeLocks::default(),
             in_vain: InVain::default(),
         }
-    }
-}
-
-/// A bell for changes of any kind of object.
-pub struct Changes([watch::Receiver<Known>; 5]);
-
-impl Changes {
-    /// What has changed so far is known.
-    pub fn seen(&mut self) {
-        for kind in &mut self.0 {
-            kind.mark_unchanged();
-        }
-    }
-
-    /// Waits for a change since the last one that was waited for.
-    pub async fn next(&mut self) {
-        let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
-        // An end of a cache would be an end of the process.
-        let _ = tokio::select! {
-            changed = volumes.changed() => changed,
-            changed = pools.changed() => changed,
-            changed = nodes.changed() => changed,
-            changed = sets.changed() => changed,
-            changed = local_volumes.changed() => changed,
-        };
     }
 }

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Error, words};
+use super::error::{Error, words};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::host::backoff::Backoff;
 use crate::show::row::Row;

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use crate::api::crd::{set_crd, volume_crd, why_not_ours};
 use crate::host::chain;
-use crate::operator::crds::HOW;
+use crate::operator::error::HOW;
 
 /// What the cluster has as CRDs of both kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,171 +4,33 @@
 //! gives out verbs on the pool, statuses, and objects for volumes that have none. What is done is in `volume::work`,
 //! `pool::report` and `set::config`; this wires them.
 
+pub(in crate::operator) mod context;
 pub(in crate::operator) mod definition;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use kube::Client;
-use tokio::sync::{mpsc, watch as channel};
-use uuid::Uuid;
+use tokio::sync::watch as channel;
 
+pub use self::context::{Inbox, NodeOperator, Seen, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::set::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
 pub use crate::operator::volume::own::ask as ask_own;
 pub use crate::operator::volume::persistent_volumes::cluster_uid;
-
-use crate::agent::PassReport;
-use crate::agent::thread::AgentHandle;
-use crate::claim::election::Outcome;
-use crate::device::label::Label;
-use crate::device::{Device, DiskId, Verdict, id};
-use crate::pool::device_pool::Pool;
-use crate::volume::VolumeLocks;
-
-/// What a pass saw that is told in the DevicePool.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// The name for people of each device, by the kernel's.
-    pub links: BTreeMap<String, String>,
-    /// Of which sort each device is, by the kernel's name.
-    pub sorts: BTreeMap<String, Sort>,
-    pub outcomes: Vec<Outcome>,
-    /// What stands against a disk, by kernel name.
-    pub problems: BTreeMap<String, String>,
-    /// Pool disks whose hardware has no name that stays, and those whose hardware has another one than their label says; by
-    /// disk id.
-    pub unstable: BTreeSet<String>,
-    pub mismatched: BTreeSet<String>,
-}
-
-impl Seen {
-    pub fn of(pass: &PassReport) -> Self {
-        let PassReport { set, problems, outcomes, claimed: _, ripe_in: _ } = pass;
-        let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
-        // A loop device without a file is no device that anybody left.
-        let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
-        let sorts = set.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
-        let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
-        let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<String> {
-            let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
-            found.map(|(device, _)| device.id.text.clone()).collect()
-        };
-        let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
-        let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
-        Self { links, sorts, outcomes: outcomes.clone(), problems: problems.clone(), unstable, mismatched }
-    }
-}
-
-/// Whether a disk's hardware, as it is called now, is not the one in its label. Where a path is all that names it, that it
-/// has another one says nothing.
-fn is_other(hardware: &DiskId, recorded: &str) -> bool {
-    hardware.stable && !id::is_path(recorded) && hardware.text != recorded
-}
-
-/// Requests to the API server that change something, by kind: what a volume costs there.
-#[derive(Debug, Default)]
-pub struct Writes {
-    pub volume: AtomicU64,
-    pub pool: AtomicU64,
-}
-
-/// What the tasks of one agent share.
-#[derive(Clone)]
-pub struct NodeOperator {
-    pub(in crate::operator) client: Client,
-    pub(in crate::operator) pool: Arc<Pool>,
-    pub(in crate::operator) agent_handle: AgentHandle,
-    pub(in crate::operator) locks: VolumeLocks,
-    pub(in crate::operator) node: Arc<str>,
-    /// Volumes to look at again.
-    pub(in crate::operator) dirty: mpsc::UnboundedSender<Uuid>,
-    /// The pool changed: its status is due.
-    pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
-    pub(in crate::operator) writes: Arc<Writes>,
-}
+use crate::operator::watch::{Known, volumes};
+use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
-    pub fn new(
-        client: Client,
-        pool: Arc<Pool>,
-        agent_handle: AgentHandle,
-        locks: VolumeLocks,
-        writes: Arc<Writes>,
-    ) -> (Self, Inbox) {
-        let (dirty, inbox) = mpsc::unbounded_channel();
-        let (changed, _) = channel::channel(0);
-        let node = pool.owner().node.as_str().into();
-        (Self { client, pool, agent_handle, locks, node, dirty, changed: Arc::new(changed), writes }, Inbox(inbox))
-    }
-
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
     pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
         let Inbox(inbox) = inbox;
-        let (world, worlds) = channel::channel(Arc::new(crate::operator::set::config::World::default()));
-        let known = crate::operator::watch::Known::default();
+        let (world, worlds) = channel::channel(Arc::new(set::config::World::default()));
+        let known = Known::default();
         tokio::join!(
-            crate::operator::set::config::keep(self.clone(), world),
-            crate::operator::pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
-            crate::operator::watch::volumes(self.clone(), known.clone()),
-            crate::operator::volume::queue::keep(self.clone(), known, inbox, seen, worlds),
+            set::config::keep(self.clone(), world),
+            pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
+            volumes(self.clone(), known.clone()),
+            volume::queue::keep(self.clone(), known, inbox, seen, worlds),
         );
-    }
-
-    pub(in crate::operator) fn look_at(&self, id: Uuid) {
-        let _ = self.dirty.send(id);
-    }
-
-    pub(in crate::operator) fn pool_changed(&self) {
-        self.changed.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    pub(in crate::operator) fn count(&self, counter: impl Fn(&Writes) -> &AtomicU64) {
-        counter(&self.writes).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Where the volumes to look at arrive.
-pub struct Inbox(mpsc::UnboundedReceiver<Uuid>);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::discovery::Snapshot;
-    use crate::device::label::Hardware;
-    use crate::device::sample;
-
-    fn pool_disk(name: &str, serial: Option<&str>, claimed_as: &str) -> Device {
-        let mut raw = sample::disk(name);
-        raw.serial = serial.map(str::to_owned);
-        let mut label = sample::label("c", "n");
-        label.hardware = Hardware { id: claimed_as.to_owned(), model: None, serial: None };
-        let mut device = sample::device(raw, Verdict::Ours);
-        device.id.text = format!("disk-{name}");
-        Device { label: Some(label.into()), ..device }
-    }
-
-    #[test]
-    fn pool_disks_without_a_name_that_stays_and_those_with_another_than_their_label_says_are_told() {
-        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None).text;
-        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None).text;
-        let mut devices = vec![
-            pool_disk("sda", Some("S1"), &named),
-            pool_disk("sdb", Some("S2"), &named),
-            pool_disk("sdc", None, &nameless),
-            // Only the path was known at the claim, or is known now.
-            pool_disk("sdf", Some("S6"), "path-/dev/sdx"),
-            pool_disk("sdg", None, &named),
-            sample::unclaimed("sdd"),
-        ];
-        // Another node's label is none of our business.
-        let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
-        devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
-        let set = Snapshot { at: std::time::Duration::ZERO, devices };
-        let seen = Seen::of(&PassReport::of_look(set));
-        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
-        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned(), "disk-sdg".to_owned()]));
     }
 }

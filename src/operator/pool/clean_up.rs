@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::deleted_node::Left;
 use crate::api::crd::DevicePool;
-use crate::operator::Error;
+use crate::operator::error::Error;
 use crate::operator::leader::Leader;
 use crate::operator::volume::objects::within;
 

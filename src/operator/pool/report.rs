@@ -11,20 +11,16 @@ use tokio::sync::watch as channel;
 
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
 use crate::api::quantity;
-use crate::claim::election::Outcome;
-use crate::claim::rejection::Rejection;
-use crate::claim::rule::Rule;
+use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
-use crate::operator::Error;
 use crate::operator::condition::{Holds, condition};
-use crate::operator::node::{NodeOperator, Seen};
+use crate::operator::error::{Error, words};
+use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::config::{Diskmaker, World};
 use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
 use crate::operator::volume::request::signed;
-use crate::operator::words;
-use crate::pool::device_pool::{Pool, Selector, WantedUsage};
-use crate::pool::labelled::{DiskView, Standing};
+use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
 
 /// Changes come in bursts; one write serves those of this time.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -177,7 +173,7 @@ fn disk(view: &DiskView) -> DiskStatus {
         view;
     let (state, message) = match standing {
         Standing::Ready if !owned => {
-            let words = format!("its set {}/{} does not exist: it offers nothing", set.namespace, set.name);
+            let words = format!("its set {set} does not exist: it offers nothing");
             (DiskState::Ready, Some(words))
         }
         Standing::Ready => (DiskState::Ready, held.clone()),
@@ -200,7 +196,7 @@ fn disk(view: &DiskView) -> DiskStatus {
         path: path.display().to_string(),
         model: model.clone(),
         layout: layout.to_owned(),
-        set: format!("{}/{}", set.namespace, set.name),
+        set: set.to_string(),
         size: signed(*size),
         free: signed(*free),
         erasing: signed(*erasing),
@@ -212,10 +208,10 @@ fn disk(view: &DiskView) -> DiskStatus {
 
 fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
     let set = &rule.set;
-    let selector = Selector { class: None, set: Some(format!("{}/{}", set.namespace, set.name)) };
+    let selector = Selector { class: None, set: Some(set.to_string()) };
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
     let block = pool.capacity(&selector, WantedUsage::Block);
-    let own = || disks.iter().filter(|disk| (&disk.set.namespace, &disk.set.name) == (&set.namespace, &set.name));
+    let own = || disks.iter().filter(|disk| disk.set.has_name_of(set));
     let (would_take, would_take_omitted) = named(would_take(seen, rule));
     let (unmatched, unmatched_omitted) = named(unmatched(seen, rule));
     SetOffer {
@@ -244,12 +240,11 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
 /// Other sets that would have what this one has or takes: they are told of each device, and this one that there are such
 /// sets.
 fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
-    let is_this = |set: &SetRef| (&set.namespace, &set.name) == (&rule.set.namespace, &rule.set.name);
+    let is_this = |set: &SetRef| set.has_name_of(&rule.set);
     let lost = |(_, left): &&(String, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
     let said = seen.outcomes.iter().filter_map(|outcome| {
         let devices = outcome.rejected.iter().filter(lost).count();
-        let SetRef { namespace, name, .. } = &outcome.set;
-        (devices > 0).then(|| format!("{namespace}/{name} selects {devices} of its devices too"))
+        (devices > 0).then(|| format!("{} selects {devices} of its devices too", outcome.set))
     });
     let said: Vec<String> = said.collect();
     (!said.is_empty()).then(|| said.join(", "))
@@ -308,7 +303,7 @@ mod tests {
     use crate::claim::sample::rule;
     use crate::host::RawDisk;
     use crate::host::raw::{DevNo, Kind};
-    use crate::operator::node::Sort;
+    use crate::operator::set::relevance::Sort;
 
     fn said(world: World) -> (String, String) {
         let Condition { type_, status, reason, .. } = claiming(&world, &[]);

@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, watch as channel};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::api::strict::Problem;
 use crate::api::{Node, parse_set, parse_volume};
-use crate::claim::rule::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::operator::node::NodeOperator;
+use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
+use crate::operator::node::context::NodeOperator;
 use crate::operator::node::definition::{Definition, Definitions};
 use crate::operator::watch::mirror;
 

@@ -14,7 +14,7 @@ use crate::api::crd::{LocalVolume, LocalVolumeSet};
 use crate::api::node_selector::may_select;
 use crate::api::strict::Problem;
 use crate::api::{Node, local_volume, parse_set, parse_volume};
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 
 /// The rules of one object, or all that is wrong with it.
 pub type Reading = Arc<Result<Vec<Rule>, Vec<String>>>;

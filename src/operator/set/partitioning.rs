@@ -5,12 +5,10 @@
 //! record of it could be lost or wrong.
 
 use crate::api::crd::{DiskPartitioning, PartitioningState};
-use crate::claim::election::Outcome;
-use crate::claim::rejection::Rejection;
-use crate::claim::rule::Rule;
+use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::Layout;
-use crate::operator::node::Seen;
-use crate::pool::labelled::DiskView;
+use crate::operator::node::context::Seen;
+use crate::pool::DiskView;
 
 /// More than a table of a node's disks ever has; what is above it is in `disks` all the same.
 const MOST: usize = 256;
@@ -21,7 +19,7 @@ pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], 
         return Vec::new();
     }
     let line = |device: String, state| DiskPartitioning { device, state };
-    let own = |disk: &&DiskView| (&disk.set.namespace, &disk.set.name) == (&rule.set.namespace, &rule.set.name);
+    let own = |disk: &&DiskView| disk.set.has_name_of(&rule.set);
     let name = |disk: &DiskView| disk.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let link = |name: &str| seen.links.get(name).cloned();
     let done: Vec<&DiskView> = disks.iter().filter(own).collect();
@@ -53,10 +51,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::claim::ripeness::Ripeness;
+    use crate::claim::Ripeness;
     use crate::claim::sample::rule;
     use crate::device::sample::set;
-    use crate::pool::labelled::Standing;
+    use crate::pool::Standing;
 
     const SLOTS: Layout = Layout::Slots { size: None, count: Some(3) };
 

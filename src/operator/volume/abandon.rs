@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::objects::{Objects, Outcome, within};
-use crate::operator::Error;
+use crate::operator::error::Error;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses where the node exists.

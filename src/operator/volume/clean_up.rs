@@ -10,7 +10,7 @@ use serde_json::json;
 use super::objects::{Outcome, within};
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
-use crate::operator::Error;
+use crate::operator::error::Error;
 use crate::operator::event::{News, Tone};
 use crate::operator::leader::Leader;
 

@@ -16,9 +16,9 @@ use super::objects::{Objects, Outcome};
 use super::offered::Candidate;
 use super::{create, delete, expand, handle, modes, node_capacity, offered, spec, view};
 use crate::api::crd::{Intent, Phase, PoolVolume};
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 use crate::host::chain;
-use crate::operator::controller::Caches;
+use crate::operator::controller::caches::Caches;
 use crate::operator::latest::Sight;
 use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
 

@@ -10,10 +10,10 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::runtime::Handle;
 
 use crate::api::{Node, node_selector};
-use crate::claim::promise::{AskPromises, Promise};
+use crate::claim::{AskPromises, Promise};
 use crate::host::patience::Patience;
 use crate::host::{chain, links};
-use crate::operator::{Error, words};
+use crate::operator::error::{Error, words};
 
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 250;

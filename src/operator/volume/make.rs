@@ -14,11 +14,8 @@ use super::status::{self, Refusal};
 use super::work::{Next, NotMade, Work, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
-use crate::operator::Error;
-use crate::pool::device_pool::{Made, Place, PoolError};
-use crate::pool::labelled::VolumeView;
-use crate::pool::request::CreateRequest;
-use crate::pool::whereabouts::Doubt;
+use crate::operator::error::Error;
+use crate::pool::{CreateRequest, Doubt, Made, Place, PoolError, VolumeView};
 use crate::volume::{Guard, VolumeId};
 
 impl Work {

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use super::node_capacity::selects;
 use super::offered::{allowed, words};
 use crate::api::crd::{DevicePool, SetOffer};
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 use crate::volume::{Error, NewVolume, Nodes, Selector, WantedUsage};
 
 /// At most this many nodes are named in an answer.

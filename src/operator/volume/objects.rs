@@ -10,7 +10,8 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
-use crate::operator::{Error, is_object_name};
+use crate::operator::client::is_object_name;
+use crate::operator::error::Error;
 use crate::volume::DRIVER_NAME;
 
 /// How long one request may take.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 
-use crate::claim::rule::Rule;
+use crate::claim::Rule;
 use crate::device::label::VolumeUsage;
 use crate::host::FsKind;
 use crate::operator::set::parsed::{Definition, Reading};

@@ -14,10 +14,8 @@ use crate::api::crd::{Phase, PoolVolume};
 use crate::device::id::may_be_hardware;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
-use crate::operator::{Error, words};
-use crate::pool::device_pool::WantedUsage;
-use crate::pool::journal::LostVolume;
-use crate::pool::journal_store::{AskOwn, ToldVolume};
+use crate::operator::error::{Error, words};
+use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};
 
 /// How many are read at once, and how long the API server may take for all of them.
 const PAGE: u32 = 250;

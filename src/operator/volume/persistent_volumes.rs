@@ -5,7 +5,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use uuid::Uuid;
 
-use crate::operator::{Error, is_object_name};
+use crate::operator::client::is_object_name;
+use crate::operator::error::Error;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
 /// The UID that stands for a cluster: that of its `kube-system` namespace.

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::work::{Next, NotMade, Work};
-use crate::operator::node::{NodeOperator, Seen};
+use crate::operator::error::words;
+use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::config::World;
 use crate::operator::watch::Known;
-use crate::operator::words;
 use crate::volume::VolumeId;
 
 /// How many volumes are worked on at once.

@@ -11,10 +11,8 @@ use super::status::{self, Refusal};
 use super::work::{Next, Work};
 use crate::api::crd::{Phase, PoolVolume};
 use crate::host::chain;
-use crate::operator::Error;
-use crate::pool::labelled::VolumeView;
-use crate::pool::request::difference;
-use crate::pool::whereabouts::Doubt;
+use crate::operator::error::Error;
+use crate::pool::{Doubt, VolumeView, difference};
 
 impl Work {
     pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Next, Error> {

@@ -9,8 +9,7 @@ use kube::api::ObjectMeta;
 use crate::api::crd::{FINALIZER, Intent, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
-use crate::pool::labelled::VolumeView;
-use crate::pool::request::{CreateRequest, Selector, WantedUsage};
+use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::VolumeId;
 
 /// A CreateVolume that is still under way is answered, and its object withdrawn, long before this.
@@ -95,8 +94,7 @@ pub fn signed(bytes: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::device::label::SetRef;
-    use crate::pool::labelled::Standing;
-    use crate::pool::request::difference;
+    use crate::pool::{Standing, difference};
 
     fn view(usage: VolumeUsage) -> (VolumeView, VolumeRecord) {
         let record = VolumeRecord {

@@ -8,10 +8,7 @@ use crate::api::quantity;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
-use crate::pool::bare::BareError;
-use crate::pool::choose::NoPlace;
-use crate::pool::device_pool::PoolError;
-use crate::pool::labelled::VolumeView;
+use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 use crate::volume::Condition;
 
 /// The condition that says how a volume is doing.
@@ -133,7 +130,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
         growable_to: Some(signed(view.growable_to)).filter(|to| *to > signed(view.size)),
         fs_type,
         disk: Some(view.disk.clone()),
-        set: Some(format!("{}/{}", view.set.namespace, view.set.name)),
+        set: Some(view.set.to_string()),
         observed_size,
         resize_error,
         conditions: vec![healthy(object, &Condition::of(view))],
@@ -186,7 +183,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
     use crate::device::label::SetRef;
-    use crate::pool::labelled::Standing;
+    use crate::pool::Standing;
     use crate::volume::VolumeId;
 
     #[test]

@@ -14,13 +14,11 @@ use super::decide::{Act, OnDisk, decide};
 use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
-use crate::operator::node::NodeOperator;
+use crate::operator::error::{Error, words};
+use crate::operator::node::context::NodeOperator;
 use crate::operator::set::config::World;
 use crate::operator::watch::Known;
-use crate::operator::{Error, words};
-use crate::pool::device_pool::{Pool, PoolError};
-use crate::pool::labelled::VolumeView;
-use crate::pool::whereabouts::Doubt;
+use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 
 /// How often it is looked whether space has been zeroed.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{BareDevice, BareError, BareState, whole};
+use super::{BareDevice, BareState, NotReady, whole};
 use crate::device::label::{Hardware, VolumeUsage};
 use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::erase::{reads_all_zeros, samples_are_zero};
+use crate::pool::error::BareError;
 use crate::pool::journal::BareClaim;
-use crate::pool::labelled::Standing;
 
 /// How it begins what is said of a claim that the device contradicts.
-pub(super) const DISPUTED: &str = "claim disputed";
+const DISPUTED: &str = "claim disputed";
 /// Where filesystems, volume groups and tables begin.
 const HEAD: u64 = 1 << 20;
 
@@ -54,9 +54,9 @@ impl BareDevice {
         let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
         let why = disputed(claim, &found);
         tracing::warn!(disk = %self.id, why, "a bare device is left alone");
-        state.standing = Standing::NotReady(why.clone());
-        state.disk = None;
-        Err(BareError::Away { disk: self.id.clone(), why: format!("is not ready: {why}") })
+        state.becomes_not_ready(NotReady::Disputed(why));
+        let why = state.standing.why_away().unwrap_or_default();
+        Err(BareError::Away { disk: self.id.clone(), why })
     }
 
     /// What somebody has put on a device since its volume was deleted, as far as that can be told from what the volume had
@@ -140,15 +140,10 @@ impl BareDevice {
         let found = self.put_there(self.here(state)?, &*disk, claim)?;
         if let Some(why) = found {
             tracing::warn!(disk = %self.id, why, "a bare device is left alone");
-            state.standing = Standing::NotReady(why);
-            state.disk = None;
+            state.becomes_not_ready(NotReady::Disputed(why));
             return Ok(None);
         }
         Ok(Some(disk))
-    }
-
-    pub fn is_disputed(&self) -> bool {
-        matches!(&self.shown().standing, Standing::NotReady(why) if why.starts_with(DISPUTED))
     }
 }
 
@@ -164,6 +159,10 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
             volume.id
         ),
     }
+}
+
+pub(super) fn too_small(claim: &BareClaim, size: u64) -> String {
+    format!("{DISPUTED}: the device has {size} bytes, and was claimed with {}", claim.size)
 }
 
 /// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy of a

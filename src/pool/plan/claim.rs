@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::device::label::{FREE_SLOT_TYPE, Hardware, LABEL_EXTENT, LABEL_TYPE, Label, Layout, SetRef};
 use crate::host::Geometry;
 use crate::host::table::{Entry, Name, Table};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::device::label::{FREE_SLOT_TYPE, VOLUME_TYPE, VolumeRecord, VolumeUsage};
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::device::label::{ERASING_TYPE, ErasePolicy, EraseRecord, FREE_SLOT_TYPE};
 use crate::host::Extent;
 use crate::host::table::{Entry, Name};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::create::zeroing;
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::device::label::VOLUME_TYPE;
 use crate::host::Extent;
 use crate::pool::content::Content;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::device::label::{FORMATTED, Label, VolumeRecord};
 use crate::host::table::{Entry, Name};
 use crate::pool::content::Content;

@@ -1,4 +1,4 @@
-//! Plans: what has to happen on one disk, step by step. Pure; `pool/disk.rs` performs them.
+//! Plans: what has to happen on one disk, step by step. Pure; `pool/disk` performs them.
 //!
 //! Every plan may be stopped after any step (and inside one) and leaves a disk from which `recover` and
 //! a repeated request converge. One file per verb.
@@ -10,108 +10,13 @@ mod expand;
 mod format;
 mod recover;
 mod release;
-
-use std::fmt;
-use std::sync::Arc;
+mod step;
 
 pub use claim::{Claim, LABEL_NUMBER, claim};
 pub use create::{NewVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
 pub use format::{adopt_volume, disown_volume, formatted, give_other_id, grown, relabel};
-pub use recover::{expected_mappings, may_stay, recover_mappings};
+pub use recover::{may_stay, recover_mappings};
 pub use release::release;
-
-use crate::device::label::Label;
-use crate::device::size::Size;
-use crate::host::Extent;
-use crate::host::table::Table;
-
-use super::extents::ExtentSet;
-use super::layout::LayoutError;
-
-/// One thing that `apply` does. A step may be repeated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// O_EXCL says that nobody has the partition mounted or mapped.
-    ProveUnused(u32),
-    /// BLKPG delete; busy: nothing has changed.
-    Unmap(u32),
-    /// BLKPG add.
-    Map(u32, Extent),
-    /// BLKPG resize.
-    Resize(u32, Extent),
-    /// BLKZEROOUT and sync.
-    Zero(Extent),
-    /// The label, into its older copy, and sync.
-    Label(Arc<Label>),
-    /// The table: backup, sync, primary, sync, read back.
-    Table(Arc<Table>),
-    /// The first table of a claimed disk: backup, sync, primary, sync, protective MBR last.
-    FirstTable(Arc<Table>),
-    /// Primary table with the MBR, then the backup, then the labels become zeros; for a label that says *releasing*.
-    WipeAll,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::ProveUnused(number) => write!(f, "check that nobody uses partition {number}"),
-            Step::Unmap(number) => write!(f, "unmap partition {number}"),
-            Step::Map(number, extent) => write!(f, "map partition {number} at bytes {extent}"),
-            Step::Resize(number, extent) => write!(f, "resize partition {number} to bytes {extent}"),
-            Step::Zero(extent) => write!(f, "zero bytes {extent}"),
-            Step::Label(_) => write!(f, "write the label"),
-            Step::Table(_) => write!(f, "write both copies of the partition table"),
-            Step::FirstTable(_) => write!(f, "write the first partition table"),
-            Step::WipeAll => write!(f, "wipe both partition tables and the label"),
-        }
-    }
-}
-
-/// Steps in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan(pub Vec<Step>);
-
-impl Plan {
-    /// What it makes zero.
-    pub fn zeroed(&self) -> ExtentSet {
-        let zeroed = |step: &Step| match step {
-            Step::Zero(extent) => Some(*extent),
-            _ => None,
-        };
-        self.0.iter().filter_map(zeroed).collect()
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, step) in self.0.iter().enumerate() {
-            writeln!(f, "{:>3}. {step}", index + 1)?;
-        }
-        Ok(())
-    }
-}
-
-/// Why no plan can be made.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    #[error("the layout does not fit")]
-    Layout(#[from] LayoutError),
-    #[error("there is no volume {id} on this disk")]
-    NoSuchVolume { id: uuid::Uuid },
-    #[error("the disk has 128 partitions, and a GPT of ours holds no more")]
-    TableFull,
-    #[error("the place at bytes {extent} is not free any more")]
-    Taken { extent: Extent },
-    #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
-    CannotGrow { id: uuid::Uuid, wanted: u64, growable_to: u64 },
-    #[error("the disk still holds {volumes} volumes and {erasing} that are being erased")]
-    NotEmpty { volumes: usize, erasing: usize },
-    #[error("{why}")]
-    Held { why: String },
-    #[error("the disk holds {count} partitions that are not ours")]
-    Foreign { count: usize },
-    #[error("the partition table would become invalid")]
-    Table(#[from] crate::host::table::TableError),
-}
+pub use step::{Plan, PlanError, Step};

@@ -1,6 +1,6 @@
 //! After a start: what the kernel has mapped must be the label and what the table says volumes are.
 
-use super::{Plan, Step};
+use super::step::{Plan, Step};
 use crate::host::{Extent, Mapping};
 use crate::pool::content::Content;
 

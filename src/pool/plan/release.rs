@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Plan, PlanError, Step};
+use super::step::{Plan, PlanError, Step};
 use crate::pool::content::Content;
 
 pub fn release(content: &Content) -> Result<Plan, PlanError> {

@@ -2,10 +2,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::device::DiskId;
 use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, label, loop_over, partition, unclaimed};
+use crate::device::{Believed, Device, DiskId, Verdict};
 use crate::host::RawDisk;
+use crate::show::shown::{refusal, verdict_and_reason};
 
 fn plain(device: Device) -> Shown {
     Shown { device, note: None }
@@ -115,7 +116,7 @@ fn a_refusal_is_told_without_what_changes_with_each_volume_and_a_free_disk_has_n
             Some("a partition of a pool disk")
         ]
     );
-    let copy = Device { standing: Standing::NotReady("a copy".into()), ..unclaimed("sdx") };
+    let copy = Device { believed: Believed::No("a copy".into()), ..unclaimed("sdx") };
     assert_eq!(refusal(&plain(copy)).as_deref(), Some("blank and not in use; not ready: a copy"));
 }
 
@@ -129,7 +130,7 @@ fn yaml_and_json_say_the_same() {
 #[test]
 fn a_copy_of_a_pool_disk_says_that_it_is_not_ready() {
     let mut shown = machine().swap_remove(1);
-    shown.device.standing = Standing::NotReady("has the same identity as /dev/sdz".into());
+    shown.device.believed = Believed::No("has the same identity as /dev/sdz".into());
     let (verdict, reason) = verdict_and_reason(&shown);
     assert_eq!(verdict, "Ours");
     assert_eq!(reason, "in pool, 3.2 GiB free; not ready: has the same identity as /dev/sdz");

@@ -7,7 +7,8 @@ use std::io::Cursor;
 
 use super::memory::{Memory, Op};
 use super::*;
-use crate::host::BlockDevice;
+use crate::host::{BlockDevice, Extent, Geometry};
+use uuid::Uuid;
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 16 * MIB;

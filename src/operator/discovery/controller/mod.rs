@@ -29,13 +29,13 @@ use crate::api::crd::{
 };
 use crate::api::{Discovery, Node, parse_discovery};
 use crate::host::backoff::Backoff;
-use crate::operator::controller::{Caches, Metrics};
-use crate::operator::crds::HOW;
+use crate::operator::controller::caches::Caches;
+use crate::operator::controller::metrics::Metrics;
+use crate::operator::error::{Error, HOW, words};
 use crate::operator::set::parsed::selected;
 use crate::operator::store;
 use crate::operator::store::Cache;
 use crate::operator::volume::objects::within;
-use crate::operator::{Error, words};
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
 pub use daemon::{Pattern, PatternError};

@@ -5,8 +5,7 @@ use crate::claim::sample;
 use crate::device::label::Layout;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::{Extent, Geometry};
-use crate::pool::device_pool::{CreateRequest, Selector, WantedUsage, Workers};
-use crate::pool::labelled::Standing;
+use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};
 
 const MIB: u64 = 1 << 20;
 /// Far more than anything here takes on a busy machine.

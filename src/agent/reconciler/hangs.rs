@@ -10,8 +10,7 @@ use crate::claim::sample;
 use crate::device::label::Layout;
 use crate::host::fake::{FakeHost, Platter};
 use crate::host::{FsKind, Geometry};
-use crate::pool::device_pool::{CreateRequest, Selector, WantedUsage, Workers};
-use crate::pool::labelled::Standing;
+use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};
 
 /// Long enough for what does not hang.
 const BOUND: Duration = Duration::from_millis(500);

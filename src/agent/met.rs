@@ -1,0 +1,29 @@
+//! What came of a pass so far.
+
+use std::collections::BTreeMap;
+
+use crate::pool::Unasked;
+
+/// What came of a pass so far.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// What stands against a disk, in words, by kernel name.
+    pub problems: BTreeMap<String, String>,
+    /// Disks of ours that cannot be asked what is on them.
+    pub unread: Vec<Unasked>,
+    /// What the log was told of disks that cannot be used, by kernel name.
+    pub unusable: BTreeMap<String, String>,
+    /// Something may be over soon that no event tells of.
+    pub again: bool,
+    /// Kernel names of the disks that were claimed.
+    pub claimed: Vec<String>,
+    pub wiped: usize,
+    pub gave_back: usize,
+}
+
+impl Met {
+    /// What was just claimed, wiped or given back is another disk now than the one that this pass saw.
+    pub fn is_stale(&self) -> bool {
+        !self.claimed.is_empty() || self.wiped > 0 || self.gave_back > 0
+    }
+}

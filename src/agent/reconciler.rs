@@ -1,0 +1,351 @@
+//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
+//! only say when to look, and each pass would do the same without them.
+//!
+//! `Reconciler` is used by one thread; the pool that it keeps is shared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::memory::Memory;
+use super::met::Met;
+use super::question::Question;
+use super::{decide, owner};
+use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
+use crate::device::discovery::{DiscoveryError, Snapshot};
+use crate::device::duplicate::Identities;
+use crate::device::label::SetRef;
+use crate::device::ownership::Home;
+use crate::device::record::judged_record;
+use crate::device::{Device, Verdict};
+use crate::host::backoff::Backoff;
+use crate::host::patience::Patience;
+use crate::host::raw::{Contents, is_or_is_on};
+use crate::host::{Host, Probe, chain};
+use crate::pool::{LabelledDisk, Member, Owner, Pool, PoolError};
+
+/// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
+/// when that is over. Each look in vain doubles it.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+
+/// How long a pass waits for one disk to be opened or written before it goes on with the others.
+const ERRAND: Duration = Duration::from_secs(5);
+
+/// Keeps the pool in step with the machine.
+pub struct Reconciler {
+    pub(super) pool: Arc<Pool>,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) memory: Memory,
+    pub(super) rules: Vec<Arc<Rule>>,
+    pub(super) again: Backoff,
+    pub(super) question: Question,
+    /// How many were begun.
+    pub(super) passes: u64,
+    /// Work on disks of the pool, by id, that may hang.
+    pub(super) errands: Patience<String>,
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
+    pub(super) claiming: BTreeMap<String, (String, SetRef)>,
+    /// What the log has been told of disks of the pool that cannot be used, by kernel name.
+    pub(super) unusable: BTreeMap<String, String>,
+    /// What the last look saw together.
+    pub(super) together: Identities,
+}
+
+/// What one pass saw and did.
+#[derive(Clone, Debug)]
+pub struct PassReport {
+    pub set: Snapshot,
+    /// What stands against a disk, in words, by kernel name.
+    pub problems: BTreeMap<String, String>,
+    /// For each set, what it takes and what it leaves, and why.
+    pub outcomes: Vec<Outcome>,
+    /// Disks that were claimed, by kernel name.
+    pub claimed: Vec<String>,
+    /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
+    pub ripe_in: Option<Duration>,
+}
+
+impl PassReport {
+    /// A look that did nothing.
+    pub fn of_look(set: Snapshot) -> Self {
+        Self { set, problems: BTreeMap::new(), outcomes: Vec::new(), claimed: Vec::new(), ripe_in: None }
+    }
+}
+
+impl Reconciler {
+    pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
+        let Owner { cluster, node } = pool.owner().clone();
+        Self {
+            pool,
+            host,
+            memory: Memory::new(Home { cluster, node }, min_age),
+            rules: rules.into_iter().map(Arc::new).collect(),
+            again: Backoff::new(AGAIN, AGAIN_AT_MOST),
+            question: Question::default(),
+            passes: 0,
+            errands: Patience::new(ERRAND),
+            claiming: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            together: Identities::new(),
+        }
+    }
+
+    /// The same, and before a claim it asks what other provisioners promise.
+    pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
+        self.question.ask_promises(ask);
+        self
+    }
+
+    /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
+    /// partitions of a pool disk come and go by our own hand.
+    pub fn event(&mut self, name: &str) -> bool {
+        if self.is_on_pool_disk(name) {
+            return false;
+        }
+        self.memory.changed(name);
+        true
+    }
+
+    /// udev has written down what it knows of a device, by kernel name. What is on the device, and since when, stands;
+    /// its names and links may be others.
+    pub fn described(&self, name: &str) -> bool {
+        !self.is_on_pool_disk(name)
+    }
+
+    /// Whether it is a partition of a pool disk.
+    pub(super) fn is_on_pool_disk(&self, name: &str) -> bool {
+        self.pool.labelled_disks().iter().any(|member| {
+            let shown = member.shown();
+            shown.is_usable() && name != shown.raw.name && is_or_is_on(name, &shown.raw.name)
+        })
+    }
+
+    /// Events were lost: a pass is due.
+    pub fn events_lost(&mut self) -> bool {
+        self.memory.all_changed();
+        true
+    }
+
+    /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
+    pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
+        let (mut set, claiming) = self.observe()?;
+        let mut members = Met::default();
+        let actions = decide::come_and_go(&set, &self.members(), &claiming);
+        self.perform(actions, &set, &mut members);
+        self.tell_of_bare(&set, &mut members);
+        self.unusable = std::mem::take(&mut members.unusable);
+        members.unread.extend(self.may_be_ours(&set, &claiming));
+        self.pool.looked_at(std::mem::take(&mut members.unread));
+        let unsure = self.remember_copies(&set);
+        let actions = owner::belong(&self.owned(), &self.rules);
+        self.perform(actions, &set, &mut members);
+        self.know_labelled();
+        self.tell_wiped(&set, &mut members.problems);
+
+        // What this runs into is over without an event, on a disk of which something was told before, too.
+        let mut taken = Met::default();
+        let (outcomes, wrong) = self.take(&mut set, &mut taken);
+        let again = self.retry_held()
+            || self.pool.has_failed_work()
+            || members.again
+            || !self.claiming.is_empty()
+            || !taken.problems.is_empty()
+            || self.must_look_again(&set);
+        let again = self.again.after(again);
+        let actions = owner::give_back(&self.owned());
+        self.perform(actions, &set, &mut taken);
+        self.pool.kick();
+
+        // What turned out not to be blank gives way to others.
+        let stale = (unsure || wrong.0 || taken.is_stale()).then_some(Duration::ZERO);
+        let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
+        let mut problems = members.problems;
+        problems.extend(taken.problems);
+        Ok(PassReport { ripe_in, set, problems, outcomes, claimed: taken.claimed })
+    }
+
+    /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
+    pub(super) fn observe(&mut self) -> Result<(Snapshot, BTreeSet<String>), DiscoveryError> {
+        self.passes += 1;
+        self.know_own()?;
+        // Asked before the look: what ends meanwhile is seen whole by the next one.
+        let claiming = self.claims_under_way();
+        let mut set = self.look()?;
+        for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
+            // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
+            device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
+            device.label = None;
+            self.memory.discovery.changed(&device.raw.name);
+        }
+        self.memory.watch.look(set.at, &set.devices);
+        self.memory.forget_gone(&set);
+        let is = |device: &Device, id: &str| device.id.text == id || set.hardware_id(device) == id;
+        self.errands.count_only(|id| set.devices.iter().any(|device| is(device, id)));
+        Ok((set, claiming))
+    }
+
+    /// When the next free disk is ripe.
+    pub(super) fn next_ripe(&self, set: &Snapshot) -> Option<Duration> {
+        let waiting = |device: &Device| match self.memory.watch.ripeness(device) {
+            Ripeness::Waiting(time) => Some(time),
+            Ripeness::Ripe | Ripeness::Unseen => None,
+        };
+        set.devices.iter().filter_map(waiting).min()
+    }
+
+    /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
+    /// that hangs, or what made a read fail.
+    pub(super) fn must_look_again(&self, set: &Snapshot) -> bool {
+        self.memory.discovery.is_waiting() || self.memory.discovery.has_failed() || set.devices.iter().any(is_only_busy)
+    }
+
+    /// Has the workers try again what somebody held; gives whether there is any.
+    pub(super) fn retry_held(&self) -> bool {
+        // A worker tries a bare device at each pass.
+        self.pool.labelled_disks().iter().filter(|member| member.retry_held()).count() > 0
+            || self.pool.bare_devices().iter().any(|member| member.shown().held.is_some())
+    }
+
+    /// The sets, from now on.
+    pub fn set_rules(&mut self, rules: Vec<Rule>) {
+        self.rules = rules.into_iter().map(Arc::new).collect();
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Looks, and does nothing.
+    pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
+        self.inform();
+        self.memory.discovery.look(&self.host, judged_record)
+    }
+
+    /// Tells discovery what no device can say: before each look and each confirmation.
+    pub(super) fn inform(&mut self) {
+        self.memory.discovery.claimed_bare(self.pool.journal().bare_ids());
+        self.memory.discovery.given_up(self.pool.journal().given_up());
+        self.memory.discovery.identities_are(self.identities(), self.last_on());
+    }
+
+    /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
+    pub(super) fn readmit(&mut self, device: &Device, id: &str) -> Result<(), PoolError> {
+        self.pool.journal().readmit(id)?;
+        self.memory.discovery.changed(&device.raw.name);
+        Ok(())
+    }
+
+    /// The journal has each disk as it is now.
+    pub(super) fn know_labelled(&self) {
+        self.pool.labelled_disks().iter().for_each(|member| self.know(member));
+    }
+
+    /// The journal has the disk as it is now, should it be away later. A full state directory costs the memory of the
+    /// disk, and nothing of the use of what is on it.
+    pub(super) fn know(&self, member: &LabelledDisk) {
+        let journal = self.pool.journal();
+        let before = journal.before_look();
+        let Some(disk) = member.known() else { return };
+        if let Err(error) = journal.know(&member.id, disk, &before) {
+            tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
+        }
+    }
+
+    /// What a person asked of one disk; where that hangs, so says the answer.
+    pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
+        &mut self,
+        disk: &str,
+        work: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> Result<(), E> {
+        let hangs = |hangs| Err(PoolError::Hangs { disk: disk.to_owned(), hangs }.into());
+        self.errand(disk, work).unwrap_or_else(hangs)
+    }
+
+    /// Releases a disk; the next look reads it anew.
+    pub fn give_up(&mut self, member: &Member) -> Result<(), PoolError> {
+        let name = member.kernel_name();
+        let (pool, given) = (Arc::clone(&self.pool), member.clone());
+        let released = self.done_in_time(member.id(), move || pool.release(&given));
+        if let Some(name) = name {
+            self.memory.discovery.changed(&name);
+        }
+        released
+    }
+}
+
+/// Nothing but another program's exclusive hold keeps it out of a claim.
+fn is_only_busy(device: &Device) -> bool {
+    let busy = Contents { busy: true, ..Contents::default() };
+    device.probe == Probe::Looked(busy)
+}
+
+#[cfg(test)]
+mod again;
+#[cfg(test)]
+mod hangs;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::sample;
+    use crate::host::Geometry;
+    use crate::host::fake::FakeHost;
+    use crate::pool::Workers;
+
+    #[test]
+    fn a_device_that_hangs_is_unknown_and_the_others_are_claimed_and_it_is_claimed_when_it_answers() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let [sick, _well] = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry));
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        agent.memory.discovery = agent.memory.discovery.waiting_at_most(Duration::from_millis(500));
+        sick.set_hangs(true);
+
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            let pass = agent.pass().expect("a look");
+            let Verdict::Unknown(why) = &pass.set.devices[0].verdict else { panic!("{:?}", pass.set.devices[0]) };
+            assert_eq!(
+                why,
+                "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
+            );
+            assert!(pass.ripe_in.is_some(), "no event tells when it answers");
+            claimed.extend(pass.claimed);
+        }
+        assert_eq!((claimed, sick.write_count()), (vec!["fake1".to_owned()], 0));
+
+        sick.set_hangs(false);
+        let mut claimed = Vec::new();
+        while claimed.is_empty() {
+            claimed = agent.pass().expect("a look").claimed;
+        }
+        assert_eq!(claimed, ["fake0"]);
+        assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    }
+
+    #[test]
+    fn a_blank_disk_that_another_program_holds_for_a_moment_is_claimed_soon_after_without_an_event() {
+        let host = Arc::new(FakeHost::default());
+        let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+        let disk = host.add_disk("fake0", "SERIAL-1", geometry);
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+        let mut agent = Reconciler::new(host, pool, Duration::ZERO, vec![sample::rule("set")]);
+        let mut wait = || {
+            let pass = agent.pass().expect("a look");
+            (pass.ripe_in, pass.claimed)
+        };
+
+        disk.set_in_use(0, true);
+        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+            assert_eq!(wait(), (Some(pause), vec![]));
+        }
+        disk.set_in_use(0, false);
+        assert_eq!(wait(), (Some(Duration::ZERO), vec![]), "seen free once");
+        assert_eq!(wait().1, ["fake0"]);
+        assert_eq!(wait(), (None, vec![]), "nothing to look for any more");
+    }
+}

@@ -1,0 +1,13 @@
+//! Our values as CSI's messages hold them.
+
+use super::proto;
+use crate::volume::TOPOLOGY_KEY;
+
+/// Bytes as CSI counts them.
+pub(super) fn wire(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+pub(super) fn topology(node: &str) -> proto::Topology {
+    proto::Topology { segments: [(TOPOLOGY_KEY.to_owned(), node.to_owned())].into() }
+}

@@ -1,0 +1,148 @@
+//! The machine as everything else sees it: [`Host`], and what it has. Values, and traits that `real`, `fake` and `dry` implement.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::block::Disk;
+use super::error::HostError;
+use super::health::Health;
+use super::raw::{DevNo, Probe, RawDisk};
+use super::state::StateStore;
+
+/// A machine with disks. All calls block; the async edge calls them from blocking threads.
+pub trait Host: Send + Sync + 'static {
+    /// Every block device and partition, as the kernel describes it. Opens no device.
+    fn scan(&self) -> Result<Vec<RawDisk>, HostError>;
+
+    /// Looks at a device's content, read-only: signatures, partition table kind, O_EXCL.
+    fn probe(&self, disk: &RawDisk) -> Probe;
+
+    /// What a disk says of its own health. Opens it read-only, and may take some seconds.
+    fn health(&self, disk: &RawDisk) -> Health;
+
+    /// Opens a whole disk, after checking that the node still is the device that was scanned.
+    fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError>;
+
+    /// mkfs, fsck and grow.
+    fn filesystems(&self) -> &dyn Filesystems;
+
+    /// The mount table of the namespace that volumes are published in.
+    fn mounts(&self) -> &dyn Mounts;
+
+    /// Documents that survive the process.
+    fn state(&self) -> &dyn StateStore;
+
+    /// Monotonic time since some fixed point; never goes back, unaffected by the wall clock.
+    fn monotonic(&self) -> Duration;
+}
+
+/// What a disk is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// O_RDONLY: to look. Closing it makes no udev event.
+    Look,
+    /// O_RDWR | O_DIRECT with flock LOCK_SH, for life.
+    Own,
+    /// O_RDONLY with O_EXCL: proves that nobody uses a disk of ours. Closing it makes no udev event.
+    Alone,
+    /// Like `Own`, with O_EXCL, and only where nobody else has a lock: the last check on a disk that everything else calls
+    /// unclaimed.
+    Claim,
+}
+
+/// A filesystem that we make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FsKind {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+/// Makes, checks and grows filesystems on a device node. Every call has a timeout of its own.
+pub trait Filesystems: Send + Sync {
+    /// mkfs, whatever is there, then fsync of the device. `uuid` becomes the filesystem's UUID.
+    fn make(&self, kind: FsKind, device: &Path, uuid: uuid::Uuid) -> Result<(), HostError>;
+
+    /// Repairs what is safe to repair before a mount (`e2fsck -p`); xfs and btrfs are left alone.
+    fn check(&self, kind: FsKind, device: &Path) -> Result<(), HostError>;
+
+    /// Grows to the size of the device. `mounted_at` is where it is mounted, if it is.
+    fn grow(&self, kind: FsKind, device: &Path, mounted_at: Option<&Path>) -> Result<(), HostError>;
+
+    /// What a probe finds there now: type and UUID.
+    fn identify(&self, device: &Path) -> Result<Option<FsIdentity>, HostError>;
+}
+
+/// What a filesystem says it is. `kind` is blkid's TYPE, which may be one that we do not make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FsIdentity {
+    pub kind: String,
+    pub uuid: Option<uuid::Uuid>,
+}
+
+/// Mounts and what they need. Targets are absolute and have been validated by the caller.
+pub trait Mounts: Send + Sync {
+    fn table(&self) -> Result<Vec<Mount>, HostError>;
+
+    /// Mounts `device` at `target`; `options` are mount(8) words, such as `noatime` or `discard`.
+    fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError>;
+
+    /// Bind-mounts a directory or a device node; `read_only` by a remount of the bind.
+    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError>;
+
+    /// Unmounts the top mount at `target`. Not mounted is success.
+    fn unmount(&self, target: &Path) -> Result<(), HostError>;
+
+    /// Makes an empty directory or file to mount on. There already, of that type: success.
+    fn make_target(&self, target: &Path, kind: TargetKind) -> Result<(), HostError>;
+
+    /// Removes what `make_target` made. Not there is success; not empty is an error.
+    fn remove_target(&self, target: &Path) -> Result<(), HostError>;
+
+    /// Whether a mount is one of the device at `node`: its filesystem, or the node itself bind-mounted.
+    fn is_of(&self, mount: &Mount, node: &Path) -> bool;
+
+    /// Where of `table` a node is bound whose own device has gone, and whose number the device at `node` has now.
+    fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf>;
+
+    /// BLKROGET and BLKROSET: a read-only bind of a device node keeps nobody from writing to the device.
+    fn is_read_only(&self, node: &Path) -> Result<bool, HostError>;
+    fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;
+
+    /// Bytes and inodes of the filesystem at `path`.
+    fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+}
+
+/// What a volume is mounted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    Directory,
+    File,
+}
+
+/// One line of mountinfo, unescaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// `major:minor` of the mounted filesystem's device.
+    pub device: DevNo,
+    /// What of that filesystem is mounted: `/`, or for a bind mount the path inside it.
+    pub root: PathBuf,
+    pub target: PathBuf,
+    pub fs_type: String,
+    pub source: String,
+    /// Options of this mount and of its superblock, in one list.
+    pub options: Vec<String>,
+}
+
+/// statvfs, in bytes and inodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub total: u64,
+    pub available: u64,
+    pub used: u64,
+    pub inodes: u64,
+    pub inodes_free: u64,
+    pub inodes_used: u64,
+}

@@ -1,0 +1,28 @@
+//! Where a machine's filesystems are.
+
+use std::path::{Path, PathBuf};
+
+/// Where a machine's filesystems are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    pub sys: PathBuf,
+    pub proc: PathBuf,
+    pub dev: PathBuf,
+    pub run: PathBuf,
+    /// Where other provisioners keep their links.
+    pub mnt: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { sys: "/sys".into(), proc: "/proc".into(), dev: "/dev".into(), run: "/run".into(), mnt: "/mnt".into() }
+    }
+}
+
+impl Roots {
+    /// A machine that is kept in a folder.
+    pub fn under(folder: &Path) -> Self {
+        let [sys, proc, dev, run, mnt] = ["sys", "proc", "dev", "run", "mnt"].map(|name| folder.join(name));
+        Self { sys, proc, dev, run, mnt }
+    }
+}

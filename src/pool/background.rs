@@ -1,0 +1,180 @@
+//! The background work of all disks: a thread per disk that has something to do, which ends when that is done.
+//!
+//! Takes in members; what they do is theirs (`erase`, `bare`). Tells whoever keeps the pool when there is news.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::erase::Progress;
+use super::error::PoolError;
+use super::member::Member;
+use crate::host::chain;
+use crate::host::told::Told;
+
+/// How long a stop waits for background work to come to the end of a chunk.
+const LAST_CHUNK: Duration = Duration::from_secs(3);
+
+/// How long the older label copy may stay behind: one write then serves all changes of a burst.
+const MIRROR_AFTER: Duration = Duration::from_millis(50);
+
+/// Who erases and cleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// A thread per disk that has something to do.
+    Threads,
+    /// The caller, by [`super::Pool::work_until_idle`]: in a test every effect has its place.
+    Caller,
+}
+
+/// The workers of a pool.
+pub struct Background {
+    workers: Workers,
+    stopping: Arc<AtomicBool>,
+    news: Arc<News>,
+}
+
+/// What workers tell others.
+#[derive(Default)]
+struct News {
+    /// Disks whose work failed when it was last tried.
+    failed: Mutex<BTreeSet<String>>,
+    /// Told of each piece of work that is done.
+    worked: Told,
+    /// Tells whoever keeps the pool that a pass is due.
+    nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl News {
+    fn failed(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nudge(&self) {
+        if let Some(nudge) = self.nudge.get() {
+            nudge();
+        }
+    }
+
+    /// Whether a pass is due for what a worker came to.
+    fn take_in(&self, disk: &str, ended: &Ended) -> bool {
+        match ended {
+            // The pass that this makes due says when it is tried again.
+            Ended::Failed => self.failed().insert(disk.to_owned()),
+            Ended::Idle(progress) => self.failed().remove(disk) || *progress == Progress::Worked,
+            Ended::Stopped => false,
+        }
+    }
+}
+
+impl Background {
+    pub fn new(workers: Workers) -> Self {
+        Self { workers, stopping: Arc::default(), news: Arc::default() }
+    }
+
+    /// Who keeps the pool wants to know when background work has ended or a disk has failed.
+    pub fn on_nudge(&self, nudge: impl Fn() + Send + Sync + 'static) {
+        let _ = self.news.nudge.set(Box::new(nudge));
+    }
+
+    pub fn nudge(&self) {
+        self.news.nudge();
+    }
+
+    /// Told of each piece of work that is done.
+    pub fn worked(&self) -> &Told {
+        &self.news.worked
+    }
+
+    /// Whether work failed on a disk that is usable, as `is_usable` says by its id: a pass tries it again, as no event tells
+    /// when it may succeed.
+    pub fn has_failed(&self, is_usable: impl Fn(&str) -> bool) -> bool {
+        let mut failed = self.news.failed();
+        failed.retain(|disk| is_usable(disk));
+        !failed.is_empty()
+    }
+
+    /// Starts a worker on a disk that has something to do and none at it.
+    pub fn give(&self, member: &Member) {
+        if self.workers == Workers::Caller || self.stopping.load(Ordering::SeqCst) || member.set_worker(true) {
+            return;
+        }
+        let (member, stopping, news) = (member.clone(), Arc::clone(&self.stopping), Arc::clone(&self.news));
+        std::thread::spawn(move || {
+            let ended = run_worker(&member, &stopping, &news.worked);
+            let is_news = news.take_in(member.id(), &ended);
+            // Only now: what the next worker comes to must not be overtaken by what this one came to.
+            if !matches!(ended, Ended::Idle(_)) {
+                member.set_worker(false);
+            }
+            news.worked.tell();
+            if is_news {
+                news.nudge();
+            }
+        });
+    }
+
+    /// Workers end after their chunk. Those that are about to are waited for, so that a stop leaves both copies of a table
+    /// alike; one whose disk hangs, or that has much before it, is cut off, as by any crash.
+    pub fn stop(&self, members: impl Fn() -> Vec<Member>) {
+        self.stopping.store(true, Ordering::SeqCst);
+        let busy = || -> Vec<String> {
+            let busy = members().into_iter().filter(Member::has_worker);
+            busy.map(|member| member.id().to_owned()).collect()
+        };
+        if self.news.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
+            tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
+        }
+    }
+}
+
+/// Does all work of a disk here and now.
+pub fn work_until_idle(member: &Member) -> Result<(), PoolError> {
+    loop {
+        match member.work()? {
+            Progress::Worked => {}
+            Progress::Unmirrored => member.mirror()?,
+            Progress::Idle => return Ok(()),
+        }
+    }
+}
+
+/// How a worker ended. One that found nothing more to do has taken itself off the disk.
+enum Ended {
+    Idle(Progress),
+    Stopped,
+    /// In an error, which is in the log.
+    Failed,
+}
+
+/// Works until there is nothing to do; gives whether anything was done.
+fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
+    let mut progress = Progress::Idle;
+    while !stopping.load(Ordering::SeqCst) {
+        let worked = member.work().and_then(|done| match done {
+            Progress::Unmirrored => {
+                std::thread::sleep(MIRROR_AFTER);
+                member.mirror().map(|()| done)
+            }
+            Progress::Worked | Progress::Idle => Ok(done),
+        });
+        match worked {
+            Ok(Progress::Worked) => {
+                told.tell();
+                progress = Progress::Worked;
+            }
+            // Nothing that anybody looks for.
+            Ok(Progress::Unmirrored) => {}
+            Ok(Progress::Idle) => return Ended::Idle(progress),
+            Err(error) if error.is_locked() => {
+                tracing::warn!(disk = member.id(), error = %chain(&error), "background work waits");
+            }
+            Err(error) => {
+                tracing::error!(disk = member.id(), error = %chain(&error), "background work failed; it is tried again");
+                return Ended::Failed;
+            }
+        }
+    }
+    Ended::Stopped
+}

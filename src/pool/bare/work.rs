@@ -1,0 +1,78 @@
+//! The background work of a bare device: the erasure of a deleted volume, and zeroing for a raw one.
+
+use super::{BareDevice, unmap_all, whole};
+use crate::device::label::VolumeUsage;
+use crate::host::pace::zero_for_a_moment;
+use crate::host::{Disk, Extent};
+use crate::pool::disk::zero;
+use crate::pool::erase::{GIVE_WAY, Progress, prove_erased};
+use crate::pool::error::BareError;
+use crate::pool::journal::BareClaim;
+use crate::pool::plan::ERASE_CHUNK;
+
+impl BareDevice {
+    /// One chunk of erasing or cleaning.
+    pub fn work(&self) -> Result<Progress, BareError> {
+        let (disk, _alone, claim, erasing) = {
+            let mut state = self.lock();
+            // Under the lock: what is written down of it after this look finds no worker, and starts one.
+            let claim = self.claim()?;
+            let disk = self.disk(&state).ok();
+            let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
+                && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
+            let is_dirty = claim.volume.is_none() && !claim.clean;
+            match (disk, claim.erasing.clone()) {
+                (Some(disk), Some(erasing)) => match self.may_erase(&mut state, &claim)? {
+                    Some(alone) => (disk, alone, claim, erasing),
+                    None => {
+                        self.set_worker(false);
+                        return Ok(Progress::Idle);
+                    }
+                },
+                (Some(disk), None) if is_dirty && (wants_clean || state.is_wanted) => {
+                    self.prove_blank(&mut state, &claim)?;
+                    self.clean(&*disk, &claim)?;
+                    drop(state);
+                    std::thread::sleep(GIVE_WAY);
+                    return Ok(Progress::Worked);
+                }
+                (None, _) | (Some(_), None) => {
+                    self.set_worker(false);
+                    return Ok(Progress::Idle);
+                }
+            }
+        };
+        let from = erasing.cursor;
+        // As it is now: the tenant had all of it, also what it gained since it was claimed.
+        let size = disk.geometry().size.max(claim.size);
+        let chunk = Extent { start: from, end: size.min(from.saturating_add(ERASE_CHUNK)) };
+        if chunk.is_empty() {
+            // Made since the deletion: it would lead into the next tenant's volume.
+            unmap_all(&*disk)?;
+            prove_erased(&*disk, whole(size), erasing.policy)?;
+            self.journal.change_bare(&self.id, |claim| {
+                (claim.erasing, claim.erasing_usage) = (None, None);
+                (claim.clean, claim.size) = (true, size);
+            })?;
+        } else {
+            zero(&*disk, chunk)?;
+            self.journal.change_bare(&self.id, |claim| {
+                if let Some(erasing) = claim.erasing.as_mut() {
+                    erasing.cursor = chunk.end;
+                }
+            })?;
+        }
+        Ok(Progress::Worked)
+    }
+
+    /// Zeroes the free device for a moment; the journal then says how far. Gives how much. Under the lock, as a volume may
+    /// be made on it at any time.
+    pub(super) fn clean(&self, disk: &dyn Disk, claim: &BareClaim) -> Result<u64, BareError> {
+        let done = zero_for_a_moment(disk, Extent { start: claim.cleaned.min(claim.size), end: claim.size })?;
+        self.journal.change_bare(&self.id, |claim| {
+            claim.cleaned = done.end;
+            claim.clean = done.end == claim.size;
+        })?;
+        Ok(done.len())
+    }
+}

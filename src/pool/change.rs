@@ -1,0 +1,128 @@
+//! What becomes of a volume that is there. A verb looks before it acts and may be repeated: what is so already is success.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::choose::NoPlace;
+use super::device_pool::Pool;
+use super::error::PoolError;
+use super::member::Member;
+use super::request::Outcome;
+use super::view::VolumeView;
+use crate::host::chain;
+
+/// How long an expansion waits for the erasure of the space that it needs.
+const ERASE_WAIT: Duration = Duration::from_secs(2);
+
+impl Pool {
+    /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
+    pub fn delete(&self, id: Uuid) -> Result<Outcome, PoolError> {
+        let may_be_called_deleted = self.may_be_called_deleted(id);
+        if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
+            return may_be_called_deleted.map(|()| Outcome::AlreadySo);
+        }
+        let (member, _) = self.find_usable(id)?;
+        member.delete(id)?;
+        self.note(&member);
+        Ok(Outcome::Done)
+    }
+
+    /// Grows a volume to at least `required` bytes.
+    pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
+        let (member, view) = self.find_usable(id)?;
+        if let Some(limit) = limit.filter(|limit| *limit < view.size) {
+            let why = "the volume has already".to_owned();
+            return Err(NoPlace::Limit { limit, least: view.size, why }.into());
+        }
+        // What is behind the volume may be on its way to free space: worth a moment.
+        let grown = self.background().worked().attempt(ERASE_WAIT, || {
+            // Asked first: an erasure that ends in between has freed what was refused.
+            let erasing = member.is_erasing();
+            match member.expand(&view, required) {
+                Err(PoolError::CannotGrow { .. }) if erasing => {
+                    self.background().give(&member);
+                    None
+                }
+                done => Some(done),
+            }
+        });
+        let done = grown.unwrap_or_else(|| member.expand(&view, required));
+        self.goes_on(&member, done)?;
+        self.grown(&member, id)
+    }
+
+    /// What a caller does not wait for goes on behind him.
+    pub(super) fn goes_on<T>(&self, member: &Member, done: Result<T, PoolError>) -> Result<T, PoolError> {
+        if matches!(done, Err(PoolError::BeingZeroed { .. })) {
+            self.background().give(member);
+        }
+        done
+    }
+
+    fn grown(&self, member: &Member, id: Uuid) -> Result<VolumeView, PoolError> {
+        self.note(member);
+        self.background().give(member);
+        self.volume(id)
+    }
+
+    /// Before mkfs: whether it may be done, whatever is there.
+    pub fn begin_format(&self, id: Uuid) -> Result<(), PoolError> {
+        self.find_usable(id)?.0.begin_format(id)
+    }
+
+    /// Writes down that mkfs has ended and was synced.
+    pub fn mark_formatted(&self, id: Uuid) -> Result<(), PoolError> {
+        let (member, view) = self.find_usable(id)?;
+        member.mark_formatted(&view)?;
+        self.note(&member);
+        self.background().give(&member);
+        Ok(())
+    }
+
+    /// Writes down that the filesystem fills its volume of `size` bytes.
+    pub fn mark_grown(&self, id: Uuid, size: u64) -> Result<(), PoolError> {
+        let (member, _) = self.find_usable(id)?;
+        member.mark_grown(id, size)?;
+        self.note(&member);
+        self.background().give(&member);
+        Ok(())
+    }
+
+    /// Makes a found volume usable.
+    pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
+        let (member, view) = self.find_sound(id)?;
+        match &view.record {
+            None => Err(PoolError::NotDescribed { id, disk: view.disk }),
+            Some(record) if !record.found => Ok(Outcome::AlreadySo),
+            Some(_) => {
+                member.adopt_volume(id)?;
+                self.note(&member);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.
+    pub fn disown_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        let (member, view) = self.find_sound(id)?;
+        match &view.record {
+            None => Err(PoolError::NotDescribed { id, disk: view.disk }),
+            Some(record) if record.found => Ok(()),
+            Some(_) => {
+                member.disown_volume(id)?;
+                self.note(&member);
+                Ok(())
+            }
+        }
+    }
+
+    /// Before anybody is told that a disk was changed: the journal has it as it is. A full state directory costs that an earlier
+    /// state of the disk may pass for it before the next pass, and not what was done.
+    pub(super) fn note(&self, member: &Member) {
+        let Member::Labelled(disk) = member else { return };
+        if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || disk.known()) {
+            tracing::warn!(disk = %disk.id, error = %chain(&error), "an earlier state of it would pass for it after a restart");
+        }
+    }
+}

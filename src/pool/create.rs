@@ -1,0 +1,186 @@
+//! Making a volume: where, and there. A verb looks before it acts and may be repeated: what is there already is success.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::choose::{Capacity, Offer, Wish, capacity, choose};
+use super::device_pool::Pool;
+use super::error::PoolError;
+use super::member::{Member, Taken};
+use super::plan::NewVolume;
+use super::request::{CreateRequest, Outcome, Selector, WantedUsage, difference};
+use super::view::VolumeView;
+use crate::claim::Rule;
+use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::host::turn::{PATIENCE, SHORT_PATIENCE};
+use crate::host::{FsKind, chain};
+
+/// Where a volume is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is on a disk already.
+    There,
+    /// On the disk of that id.
+    On(String),
+}
+
+/// What came of making a volume on one disk.
+#[derive(Debug)]
+pub enum Made {
+    Volume(Box<VolumeView>, Outcome),
+    /// The disk has no room for it, or not any more.
+    Full,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
+}
+
+impl Pool {
+    /// Makes a volume, or finds it made.
+    pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Outcome), PoolError> {
+        let mut failed = BTreeMap::new();
+        loop {
+            let disk = match self.place(request, &failed.keys().cloned().collect()) {
+                Ok(Place::There) => None,
+                Ok(Place::On(disk)) => Some(disk),
+                // What stands in the way is the disk that failed, where one did.
+                Err(error) if error.is_no_place() => return Err(failed.into_values().next().unwrap_or(error)),
+                Err(error) => return Err(error),
+            };
+            match self.create_on(request, disk.as_deref())? {
+                Made::Volume(view, outcome) => return Ok((*view, outcome)),
+                // Another caller was faster: each round somebody wins.
+                Made::Full => {}
+                Made::Failed(error) => failed.extend(disk.map(|disk| (disk, error))),
+            }
+        }
+    }
+
+    /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
+    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Place, PoolError> {
+        // Doubted first: a disk that comes back in between is found then, or still missed.
+        let may_be_made = self.may_be_made(request.id);
+        if self.find(request.id).is_ok() {
+            return Ok(Place::There);
+        }
+        may_be_made?;
+        self.check_selector(&request.selector)?;
+        let usage = self.usage(request.usage, &request.selector);
+        let mut members = self.members();
+        members.retain(|member| !failed.contains(member.id()));
+        let offers = offers(&members, &request.selector, usage);
+        if offers.is_empty() {
+            return Err(PoolError::NoSet(request.selector.clone()));
+        }
+        let (index, _) = choose(&offers, &wish(request, usage))?;
+        Ok(Place::On(members[index].id().to_owned()))
+    }
+
+    /// Makes a volume on that disk and no other one, or finds it made anywhere.
+    pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
+        let may_be_made = self.may_be_made(request.id);
+        if let Ok((member, _)) = self.find(request.id) {
+            return self.existing(&member, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
+        }
+        may_be_made?;
+        let usage = self.usage(request.usage, &request.selector);
+        let volume = NewVolume {
+            id: request.id,
+            record: VolumeRecord {
+                name: request.name.clone(),
+                required: request.required,
+                limit: request.limit,
+                parameters: request.parameters.clone(),
+                usage,
+                fs_size: 0,
+                found: false,
+            },
+        };
+        // Where another disk may serve, one that is slow is not worth waiting for.
+        let is_alone = offers(&self.members(), &request.selector, usage).len() < 2;
+        let patience = if is_alone { PATIENCE } else { SHORT_PATIENCE };
+        let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
+        // Another caller may take the place between the look and the lock.
+        while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {
+            let taken = members[index].create(site, &volume, self.journal(), patience);
+            match self.goes_on(&members[index], taken)? {
+                Taken::ByUs => {
+                    self.note(&members[index]);
+                    self.background().give(&members[index]);
+                    return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
+                }
+                Taken::ByOther => {}
+                Taken::Failed(error) => {
+                    tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
+                    // Of a lock that others keep a look would find nothing.
+                    if !error.is_locked() {
+                        self.nudge();
+                    }
+                    return Ok(Made::Failed(error));
+                }
+            }
+        }
+        Ok(Made::Full)
+    }
+
+    /// What there is to give now.
+    pub fn capacity(&self, selector: &Selector, wanted: WantedUsage) -> Capacity {
+        let usage = self.usage(wanted, selector);
+        capacity(&offers(&self.members(), selector, usage), usage)
+    }
+
+    /// Without a class or a set, a request would get whatever disk fits: allowed only where there is one class.
+    fn check_selector(&self, selector: &Selector) -> Result<(), PoolError> {
+        if selector.class.is_some() || selector.set.is_some() {
+            return Ok(());
+        }
+        let mut classes: Vec<String> = self.rules(selector).iter().map(|rule| rule.class.clone()).collect();
+        classes.sort();
+        classes.dedup();
+        match classes.len() {
+            0 | 1 => Ok(()),
+            _ => Err(PoolError::WhichClass(classes.join(", "))),
+        }
+    }
+
+    /// A volume of that name is there: it must be what is asked for, and mapped.
+    fn existing(&self, member: &Member, request: &CreateRequest) -> Result<VolumeView, PoolError> {
+        let (_, view) = self.find_usable(request.id)?;
+        let record = view.record.as_ref();
+        if let Some(why) = record.and_then(|record| difference(record, view.size, request)) {
+            return Err(PoolError::Differs { name: request.name.clone(), why });
+        }
+        member.remap()?;
+        self.note(member);
+        Ok(view)
+    }
+
+    /// The rules of the sets that `selector` means, oldest first.
+    fn rules(&self, selector: &Selector) -> Vec<Arc<Rule>> {
+        let mut rules: Vec<Arc<Rule>> = self.members().iter().filter_map(Member::rule).collect();
+        rules.retain(|rule| selector.selects(rule));
+        rules.sort_by(|a, b| (a.created, &a.set).cmp(&(b.created, &b.set)));
+        rules.dedup_by(|a, b| a.set == b.set);
+        rules
+    }
+
+    fn usage(&self, wanted: WantedUsage, selector: &Selector) -> VolumeUsage {
+        match wanted {
+            WantedUsage::Block => VolumeUsage::Block,
+            WantedUsage::Mount(Some(kind)) => VolumeUsage::Mount(kind),
+            WantedUsage::Mount(None) => {
+                VolumeUsage::Mount(self.rules(selector).first().map_or(FsKind::Ext4, |rule| rule.fs))
+            }
+        }
+    }
+}
+
+fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {
+    Wish { usage, required: request.required, limit: request.limit }
+}
+
+/// What each member that the selector means has to give.
+fn offers(members: &[Member], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
+    let selected = |member: &Member| member.rule().is_some_and(|rule| selector.selects(&rule));
+    let offer = |(index, member): (usize, &Member)| selected(member).then(|| member.offer(index, usage)).flatten();
+    members.iter().enumerate().filter_map(offer).collect()
+}

@@ -1,0 +1,263 @@
+//! What stops a verb of the pool, from the outside in: the verb, the change of a disk or of a bare device, a step of it, the
+//! journal. Values only.
+
+use std::fmt;
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::choose::NoPlace;
+use super::earlier::Earlier;
+use super::journal::JOURNAL;
+use super::plan::PlanError;
+use super::request::Selector;
+use crate::device::record::LabelError;
+use crate::device::size::Size;
+use crate::host::patience::PatienceError;
+use crate::host::table::TableWriteError;
+use crate::host::turn::Stuck;
+use crate::host::{Extent, HostError, IoError};
+
+/// Why a verb did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    #[error("there is no volume {id} on this node")]
+    NoSuchVolume { id: Uuid },
+    #[error("{0}")]
+    NoPlace(#[from] NoPlace),
+    #[error("no disk of this node's pool is offered to {0}")]
+    NoSet(Selector),
+    #[error("the parameter `class` is missing, and there is more than one to choose from: {0}")]
+    WhichClass(String),
+    #[error("volume {name} exists with other properties: {why}")]
+    Differs { name: String, why: String },
+    #[error("volume {id} can grow to {growable_to} bytes ({}) at most, and {wanted} ({}) were asked for", Size(*growable_to), Size(*wanted))]
+    CannotGrow { id: Uuid, wanted: u64, growable_to: u64 },
+    #[error("volume {id} is in use: {why}")]
+    InUse { id: Uuid, why: String },
+    #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
+    Found { id: Uuid },
+    #[error("the disk {disk} of volume {id} {why}")]
+    DiskAway { id: Uuid, disk: String, why: String },
+    #[error("the disks of this node were not looked at yet, and volume {id} may be on one of them")]
+    NotLookedAt { id: Uuid },
+    #[error("volume {id} cannot be used: {why}")]
+    Conflict { id: Uuid, why: String },
+    #[error("the conflict of volume {id} cannot be settled: {why}")]
+    NotSettled { id: Uuid, why: String },
+    #[error(
+        "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
+    )]
+    NotDescribed { id: Uuid, disk: String },
+    /// Nobody sees anything of it before that is done.
+    #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
+    BeingZeroed { id: Uuid, disk: String, left: u64 },
+    /// It is still being worked on.
+    #[error("disk {disk} has not answered yet")]
+    Hangs {
+        disk: String,
+        #[source]
+        hangs: PatienceError,
+    },
+    #[error(transparent)]
+    Journal(#[from] StoreError),
+    #[error(transparent)]
+    Raw(#[from] BareError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl PoolError {
+    /// No disk can take a volume now.
+    pub fn is_no_place(&self) -> bool {
+        matches!(self, Self::NoPlace(_) | Self::NoSet(_))
+    }
+
+    /// Others had the disk: nothing has changed, and the caller may come back.
+    pub fn is_locked(&self) -> bool {
+        match self {
+            Self::Apply(error) => error.is_locked(),
+            Self::Raw(error) => matches!(error, BareError::Stuck { .. }),
+            Self::Hangs { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// What stopped a plan, or an opening.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("could not {step} of {disk}")]
+    Step {
+        step: String,
+        disk: String,
+        /// Whether a table may have been written: until then nothing of what was asked for exists.
+        is_begun: bool,
+        #[source]
+        source: Box<StepError>,
+    },
+    /// Nothing has changed, and the caller may come back.
+    #[error("{disk} was not changed, as others keep its lock")]
+    Locked {
+        disk: String,
+        #[source]
+        source: HostError,
+    },
+    /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
+    #[error("{disk} was not changed: {stuck}")]
+    Stuck { disk: String, stuck: Stuck },
+    #[error("{disk} is not used, as another process, perhaps another agent, holds it")]
+    Held {
+        disk: String,
+        #[source]
+        source: HostError,
+    },
+    #[error(
+        "{disk} is as it was at an earlier time: {earlier}. Bring back what was there last, or take the disk as it is with \
+         `localpool disk adopt {disk}`"
+    )]
+    Earlier { disk: String, earlier: Earlier },
+    #[error("{disk} is not a disk of this pool: {why}")]
+    NotOurs { disk: String, why: String },
+    #[error("{disk} is not blank any more, and was not written: {found}")]
+    NotBlank { disk: String, found: String },
+    #[error("could not plan a change of {disk}")]
+    Plan {
+        disk: String,
+        #[source]
+        source: PlanError,
+    },
+}
+
+/// The cause of a failed step.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    #[error("the disk failed")]
+    Io(#[from] IoError),
+    #[error("the system refused")]
+    System(#[from] HostError),
+    #[error("the partition table was not written")]
+    Table(#[from] TableWriteError),
+    #[error("the label was not written")]
+    Label(#[from] LabelError),
+    #[error("an earlier state of the disk was put back meanwhile")]
+    Earlier,
+    #[error("somebody else wrote a label there meanwhile, for node {0}")]
+    Relabelled(String),
+}
+
+impl ApplyError {
+    /// A step that may have changed the disk.
+    pub(super) fn step(disk: &Path, step: &str, source: StepError) -> Self {
+        let (step, disk) = (step.to_owned(), disk.display().to_string());
+        Self::Step { step, disk, is_begun: true, source: Box::new(source) }
+    }
+
+    pub(super) fn plan(disk: &Path, source: PlanError) -> Self {
+        Self::Plan { disk: disk.display().to_string(), source }
+    }
+
+    pub(super) fn not_ours(disk: &Path, why: &dyn fmt::Display) -> Self {
+        Self::NotOurs { disk: disk.display().to_string(), why: why.to_string() }
+    }
+
+    /// Somebody has the partition open: nothing has changed, and the caller may come back.
+    pub fn is_busy(&self) -> bool {
+        let Self::Step { source, .. } = self else { return false };
+        matches!(**source, StepError::System(HostError::Busy { .. }))
+    }
+
+    /// Who has it, in words.
+    pub fn busy(&self) -> Option<String> {
+        let Self::Step { source, .. } = self else { return None };
+        match &**source {
+            StepError::System(busy @ HostError::Busy { .. }) => Some(busy.to_string()),
+            _ => None,
+        }
+    }
+
+    /// It ended before anything of what was asked for could exist on the disk.
+    pub fn left_nothing(&self) -> bool {
+        matches!(self, Self::Step { is_begun: false, .. }) || self.is_locked()
+    }
+
+    /// The disk failed to read or write.
+    pub fn is_io(&self) -> bool {
+        matches!(self, Self::Step { source, .. } if matches!(**source, StepError::Io(_)))
+    }
+
+    /// What of it the disk failed to read or write.
+    pub fn failed_on(&self) -> Option<Extent> {
+        let Self::Step { source, .. } = self else { return None };
+        match &**source {
+            StepError::Io(error) => Some(error.range),
+            _ => None,
+        }
+    }
+
+    /// Others had the disk: a look would find nothing changed.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::Stuck { .. })
+    }
+}
+
+/// Why something was not done with a bare device.
+#[derive(Debug, thiserror::Error)]
+pub enum BareError {
+    #[error("the device {0} is not free any more")]
+    Taken(String),
+    #[error("the device {disk} {why}")]
+    Away { disk: String, why: String },
+    /// Nothing has changed, and the caller may come back.
+    #[error("the device {disk} was not changed: {stuck}")]
+    Stuck { disk: String, stuck: Stuck },
+    /// Nothing of the volume is there before that is done.
+    #[error("the device is being zeroed: {left} bytes are left")]
+    BeingZeroed { left: u64 },
+    #[error("the device is in use")]
+    Busy(#[source] HostError),
+    #[error("the device could not be opened")]
+    Open(#[source] HostError),
+    #[error("a partition that the kernel has on the device could not be unmapped")]
+    Unmap(#[source] HostError),
+    #[error("the device failed")]
+    Io(#[from] IoError),
+    #[error("the claim was not written down")]
+    Journal(#[from] StoreError),
+}
+
+impl BareError {
+    /// Somebody has the device, or it does not answer as it should.
+    pub(super) fn opening(error: HostError) -> Self {
+        match error {
+            HostError::Busy { .. } => Self::Busy(error),
+            error => Self::Open(error),
+        }
+    }
+
+    /// The device failed before the journal said anything of what was asked for.
+    pub fn left_nothing(&self) -> bool {
+        match self {
+            Self::Away { .. } | Self::Stuck { .. } | Self::Busy(_) | Self::Open(_) | Self::Unmap(_) | Self::Io(_) => {
+                true
+            }
+            Self::Taken(_) | Self::Journal(_) | Self::BeingZeroed { .. } => false,
+        }
+    }
+}
+
+/// Why the journal was not read or not written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("could not use the state directory")]
+    State(#[source] HostError),
+    #[error(
+        "{JOURNAL} in the state directory of this node cannot be used: {0}; what is on labelled disks is served, nothing is \
+         claimed, and what only this file could tell is refused, until `localpool state set-aside journal` begins a new one"
+    )]
+    Damaged(String),
+    #[error("{JOURNAL} can be read, and nothing is wrong with it: it stays where it is")]
+    Sound,
+    #[error("the journal has no claim of {0} any more")]
+    NoClaim(String),
+}

@@ -1,0 +1,207 @@
+//! What the journal knows of the disks with our label, here or away: how they were last, and which volumes may be on them.
+//!
+//! A volume is listed before its disk has it, and goes from the list when a look that began later does not find it.
+
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::{JournalStore, Making};
+use crate::pool::earlier::Seen;
+use crate::pool::error::StoreError;
+use crate::pool::journal::{Journal, KnownDisk};
+
+/// A volume that is being made: the journal keeps it on its disk at least until this is dropped. What a look at the
+/// disk finds must be as new as the disk by then.
+pub struct Begun<'j> {
+    store: &'j JournalStore,
+    disk: String,
+    volume: Uuid,
+    before: Before,
+}
+
+/// What the journal said before a volume was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// Nothing of the disk.
+    NoDisk,
+    NotListed,
+    /// The volume might have been on the disk already.
+    Listed,
+}
+
+/// What was being made before a disk was looked at.
+pub struct BeforeLook {
+    now: BTreeSet<(String, Uuid)>,
+    begun: u64,
+}
+
+impl JournalStore {
+    /// Disks with our label, here or away, by id: those that `wanted` selects.
+    pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
+        let journal = self.journal();
+        let disks = journal.disks.iter().filter(|(id, _)| wanted(id));
+        disks.map(|(id, disk)| (id.clone(), disk.clone())).collect()
+    }
+
+    fn making(&self) -> MutexGuard<'_, Making> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be asked before a disk is looked at for [`Self::know`].
+    pub fn before_look(&self) -> BeforeLook {
+        let Making { now, begun } = &*self.making();
+        BeforeLook { now: now.clone(), begun: *begun }
+    }
+
+    /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
+    /// stays on it. Written only where it is not known just so.
+    pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
+        self.know_in(&self.turn(), id, disk, before)
+    }
+
+    /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
+    /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
+    pub fn note(&self, id: &str, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
+        if self.seen(id).written >= number {
+            return Ok(());
+        }
+        let turn = self.turn();
+        // Whoever had the turn before may have seen this change. A disk that was given back meanwhile is not missed.
+        if self.seen(id).written >= number || !self.journal().disks.contains_key(id) {
+            return Ok(());
+        }
+        let before = self.before_look();
+        look().map_or(Ok(()), |disk| self.know_in(&turn, id, disk, &before))
+    }
+
+    fn know_in(
+        &self,
+        turn: &MutexGuard<'_, ()>,
+        id: &str,
+        disk: KnownDisk,
+        before: &BeforeLook,
+    ) -> Result<(), StoreError> {
+        // A change that was noted since this look: an open disk never has less than the journal says.
+        let is_older = |journal: &Journal| journal.disks.get(id).is_some_and(|known| known.written > disk.written);
+        if self.sound().is_err() {
+            // It is missed in this process, and from when there is a document again.
+            self.remember(turn, |journal| {
+                if !is_older(journal) {
+                    journal.disks.insert(id.to_owned(), disk.clone());
+                }
+            });
+            return Ok(());
+        }
+        self.change_in(turn, |journal| {
+            journal.let_go.remove(id);
+            if is_older(journal) {
+                return Ok(());
+            }
+            let mut disk = disk.clone();
+            if disk.volumes.is_some() {
+                disk.list(before.now.iter().filter(|(on, _)| on == id).map(|(_, volume)| *volume));
+                // One that was begun since may have ended, too: the next look tells.
+                if self.making().begun != before.begun {
+                    let listed = journal.disks.get(id).and_then(|known| known.volumes.as_ref());
+                    disk.list(listed.into_iter().flatten().copied());
+                }
+            }
+            journal.disks.insert(id.to_owned(), disk);
+            Ok(())
+        })
+    }
+
+    /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
+    /// before; what the journal has there besides is kept until a look at it.
+    pub fn begin(&self, volume: Uuid, disk: &str, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
+        {
+            let mut making = self.making();
+            making.now.insert((disk.to_owned(), volume));
+            making.begun += 1;
+        }
+        // From here on it ends by itself, also where the journal is not written.
+        let mut begun = Begun { store: self, disk: disk.to_owned(), volume, before: Before::Listed };
+        begun.before = self.change(|journal| {
+            let was = journal.disks.get(disk);
+            let listed = was.and_then(|known| known.volumes.clone()).unwrap_or_default();
+            let before = match was {
+                None => Before::NoDisk,
+                Some(_) if listed.contains(&volume) => Before::Listed,
+                Some(_) => Before::NotListed,
+            };
+            journal.take_from_disks(volume);
+            let mut known = known;
+            known.list(listed.into_iter().chain([volume]));
+            journal.disks.insert(disk.to_owned(), known);
+            Ok(before)
+        })?;
+        Ok(begun)
+    }
+
+    /// A disk with our label is not missed any more; false: it was not known.
+    pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
+        self.change(|journal| Ok(journal.disks.remove(id).is_some()))
+    }
+
+    /// What was last seen of a disk with our label.
+    pub fn seen(&self, id: &str) -> Seen {
+        self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
+    }
+
+    /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process also where
+    /// the document cannot be used.
+    pub fn take_as_it_is(&self, id: &str, number: u64) -> Result<(), StoreError> {
+        let take = |journal: &mut Journal| {
+            if let Some(known) = journal.disks.get_mut(id) {
+                known.written = number;
+            }
+        };
+        match self.sound() {
+            Ok(()) => self.change(|journal| {
+                take(journal);
+                Ok(())
+            }),
+            Err(_) => {
+                self.remember(&self.turn(), take);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same of a disk that is away, as a person says so.
+    pub fn let_go(&self, id: &str) -> Result<bool, StoreError> {
+        self.change(|journal| {
+            let was_known = journal.disks.remove(id).is_some();
+            if was_known {
+                journal.let_go.insert(id.to_owned());
+            }
+            Ok(was_known)
+        })
+    }
+}
+
+impl Begun<'_> {
+    /// Nothing of the volume is on that disk after all, by this.
+    pub fn withdraw(self) -> Result<(), StoreError> {
+        if self.before == Before::Listed {
+            return Ok(());
+        }
+        self.store.change(|journal| {
+            let Some(known) = journal.disks.get_mut(&self.disk) else { return Ok(()) };
+            known.strike(self.volume);
+            // A disk that was given back meanwhile is not missed.
+            if self.before == Before::NoDisk && known.volumes.as_ref().is_none_or(BTreeSet::is_empty) {
+                journal.disks.remove(&self.disk);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.store.making().now.remove(&(self.disk.clone(), self.volume));
+    }
+}

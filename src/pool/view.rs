@@ -1,0 +1,146 @@
+//! What the rest of the product sees of the pool: its disks, its volumes, and what is not known of them. Values only.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::journal::KnownDisk;
+use crate::device::label::{Layout, SetRef, VolumeRecord};
+
+/// Whose disks they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// UID of the cluster, or `standalone`.
+    pub cluster: String,
+    pub node: String,
+}
+
+/// Whether a member can be used, in words for people where it cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Ready,
+    NotReady(String),
+    Missing,
+}
+
+impl Standing {
+    /// Goes on after the disk's name.
+    pub const MISSING: &str = "is missing";
+
+    /// Why what is on the disk cannot be used now, as it goes on after the disk's name; `None`: it can.
+    pub fn why_away(&self) -> Option<String> {
+        match self {
+            Self::Ready => None,
+            Self::NotReady(why) => Some(format!("is not ready: {why}")),
+            Self::Missing => Some(Self::MISSING.to_owned()),
+        }
+    }
+}
+
+/// A volume as the rest of the product sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeView {
+    pub id: Uuid,
+    /// `None`: the label does not describe it; it can be found and kept, but not used.
+    pub record: Option<VolumeRecord>,
+    /// Bytes.
+    pub size: u64,
+    pub formatted: bool,
+    pub growable_to: u64,
+    pub set: SetRef,
+    /// Id of its disk.
+    pub disk: String,
+    pub standing: Standing,
+    /// It is, or may be, on another disk as well, in words: it cannot be used.
+    pub conflict: Option<String>,
+    /// The device that the tenant gets.
+    pub node: PathBuf,
+}
+
+/// A disk of the pool as the rest of the product sees it. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskView {
+    pub id: String,
+    pub path: PathBuf,
+    pub model: Option<String>,
+    pub layout: Layout,
+    pub set: SetRef,
+    pub size: u64,
+    pub free: u64,
+    pub erasing: u64,
+    pub volumes: usize,
+    /// Slots, taken or free; else volumes.
+    pub partitions: usize,
+    pub standing: Standing,
+    /// Whether the set that owns it exists.
+    pub owned: bool,
+    /// What of it cannot be given away, as somebody uses it.
+    pub held: Option<String>,
+}
+
+impl DiskView {
+    /// A disk that has not been here since the process began: what is on it is not known.
+    pub fn absent(id: String, disk: KnownDisk) -> Self {
+        let KnownDisk { set, layout, path, model, size, .. } = disk;
+        Self {
+            id,
+            path,
+            model,
+            layout,
+            set,
+            size,
+            free: 0,
+            erasing: 0,
+            volumes: 0,
+            partitions: 0,
+            standing: Standing::Missing,
+            // It offers nothing either way, and that is said as missing.
+            owned: true,
+            held: None,
+        }
+    }
+}
+
+/// A disk of ours whose content cannot be asked for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unasked {
+    pub disk: String,
+    /// Goes on after its name: `is missing`.
+    pub why: String,
+    /// Volumes that are or may be on it.
+    pub listed: BTreeSet<Uuid>,
+    pub knowledge: Knowledge,
+}
+
+/// What the list of a disk that cannot be asked is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing else is on it.
+    Whole,
+    /// Anything may be on it.
+    Part,
+    /// Nor is it known whether it is ours.
+    None,
+}
+
+/// Whether a volume that no disk here has may be on one that cannot be asked, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// A disk had it, or was to have it.
+    Of(String),
+    /// It was on a disk that a person gave up while that was away: what is there comes back only with the disk.
+    GivenUp(String),
+    /// There is a disk of which nothing is known.
+    General(String),
+}
+
+impl Doubt {
+    pub fn words(self) -> Option<String> {
+        match self {
+            Self::Of(words) | Self::GivenUp(words) | Self::General(words) => Some(words),
+            Self::None => None,
+        }
+    }
+}

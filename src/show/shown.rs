@@ -1,0 +1,44 @@
+//! A device with the pool's words, and what is said of whose it is.
+
+use crate::device::{Believed, Device, Verdict};
+use crate::host::raw::Kind;
+
+/// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub device: Device,
+    pub note: Option<String>,
+}
+
+/// Whose a device is and why, in the words of the table.
+pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
+    let Shown { device, note } = shown;
+    let said = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
+    let (verdict, reason) = match &device.verdict {
+        Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
+        Verdict::Ours if device.label.is_some() => ("Ours", said("in pool")),
+        Verdict::Ours if matches!(device.raw.kind, Kind::Partition(_)) => ("Ours", said("a partition of a pool disk")),
+        Verdict::Ours => ("Ours", said("in pool as a bare device")),
+        Verdict::Foreign { cluster, node } => {
+            let whose = format!("in the pool of node {node}, cluster {cluster}");
+            let adopt = match device.label {
+                Some(_) => format!("; `localpool disk adopt {}` takes it over", device.id),
+                None => String::new(),
+            };
+            ("Theirs", whose + &adopt)
+        }
+        Verdict::Theirs(reason) => ("Theirs", reason.to_string()),
+        Verdict::Unknown(why) => ("Unknown", why.clone()),
+    };
+    match &device.believed {
+        Believed::Yes => (verdict, reason),
+        Believed::No(why) => (verdict, format!("{reason}; not ready: {why}")),
+    }
+}
+
+/// Why nobody may take a device, where it is so. Without the pool's words: those change with each volume.
+pub fn refusal(shown: &Shown) -> Option<String> {
+    let Device { verdict, believed, .. } = &shown.device;
+    let free = *verdict == Verdict::Unclaimed && *believed == Believed::Yes;
+    (!free).then(|| verdict_and_reason(&Shown { device: shown.device.clone(), note: None }).1)
+}
