@@ -19,36 +19,23 @@
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
 //! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod facts;
+mod record;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
+pub use self::facts::NOT_LOOKED;
+use self::facts::{backing, by_content, mount_of, not_running, of_bad_sort, unusable, unusable_label};
+pub use self::record::Record;
+use self::walk::Walk;
 use super::duplicate::Identities;
-use super::label::Label;
+use super::reason::Holder;
 pub use super::reason::Reason;
-use super::reason::{FLOOR, Holder};
 use super::{Verdict, id};
-use crate::host::raw::{Contents, Dm, Kind, LoopBacking, MountHow, Offer, Partition};
+use crate::host::raw::{Dm, Kind, MountHow, Offer};
 use crate::host::{Probe, RawDisk};
-
-/// What a device says of itself where our disks carry their record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// Neither a table nor a label of ours.
-    None,
-    /// Somebody else's partition table, or a damaged one; the words say which.
-    Foreign(String),
-    /// A valid table copy has our label entry, and a label copy verifies.
-    Valid(Arc<Label>),
-    /// Our label entry is there, but no label copy verifies, or it is of a newer format; the words say which.
-    Unreadable(String),
-    /// The device could not be read; the words say why.
-    Failed(String),
-    /// The node's journal claims the whole device for a volume: what is on it is a tenant's, and not read.
-    Bare,
-    /// The same, and it was given up as it was.
-    GivenUp,
-}
 
 /// Whose node this is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +43,6 @@ pub struct Home {
     pub cluster: String,
     pub node: String,
 }
-
-/// What `Unknown` says of a device that nobody has looked at.
-pub const NOT_LOOKED: &str = "not looked at yet";
 
 /// All devices of a machine, indexed once so that each can be judged among the others.
 #[derive(Debug)]
@@ -349,131 +333,6 @@ impl<'a> Machine<'a> {
             _ if name.starts_with("bcache") => Holder::Bcache,
             _ => Holder::Other,
         }
-    }
-}
-
-/// Names to visit, each once, however the devices refer to each other.
-struct Walk<'n> {
-    seen: HashSet<&'n str>,
-    ahead: Vec<&'n str>,
-}
-
-impl<'n> Walk<'n> {
-    fn from(names: impl IntoIterator<Item = &'n String>) -> Self {
-        let mut walk = Self { seen: HashSet::new(), ahead: Vec::new() };
-        walk.add(names);
-        walk
-    }
-
-    fn add(&mut self, names: impl IntoIterator<Item = &'n String>) {
-        self.visit(names.into_iter().map(String::as_str));
-    }
-
-    fn visit(&mut self, names: impl IntoIterator<Item = &'n str>) {
-        let Self { seen, ahead } = self;
-        ahead.extend(names.into_iter().filter(|name| seen.insert(name)));
-    }
-
-    fn next(&mut self) -> Option<&'n str> {
-        self.ahead.pop()
-    }
-}
-
-fn unusable_label(why: &str) -> String {
-    format!("carries a localpool label that cannot be used: {why}")
-}
-
-fn backing(raw: &RawDisk) -> Option<&LoopBacking> {
-    match &raw.kind {
-        Kind::Loop(backing) => backing.as_ref(),
-        _ => None,
-    }
-}
-
-fn mount_of(raw: &RawDisk, how: MountHow) -> Option<Reason> {
-    let used = raw.mounts.iter().find(|used| used.how == how)?;
-    let (device, target) = (raw.name.clone(), used.target.clone());
-    Some(match how {
-        MountHow::Filesystem => Reason::Mounted { device, target },
-        MountHow::Node => Reason::NodeBound { device, target },
-    })
-}
-
-/// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
-const RUNNING: [&str; 2] = ["running", "live"];
-
-fn not_running(raw: &RawDisk) -> Option<Reason> {
-    let suspended = matches!(&raw.kind, Kind::Dm(dm) if dm.suspended);
-    let state = if suspended { Some("suspended") } else { raw.state.as_deref() };
-    let state = state.filter(|state| !RUNNING.contains(state))?;
-    Some(Reason::NotRunning { device: raw.name.clone(), state: state.to_owned() })
-}
-
-/// What is asked of a partition's disk as well.
-fn of_bad_sort(raw: &RawDisk) -> Option<Reason> {
-    let device = || raw.name.clone();
-    match &raw.kind {
-        Kind::Rom => return Some(Reason::CdRom),
-        Kind::Floppy => return Some(Reason::Floppy),
-        Kind::Ram => return Some(Reason::RamDisk),
-        Kind::Zram => return Some(Reason::Zram),
-        Kind::Network => return Some(Reason::Network),
-        Kind::Loop(Some(backing)) if backing.deleted => {
-            return Some(Reason::BackingDeleted { file: backing.file.clone() });
-        }
-        Kind::Disk | Kind::Partition(_) | Kind::Loop(_) | Kind::Dm(_) | Kind::Md(_) | Kind::Other(_) => {}
-    }
-    if raw.size == 0 {
-        return Some(Reason::NoMedium);
-    }
-    if raw.read_only {
-        return Some(Reason::ReadOnly { device: device() });
-    }
-    if raw.removable {
-        return Some(Reason::Removable { device: device() });
-    }
-    let zoned = raw.zoned.as_ref().filter(|model| *model == "host-managed");
-    not_running(raw).or_else(|| zoned.map(|model| Reason::Zoned { model: model.clone() }))
-}
-
-fn unusable(raw: &RawDisk) -> Option<Reason> {
-    if let Kind::Partition(Partition { part_label: Some(label), .. }) = &raw.kind {
-        let lower = label.to_lowercase();
-        if lower.contains("bios") || lower.contains("boot") {
-            return Some(Reason::BootPartition { label: label.clone() });
-        }
-    }
-    if !raw.partitions.is_empty() {
-        return Some(Reason::HasPartitions { names: raw.partitions.clone() });
-    }
-    (raw.size < FLOOR).then_some(Reason::TooSmall { size: raw.size })
-}
-
-fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
-    // Without an answer to whether it is ours, blank content proves nothing.
-    let (record, contents) = match (record, probe) {
-        (Some(Record::Failed(why)), _) | (_, Probe::Failed(why)) => {
-            return Verdict::Unknown(format!("could not be read: {why}"));
-        }
-        (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
-        (Some(record), Probe::Looked(contents)) => (record, contents),
-    };
-    let Contents { table, signatures, busy } = contents;
-    if *busy {
-        return Verdict::Theirs(Reason::Busy);
-    }
-    // A filesystem says more than the table that its boot sector also looks like.
-    if let Some(found) = signatures.first() {
-        return Verdict::Theirs(Reason::HasSignature { kind: found.kind.clone(), label: found.label.clone() });
-    }
-    // Either pair of eyes is enough: ours and libblkid's do not see the same damage.
-    let seen = match record {
-        Record::Foreign(words) => Some(words),
-        _ => None,
-    };
-    match table.as_ref().or(seen) {
-        Some(kind) => Verdict::Theirs(Reason::HasTable { kind: kind.clone() }),
-        None => Verdict::Unclaimed,
     }
 }
 

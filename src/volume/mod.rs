@@ -23,14 +23,16 @@ mod locks;
 mod node;
 mod port;
 mod publish;
+mod request;
 
 pub use condition::Condition;
 pub use error::Error;
 pub use id::VolumeId;
 pub use local::LocalVolumes;
 pub use locks::{Guard, VolumeLocks};
-pub use node::{NodeVolumes, PublishRequest, StageRequest, Stats};
+pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, NewVolume, Nodes, TOPOLOGY_KEY, Volume, Volumes};
 pub use publish::MountWish;
+pub use request::{PublishRequest, StageRequest, Stats};
 
 pub use crate::pool::{Capacity, Selector, WantedUsage};

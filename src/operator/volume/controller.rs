@@ -1,8 +1,6 @@
 //! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for
 //! its answer on the watch. What is done next is decided in `create`, `delete` and `expand`; this does it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -11,16 +9,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::in_vain::InVain;
-use super::modes::Modes;
 use super::objects::{Objects, Outcome};
-use super::offered::Candidate;
-use super::{create, delete, expand, handle, modes, node_capacity, offered, spec, view};
+use super::{create, delete, expand, handle, node_capacity, spec, view};
 use crate::api::crd::{Intent, Phase, PoolVolume};
-use crate::claim::Rule;
 use crate::host::chain;
 use crate::operator::controller::caches::Caches;
 use crate::operator::latest::Sight;
-use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+use crate::volume::{Capacity, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
 
 /// How long a deletion or an expansion is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +34,7 @@ pub struct ClusterVolumes {
 }
 
 impl ClusterVolumes {
-    fn node_exists(&self, node: &str) -> bool {
+    pub(super) fn node_exists(&self, node: &str) -> bool {
         self.caches.nodes.get(node).is_some()
     }
 
@@ -129,69 +124,6 @@ impl ClusterVolumes {
                 create::Act::Answer(Err(error)) => return Err(error),
             }
         }
-    }
-
-    fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
-        let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
-        let modes = self.modes(wanted, &candidates);
-        if let Some(node) = modes.refused(&wanted.nodes) {
-            // Where it may be the scheduler's choice.
-            if wanted.nodes != Nodes::Any {
-                self.in_vain.note(&wanted.selector, node, wanted.usage, Instant::now());
-            }
-            return Err(modes.refusal(node, wanted));
-        }
-        let named = match &wanted.nodes {
-            Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => Some(nodes.as_slice()),
-            Nodes::Any => None,
-        };
-        let mut rooms = self.rooms(named, &wanted.selector, Some(wanted.usage));
-        rooms.retain(|node, _| !modes.bars(node));
-        node_capacity::choose(wanted, &rooms, |node| self.node_exists(node), tried)
-    }
-
-    /// What nodes have to give, those that are named or all.
-    fn rooms(
-        &self,
-        named: Option<&[String]>,
-        selector: &Selector,
-        usage: Option<WantedUsage>,
-    ) -> BTreeMap<String, Capacity> {
-        let (pools, promised) = match named {
-            None => (self.caches.pools.all(), self.caches.volumes.all_groups()),
-            Some(named) => {
-                let named: BTreeSet<&String> = named.iter().collect();
-                let pools = named.iter().filter_map(|node| self.caches.pools.get(node)).collect();
-                (pools, named.iter().flat_map(|node| self.caches.volumes.group(node)).collect())
-            }
-        };
-        node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
-    }
-
-    fn modes(&self, wanted: &NewVolume, candidates: &[Candidate]) -> Modes {
-        let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
-        let mut pools = self.caches.pools.all();
-        pools.retain(|pool| self.node_exists(&pool.name_any()));
-        modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
-    }
-
-    /// The sets and LocalVolumes that it means, or why none can serve it, on whatever node.
-    fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<Vec<Candidate>, Error> {
-        // A request that names none is served by whatever class there is.
-        if *selector == Selector::default() {
-            return Ok(Vec::new());
-        }
-        let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
-        let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
-        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of(&all_sets));
-        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of(&all_volumes)));
-        match offered::rules(selector, &candidates) {
-            Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage))?,
-            // It may be a LocalVolume that is not read yet.
-            Err(_) if candidates.is_empty() && !local_volumes.is_synced() => {}
-            Err(error) => return Err(error),
-        }
-        Ok(candidates)
     }
 
     async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
@@ -325,10 +257,6 @@ fn unknown(error: crate::operator::Error) -> Error {
         Some(400 | 403 | 422) => Error::Internal(chain(&error)),
         _ => Error::Aborted(chain(&error)),
     }
-}
-
-fn borrowed<K>(objects: &[Arc<K>]) -> impl Iterator<Item = &K> {
-    objects.iter().map(Arc::as_ref)
 }
 
 impl Volumes for ClusterVolumes {

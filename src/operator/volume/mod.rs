@@ -12,6 +12,7 @@
 //! ```
 
 mod abandon;
+mod choice;
 mod clean_up;
 pub(in crate::operator) mod controller;
 pub(in crate::operator) mod create;

@@ -1,0 +1,24 @@
+//! What a device says of itself where our disks carry their record.
+
+use std::sync::Arc;
+
+use crate::device::label::Label;
+
+/// What a device says of itself where our disks carry their record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Neither a table nor a label of ours.
+    None,
+    /// Somebody else's partition table, or a damaged one; the words say which.
+    Foreign(String),
+    /// A valid table copy has our label entry, and a label copy verifies.
+    Valid(Arc<Label>),
+    /// Our label entry is there, but no label copy verifies, or it is of a newer format; the words say which.
+    Unreadable(String),
+    /// The device could not be read; the words say why.
+    Failed(String),
+    /// The node's journal claims the whole device for a volume: what is on it is a tenant's, and not read.
+    Bare,
+    /// The same, and it was given up as it was.
+    GivenUp,
+}

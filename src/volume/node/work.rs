@@ -1,0 +1,304 @@
+//! The blocking half: what `publish` decides is done here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::device::label::VolumeUsage;
+use crate::host::{FsKind, Host, HostError, Mount, TargetKind, chain};
+use crate::pool::{Pool, VolumeView};
+use crate::volume::condition::Condition;
+use crate::volume::error::Error;
+use crate::volume::id::VolumeId;
+use crate::volume::publish::{
+    AtTarget, MountWish, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
+};
+use crate::volume::request::{PublishRequest, Stats};
+
+/// The blocking half.
+pub(super) struct Work {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) pool: Arc<Pool>,
+}
+
+impl Work {
+    fn mount_table(&self) -> Result<Vec<Mount>, Error> {
+        self.host.mounts().table().map_err(|e| failed("read the mount table", e))
+    }
+
+    fn ours<'a>(&self, table: &'a [Mount], view: &VolumeView) -> Vec<&'a Mount> {
+        table.iter().filter(|mount| self.host.mounts().is_of(mount, &view.node)).collect()
+    }
+
+    fn usable(&self, id: VolumeId) -> Result<(VolumeView, VolumeUsage), Error> {
+        let view = self.pool.usable(id.uuid())?;
+        let usage = view.record.as_ref().map(|record| record.usage);
+        let usage = usage.ok_or_else(|| Error::Precondition(format!("volume {id} is not described")))?;
+        Ok((view, usage))
+    }
+
+    /// Nobody else has the volume's device under the number that another one had before.
+    fn prove_unshared(&self, table: &[Mount], view: &VolumeView) -> Result<(), Error> {
+        let Some(target) = self.host.mounts().stale_bind_of(table, &view.node) else { return Ok(()) };
+        Err(Error::Precondition(format!(
+            "the device of volume {}, {}, has the number of one that was published at {} and is gone: whoever has that node \
+             would share this volume; call NodeUnpublishVolume for that path, or unmount it",
+            view.id,
+            view.node.display(),
+            target.display()
+        )))
+    }
+
+    pub(super) fn stage(&self, id: VolumeId, staging: &Path, wish: &MountWish) -> Result<(), Error> {
+        let (view, usage) = self.usable(id)?;
+        let table = self.mount_table()?;
+        self.prove_unshared(&table, &view)?;
+        let MountWish::Mount { flags, .. } = wish else {
+            return agreed(usage, wish).map(drop);
+        };
+        let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
+        match at_target(&table, &self.ours(&table, &view), staging) {
+            AtTarget::This { .. } => return Ok(()),
+            AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
+            AtTarget::Nothing => {}
+        }
+        self.ready_filesystem(&view, kind)?;
+        let mounts = self.host.mounts();
+        mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
+        mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))?;
+        // What could not grow while it was mounted, or grew as a partition while it was not, grows now.
+        match kind {
+            FsKind::Ext4 => Ok(()),
+            FsKind::Xfs | FsKind::Btrfs => self.grow(&self.pool.usable(id.uuid())?, kind, Some(staging)),
+        }
+    }
+
+    /// Grows the filesystem where the record says that it does not fill its volume.
+    fn grow(&self, view: &VolumeView, kind: FsKind, mounted_at: Option<&Path>) -> Result<(), Error> {
+        if view.record.as_ref().is_none_or(|record| record.fs_size >= view.size) {
+            return Ok(());
+        }
+        match self.host.filesystems().grow(kind, &view.node, mounted_at) {
+            Ok(()) => Ok(self.pool.mark_grown(view.id, view.size)?),
+            Err(error @ HostError::Unsupported { .. }) => Err(Error::Precondition(format!(
+                "the filesystem cannot grow now and will when the volume is staged next: {}",
+                chain(&error)
+            ))),
+            Err(error) => Err(failed("grow the filesystem", error)),
+        }
+    }
+
+    /// mkfs is a fact, not a probe: the bit on the disk says whether it ever ended.
+    fn ready_filesystem(&self, view: &VolumeView, kind: FsKind) -> Result<(), Error> {
+        let filesystems = self.host.filesystems();
+        if !view.formatted {
+            self.pool.begin_format(view.id)?;
+            // What was proved blank is where the device is now; its old name may be another's by then.
+            let now = self.pool.usable(view.id)?;
+            if now.node != view.node {
+                let (was, is) = (view.node.display(), now.node.display());
+                return Err(Error::Precondition(format!(
+                    "volume {} was at {was} and is at {is} now: call again",
+                    view.id
+                )));
+            }
+            filesystems.make(kind, &view.node, view.id).map_err(|e| failed("make the filesystem", e))?;
+            return Ok(self.pool.mark_formatted(view.id)?);
+        }
+        let found = filesystems.identify(&view.node).map_err(|e| failed("look for the filesystem", e))?;
+        match found {
+            Some(found) if found.kind == kind.name() && found.uuid.is_none_or(|uuid| uuid == view.id) => {
+                filesystems.check(kind, &view.node).map_err(|e| failed("check the filesystem", e))?;
+                match kind {
+                    FsKind::Ext4 => self.grow(view, kind, None),
+                    FsKind::Xfs | FsKind::Btrfs => Ok(()),
+                }
+            }
+            Some(found) => Err(Error::Precondition(format!(
+                "volume {} was formatted with {}, and {} is there now (UUID {}): it is not touched",
+                view.id,
+                kind.name(),
+                found.kind,
+                found.uuid.map_or_else(|| "unknown".to_owned(), |u| u.to_string()),
+            ))),
+            None => Err(Error::Precondition(format!(
+                "volume {} was formatted with {}, and no filesystem is there now: it is not touched",
+                view.id,
+                kind.name()
+            ))),
+        }
+    }
+
+    pub(super) fn publish(&self, request: &PublishRequest, staging: &Path, target: &Path) -> Result<(), Error> {
+        let (view, usage) = self.usable(request.id)?;
+        let kind = agreed(usage, &request.wish)?;
+        let table = self.mount_table()?;
+        self.prove_unshared(&table, &view)?;
+        let ours = self.ours(&table, &view);
+        match at_target(&table, &ours, target) {
+            AtTarget::This { read_only } if read_only == request.read_only => return Ok(()),
+            AtTarget::This { .. } => {
+                let words = format!("the volume is published at {} with another readonly flag", target.display());
+                return Err(Error::Exists(words));
+            }
+            AtTarget::Other(what) => return Err(occupied("target_path", target, &what)),
+            AtTarget::Nothing => {}
+        }
+        let elsewhere = published(&ours, staging);
+        if let Some(other) = elsewhere.first().filter(|_| request.single_target) {
+            let words = format!("the volume may be published once only, and is at {}", other.display());
+            return Err(Error::Precondition(words));
+        }
+        match kind {
+            Some(_) => self.publish_mount(&ours, staging, target, request.read_only),
+            None => self.publish_block(&view, elsewhere.is_empty(), target, request.read_only),
+        }
+    }
+
+    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, read_only: bool) -> Result<(), Error> {
+        if !ours.iter().any(|mount| mount.target == staging) {
+            let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
+            return Err(Error::Precondition(words));
+        }
+        let mounts = self.host.mounts();
+        mounts.make_target(target, TargetKind::Directory).map_err(|e| bad_target("target_path", e))?;
+        mounts.bind(staging, target, read_only).map_err(|e| failed("bind-mount the volume", e))
+    }
+
+    /// A read-only bind of a device node still lets writers in, so the device itself is made read-only; that
+    /// holds for all its targets, and so they must agree.
+    fn publish_block(&self, view: &VolumeView, first: bool, target: &Path, read_only: bool) -> Result<(), Error> {
+        let mounts = self.host.mounts();
+        let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
+        if is_read_only != read_only {
+            if !first {
+                let words = "a raw block volume is either read-only or writable at all its targets".to_owned();
+                return Err(Error::Precondition(words));
+            }
+            mounts.set_read_only(&view.node, read_only).map_err(|e| failed("set the device's read-only flag", e))?;
+        }
+        mounts.make_target(target, TargetKind::File).map_err(|e| bad_target("target_path", e))?;
+        mounts.bind(&view.node, target, read_only).map_err(|e| failed("bind-mount the device node", e))
+    }
+
+    /// Unmounts everything at `path`, and removes the target where it is ours to remove.
+    pub(super) fn take_down(&self, id: VolumeId, field: &str, path: &Path, remove: bool) -> Result<(), Error> {
+        let mounts = self.host.mounts();
+        let table = self.mount_table()?;
+        let stacked: Vec<&Mount> = table.iter().filter(|mount| mount.target == path).collect();
+        if let Some(other) = self.foreign(id, &stacked) {
+            return Err(occupied(field, path, &mount_words(other)));
+        }
+        for _ in &stacked {
+            mounts.unmount(path).map_err(|e| bad_target(field, e))?;
+        }
+        if !remove {
+            return Ok(());
+        }
+        self.make_writable(id)?;
+        mounts.remove_target(path).map_err(|e| bad_target(field, e))
+    }
+
+    /// Without a target a raw block volume is as it was made: a bare device that stayed read-only could not be erased.
+    fn make_writable(&self, id: VolumeId) -> Result<(), Error> {
+        let Ok((view, VolumeUsage::Block)) = self.usable(id) else { return Ok(()) };
+        let (mounts, table) = (self.host.mounts(), self.mount_table()?);
+        if !self.ours(&table, &view).is_empty() {
+            return Ok(());
+        }
+        let made = mounts.is_read_only(&view.node).and_then(|is_read_only| match is_read_only {
+            true => mounts.set_read_only(&view.node, false),
+            false => Ok(()),
+        });
+        // A dead device keeps no target up.
+        if let Err(error) = made {
+            tracing::warn!(volume = %id, error = %chain(&error), "the device may still be read-only");
+        }
+        Ok(())
+    }
+
+    /// A mount that cannot be this volume's. What is left of a disk that is gone shows nothing of whose it was, and
+    /// counts as the volume's, as it must come down.
+    fn foreign<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
+        let volumes = self.pool.volumes();
+        let others = || volumes.iter().filter(|view| view.id != id.uuid());
+        let is_other = |mount: &Mount| others().any(|view| self.host.mounts().is_of(mount, &view.node));
+        stacked.iter().copied().find(|mount| !may_be_a_volume(mount) || is_other(mount))
+    }
+
+    pub(super) fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
+        let view = self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
+        let condition = Condition::of(&view);
+        let table = self.mount_table()?;
+        let ours = self.ours(&table, &view);
+        if !ours.iter().any(|mount| mount.target == path) {
+            if condition.abnormal && table.iter().any(|mount| mount.target == path) {
+                return Ok(Stats { size: view.size, usage: None, condition });
+            }
+            return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+        }
+        let block = view.record.as_ref().is_some_and(|record| record.usage == VolumeUsage::Block);
+        if block {
+            return Ok(Stats { size: view.size, usage: None, condition });
+        }
+        let usage = self.host.mounts().usage(&path).map_err(|e| failed("measure the filesystem", e))?;
+        Ok(Stats { size: view.size, usage: Some(usage), condition })
+    }
+
+    pub(super) fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
+        self.pool.volume(id.uuid())?;
+        let path = known_path(id, path)?;
+        let (view, usage) = self.usable(id)?;
+        let table = self.mount_table()?;
+        let ours = self.ours(&table, &view);
+        if !ours.iter().any(|mount| mount.target == path) {
+            return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));
+        }
+        if required > view.size {
+            let words = format!("volume {id} has {} bytes, and {required} are asked for: expand it first", view.size);
+            return Err(Error::OutOfRange(words));
+        }
+        if let VolumeUsage::Mount(kind) = usage {
+            self.grow(&view, kind, Some(&path))?;
+        }
+        Ok(view.size)
+    }
+}
+
+/// A path that cannot be a path of ours is one where the volume is not.
+fn known_path(id: VolumeId, path: &str) -> Result<PathBuf, Error> {
+    checked_path("volume_path", path).map_err(|e| Error::NotFound(format!("volume {id} is not there: {e}")))
+}
+
+fn failed(what: &str, error: HostError) -> Error {
+    let words = format!("could not {what}: {}", chain(&error));
+    match error {
+        HostError::Busy { .. } | HostError::Changed { .. } => Error::Precondition(words),
+        HostError::Io { .. }
+        | HostError::Command { .. }
+        | HostError::Timeout { .. }
+        | HostError::Unsupported { .. } => Error::Internal(words),
+    }
+}
+
+/// EINVAL is said of options that the filesystem does not know: the request is at fault, not the machine.
+fn mount_failed(flags: &[String], error: HostError) -> Error {
+    let invalid = match &error {
+        HostError::Io { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
+        // Words that are not even tried, such as `bind`.
+        HostError::Unsupported { .. } => true,
+        _ => false,
+    };
+    match invalid && !flags.is_empty() {
+        true => Error::Invalid(format!("mount_flags {} were refused: {}", flags.join(","), chain(&error))),
+        false => failed("mount the filesystem", error),
+    }
+}
+
+fn bad_target(field: &str, error: HostError) -> Error {
+    Error::Precondition(format!("{field} cannot be used: {}", chain(&error)))
+}
+
+fn occupied(field: &str, path: &Path, what: &str) -> Error {
+    Error::Precondition(format!("{field} {} has another mount on it: {what}", path.display()))
+}

@@ -1,0 +1,35 @@
+//! What is asked of the node's side of a volume, and what it says.
+
+use super::condition::Condition;
+use super::id::VolumeId;
+use super::publish::MountWish;
+use crate::host::Usage;
+
+/// NodeStageVolume, parsed.
+#[derive(Clone, Debug)]
+pub struct StageRequest {
+    pub id: VolumeId,
+    pub staging: String,
+    pub wish: MountWish,
+}
+
+/// NodePublishVolume, parsed.
+#[derive(Clone, Debug)]
+pub struct PublishRequest {
+    pub id: VolumeId,
+    pub staging: String,
+    pub target: String,
+    pub wish: MountWish,
+    pub read_only: bool,
+    /// RWOP: a second target is refused.
+    pub single_target: bool,
+}
+
+/// NodeGetVolumeStats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    pub size: u64,
+    /// Of the filesystem; `None` for a raw block volume.
+    pub usage: Option<Usage>,
+    pub condition: Condition,
+}
