@@ -313,7 +313,7 @@ impl State {
     }
 
     /// What must be zeroed before that.
-    pub fn to_zero_for_create(&mut self, site: Site, volume: &NewVolume) -> Result<ExtentSet, ApplyError> {
+    pub fn unzeroed_for_create(&mut self, site: Site, volume: &NewVolume) -> Result<ExtentSet, ApplyError> {
         self.disk()?.to_zero(|content| create(content, site, volume))
     }
 
@@ -322,7 +322,7 @@ impl State {
     }
 
     /// What must be zeroed before that.
-    pub fn to_zero_for_expand(&mut self, id: Uuid, required: u64) -> Result<ExtentSet, ApplyError> {
+    pub fn unzeroed_for_expand(&mut self, id: Uuid, required: u64) -> Result<ExtentSet, ApplyError> {
         self.disk()?.to_zero(|content| expand(content, id, required))
     }
 

@@ -104,7 +104,7 @@ impl Member {
     ) -> Result<Taken, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut State| state.to_zero_for_create(site, volume);
+                let to_zero = |state: &mut State| state.unzeroed_for_create(site, volume);
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
                     let mut state = match zeroed(member, volume.id, patience, to_zero) {
@@ -172,7 +172,7 @@ impl Member {
         let id = view.id;
         match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut State| state.to_zero_for_expand(id, required);
+                let to_zero = |state: &mut State| state.unzeroed_for_expand(id, required);
                 let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
                 match grown {
                     Err(PoolError::Apply(ApplyError::Plan {

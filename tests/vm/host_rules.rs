@@ -55,12 +55,12 @@ const TENANTS: [Tenant; 10] = [
 ];
 
 const TOOLS: &str = r#"
-    # Its own machine has no other group of that name, and no other disk.
-    lvm_of() {
+    # Its own machine has no other disk, and no group of that name.
+    lvm_of() { command $1 -q --config "devices { filter = [ \"a|^$D\$|\", \"r|.*|\" ] $2 }" "${@:3}"; }
+    group() {
         mkdir -p /run/tenant
-        command $1 -q --config "devices { dir = \"/run/tenant\" filter = [ \"a|^$D\$|\", \"r|.*|\" ] }" "${@:2}"
+        lvm_of pvcreate "" $D; lvm_of vgcreate 'dir = "/run/tenant"' $1 $D; lvm_of lvcreate "" -y -an -Zn -Wn -l 50%FREE -n data $1
     }
-    group() { lvm_of pvcreate $D; lvm_of vgcreate $1 $D; lvm_of lvcreate -y -an -Zn -Wn -l 50%FREE -n data $1; }
     array() {
         mdadm --quiet --create /dev/md/$1 ${2:+--uuid=$2} --metadata=1.2 --level=1 --raid-devices=1 --force --run $D
         udevadm settle; mdadm --quiet --stop /dev/md/$1
