@@ -150,7 +150,7 @@ impl Living for Node {
         match step {
             Step::Claim => {
                 self.passes()?;
-                let bare = self.pool.bare_devices().iter().any(|m| m.lock().standing == Standing::Ready);
+                let bare = self.pool.bare_devices().iter().any(|m| m.shown().standing == Standing::Ready);
                 match bare || self.pool.labelled_disks().iter().any(|m| m.lock().is_usable()) {
                     true => Ok(()),
                     false => Err("not claimed".to_owned()),

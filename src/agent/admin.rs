@@ -94,7 +94,7 @@ impl Reconciler {
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let (_, device, member) = match self.find(text) {
+        let (set, device, member) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
             // Copies of a disk that is away have its id.
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
@@ -115,7 +115,7 @@ impl Reconciler {
             }
             Member::Bare(member) => {
                 member.can_release().map_err(PoolError::from)?;
-                tense(dry_run, "end", "ended") + " the raw claim"
+                tense(dry_run, "end", "ended") + " the bare claim"
             }
         };
         if !dry_run {
@@ -125,7 +125,7 @@ impl Reconciler {
             format!("{what} of {path} ({})", device.id),
             format!("no set claims it again until `localpool disk adopt {path}`"),
         ];
-        if !device::id::hardware(&device.raw, None).stable {
+        if device::id::is_path(&set.hardware_id(&device)) {
             lines.push(format!(
                 "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
             ));

@@ -1,5 +1,4 @@
-//! One pass over the whole machine: disks leave, arrive, are claimed and given back. Level-triggered: events
-//! only say when to look, and each pass would do the same without them.
+//! The loop of a node: it looks, decides what is to be done, and does it; and what a person asks of it.
 //!
 //! `reconciler` keeps the pool in step, by one thread (`thread`); the pool is shared. `decide` and `owner` are pure; `perform`,
 //! `members`, `claim` and `wipe` do what is decided; `admin` is what a person asks.

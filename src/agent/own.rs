@@ -14,7 +14,7 @@ use crate::host::{RawDisk, chain};
 use crate::pool::{AskOwn, Knowledge, ToldVolume, Unasked};
 
 impl Reconciler {
-    /// The same, and it asks on which bare devices volumes are: before the first look where the journal is in doubt, and
+    /// Asks others on which bare devices volumes are: before the first look where the journal is in doubt, and
     /// before a claim.
     pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
         self.question.ask_own(ask);

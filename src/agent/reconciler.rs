@@ -91,7 +91,7 @@ impl Reconciler {
         }
     }
 
-    /// The same, and before a claim it asks what other provisioners promise.
+    /// Before a claim it asks what other provisioners promise.
     pub fn asking_elsewhere(mut self, ask: AskPromises) -> Self {
         self.question.ask_promises(ask);
         self

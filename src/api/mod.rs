@@ -1,4 +1,4 @@
-//! The objects that a user writes, read strictly and turned into the types of `device`.
+//! The objects that a user writes, read strictly and turned into the types of `claim`.
 //!
 //! Takes in YAML, gives out [`Rule`](crate::claim::Rule)s and one error for each document that is
 //! not one. Nothing is guessed: an unknown field, a second spelling with another value or a quantity out

@@ -44,7 +44,7 @@ pub struct BareState {
     /// The whole disk that it is, or is on; `None`: nothing tells it from another one.
     whole: Option<Hardware>,
     disk: Option<Arc<dyn Disk>>,
-    pub standing: Standing,
+    standing: Standing,
     /// Why it is not ready is that it contradicts its claim.
     is_disputed: bool,
     pub rule: Option<Arc<Rule>>,
@@ -55,7 +55,7 @@ pub struct BareState {
 }
 
 /// What there is to see of it without its lock.
-pub struct RawShown {
+pub struct BareShown {
     pub raw: Option<RawDisk>,
     pub standing: Standing,
     is_disputed: bool,
@@ -89,10 +89,10 @@ impl BareState {
 }
 
 impl Shows for BareState {
-    type Shown = RawShown;
+    type Shown = BareShown;
 
-    fn shown(&self) -> RawShown {
-        RawShown {
+    fn shown(&self) -> BareShown {
+        BareShown {
             raw: self.raw.clone(),
             standing: self.standing.clone(),
             is_disputed: self.is_disputed,
@@ -103,7 +103,7 @@ impl Shows for BareState {
     }
 }
 
-impl RawShown {
+impl BareShown {
     /// Its node, as far as it is known.
     pub fn path(&self) -> PathBuf {
         self.raw.as_ref().map_or_else(PathBuf::new, |raw| raw.path.clone())
@@ -126,7 +126,7 @@ impl BareDevice {
     }
 
     /// What there is to see, whoever has the lock.
-    pub fn shown(&self) -> Arc<RawShown> {
+    pub fn shown(&self) -> Arc<BareShown> {
         self.turn.shown()
     }
 

@@ -62,7 +62,7 @@ pub enum PoolError {
     #[error(transparent)]
     Journal(#[from] StoreError),
     #[error(transparent)]
-    Raw(#[from] BareError),
+    Bare(#[from] BareError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
@@ -77,7 +77,7 @@ impl PoolError {
     pub fn is_locked(&self) -> bool {
         match self {
             Self::Apply(error) => error.is_locked(),
-            Self::Raw(error) => matches!(error, BareError::Stuck { .. }),
+            Self::Bare(error) => matches!(error, BareError::Stuck { .. }),
             Self::Hangs { .. } => true,
             _ => false,
         }

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::earlier::Seen;
 use crate::device::duplicate::Identities;
 use crate::device::id::may_be_hardware;
 use crate::device::label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage};
-use crate::pool::earlier::Seen;
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";

@@ -1,7 +1,7 @@
 //! Layouts as arithmetic: which extents a disk offers, before any volume. Pure.
 //!
 //! Takes in a disk's geometry and a [`Layout`], gives out the extents of its slots or the room that
-//! volumes are carved from. Sources: seed 001 (partitioning policy), design.md (layouts of a pool disk).
+//! volumes are carved from.
 
 use super::extents::MIB;
 use crate::device::label::{DATA_START, Layout};

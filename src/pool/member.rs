@@ -334,7 +334,7 @@ fn is_taken(error: &PoolError) -> bool {
         PoolError::Apply(ApplyError::Plan { source, .. }) => {
             matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
         }
-        PoolError::Raw(error) => matches!(error, BareError::Taken(_)),
+        PoolError::Bare(error) => matches!(error, BareError::Taken(_)),
         _ => false,
     }
 }
@@ -344,7 +344,7 @@ fn left_nothing(error: &PoolError) -> bool {
     is_taken(error)
         || match error {
             PoolError::Apply(error) => error.left_nothing(),
-            PoolError::Raw(error) => error.left_nothing(),
+            PoolError::Bare(error) => error.left_nothing(),
             _ => false,
         }
 }

@@ -37,7 +37,7 @@ impl LocalVolumes {
             match &result {
                 // Nothing has changed that a look would find.
                 Err(error) if error.is_locked() => {}
-                Err(PoolError::Apply(_) | PoolError::Raw(_)) => pool.nudge(),
+                Err(PoolError::Apply(_) | PoolError::Bare(_)) => pool.nudge(),
                 _ => {}
             }
             result.map_err(error)
@@ -168,7 +168,7 @@ impl From<PoolError> for Error {
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
             PoolError::NotLookedAt { .. } | PoolError::BeingZeroed { .. } => Error::Aborted(words),
-            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Hangs { .. } => {
+            PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Hangs { .. } => {
                 Error::Internal(words)
             }
         }

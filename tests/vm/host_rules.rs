@@ -41,12 +41,12 @@ const TENANTS: [Tenant; 10] = [
     labelled("group", "group tenantsvg"),
     labelled("own-group", "group guestvg"),
     labelled("array", "array tenants; mdadm --examine --brief $D >>/etc/mdadm/mdadm.conf"),
-    labelled("own-array", "array tenants-own $(running)"),
+    labelled("own-array", "array tenants-own $(cat /run/running)"),
     labelled("root", "mkfs.ext4 -q -F -L $(findmnt -no LABEL /) -U $(findmnt -no UUID /) $D"),
     labelled("filesystem", "dd if=${OWN}1 of=$D bs=1M conv=fsync,notrunc status=none"),
     bare("bare-group", "group barevg"),
     bare("bare-array", "array bare"),
-    bare("bare-own-array", "array bare-own $(running)"),
+    bare("bare-own-array", "array bare-own $(cat /run/running)"),
     // With a partition that has the PARTUUID of the host's.
     bare(
         "bare-disk",
@@ -61,11 +61,11 @@ const TOOLS: &str = r#"
         mkdir -p /run/tenant
         lvm_of pvcreate "" $D; lvm_of vgcreate 'dir = "/run/tenant"' $1 $D; lvm_of lvcreate "" -y -an -Zn -Wn -l 50%FREE -n data $1
     }
+    # One of a UUID that there is already gets no name of its own, and the command waits for that in vain.
     array() {
-        mdadm --quiet --create /dev/md/$1 ${2:+--uuid=$2} --metadata=1.2 --level=1 --raid-devices=1 --force --run $D
-        udevadm settle; mdadm --quiet --stop /dev/md/$1
+        mdadm --quiet --create /dev/md/$1 ${2:+--uuid=$2} --metadata=1.2 --level=1 --raid-devices=1 --force --run $D || [[ $# == 2 ]]
+        udevadm settle; mdadm --quiet --stop /dev/$(ls /sys/class/block/${D#/dev/}/holders)
     }
-    running() { mdadm --detail /dev/md/running | awk '$1 == "UUID" {print $3}'; }
 "#;
 
 /// What the host has of its own, and what it is told to start. After a power cut its array may not be there yet.
@@ -78,6 +78,7 @@ const OWNS: &str = r##"
     echo 'activation { auto_activation_volume_list = [ "guestvg", "tenantsvg" ] }' >>/etc/lvm/lvmlocal.conf
     lvmconfig activation/auto_activation_volume_list | grep -q guestvg
     # Partitions are named as well, so that of those of labelled disks the udev rules alone keep md off.
+    mdadm --detail /dev/md/running | awk '$1 == "UUID" {print $3}' >/run/running
     { mdadm --detail --brief /dev/md/running; echo 'DEVICE /dev/disk/by-id/*md-[ab] /dev/disk/by-partuuid/*'; echo 'AUTO -all'
     } >>/etc/mdadm/mdadm.conf
     echo "UUID=$(blkid -p -o value -s UUID ${OWN}1) /mnt/own-by-uuid ext4 $OPTIONS 0 0

@@ -129,7 +129,7 @@ pub struct PoolVolumeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far a volume has got. See `src/volume/phase.rs` for the state diagram.
+/// How far a volume has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
     /// The agent has not looked at it.

@@ -50,10 +50,10 @@ impl Seen {
     }
 }
 
-/// Whether a disk's hardware, as it is called now, is not the one in its label. Where a path is all that names it, that it
-/// has another one says nothing.
+/// Whether a disk's hardware, as it is called now, is not the one in its label. Where that has but a path, another one says
+/// nothing.
 fn is_other(hardware: &DiskId, recorded: &str) -> bool {
-    hardware.stable && !id::is_path(recorded) && hardware.text != recorded
+    !id::is_path(recorded) && hardware.text != recorded
 }
 
 /// Requests to the API server that change something, by kind: what a volume costs there.
@@ -133,8 +133,9 @@ mod tests {
             pool_disk("sda", Some("S1"), &named),
             pool_disk("sdb", Some("S2"), &named),
             pool_disk("sdc", None, &nameless),
-            // Only the path was known at the claim, or is known now.
+            // Only the path was known at the claim.
             pool_disk("sdf", Some("S6"), "path-/dev/sdx"),
+            // Its content came from a disk with a serial.
             pool_disk("sdg", None, &named),
             sample::unclaimed("sdd"),
         ];
@@ -143,7 +144,7 @@ mod tests {
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = Seen::of(&PassReport::of_look(set));
-        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
+        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned(), "disk-sdg".to_owned()]));
         assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned(), "disk-sdg".to_owned()]));
     }
 }

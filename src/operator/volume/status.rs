@@ -44,7 +44,7 @@ impl Refusal {
             PoolError::BeingZeroed { .. } => "BeingZeroed",
             PoolError::CannotGrow { .. } => "CannotGrow",
             PoolError::NoSuchVolume { .. } => "NoSuchVolume",
-            PoolError::Journal(_) | PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
+            PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
     }
@@ -53,8 +53,8 @@ impl Refusal {
     /// else, or another look, has to say what becomes of it.
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
-            PoolError::Journal(_) | PoolError::Raw(BareError::Journal(_)) => JOURNAL_FAILED,
-            PoolError::Raw(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => DISK_FAILED,
+            PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => JOURNAL_FAILED,
+            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => DISK_FAILED,
             PoolError::NoSuchVolume { .. }
             | PoolError::NoPlace(_)
             | PoolError::NoSet(_)

@@ -199,7 +199,7 @@ impl Work {
         let (view, error) = match grown {
             Ok(view) => (view, None),
             Err(PoolError::BeingZeroed { .. }) => return Ok(Next::After(ZEROING)),
-            Err(error @ (PoolError::Apply(_) | PoolError::Raw(_) | PoolError::DiskAway { .. })) => {
+            Err(error @ (PoolError::Apply(_) | PoolError::Bare(_) | PoolError::DiskAway { .. })) => {
                 tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
                 return Ok(Next::Again);
             }

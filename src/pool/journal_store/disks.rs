@@ -170,7 +170,7 @@ impl JournalStore {
         }
     }
 
-    /// The same of a disk that is away, as a person says so.
+    /// A disk that is away is not missed any more, as a person says so; false: it was not known.
     pub fn let_go(&self, id: &str) -> Result<bool, StoreError> {
         self.change(|journal| {
             let was_known = journal.disks.remove(id).is_some();
