@@ -1,4 +1,4 @@
-//! What came of a pass so far.
+//! What a pass has met so far: filled by what performs, read at its end.
 
 use std::collections::BTreeMap;
 

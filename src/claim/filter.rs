@@ -4,11 +4,10 @@
 //! size, mechanical property, vendor, model, serial, WWN, transport, sector size, NUMA node, path, then the exclusion of
 //! kernel names. What needs more than the device's own facts (networks, expressions) the election asks after it.
 
-use crate::device::facts::{device_type, type_name};
-
 use super::glob::Glob;
 use super::mismatch::Mismatch;
 use super::rule::Filter;
+use crate::device::facts::{device_type, type_name};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 

@@ -1,4 +1,4 @@
-//! Why the demo did not come to its end.
+//! The demo's one error, and short ways to it.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Where a machine's filesystems are.
+//! The folders of a machine: its own, or those of one that is kept in a folder, as tests and benchmarks do.
 
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,13 @@
 //! Takes in a device with the pool's words, gives out a [`Row`]. Names stay; new ones may come, and a reader of
 //! another version does without them.
 
-use crate::device::facts::{by_path, type_name, wwn};
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::shown::{Shown, refusal, verdict_and_reason};
 use crate::device::attachment::{Attachments, Reach};
+use crate::device::facts::{by_path, type_name, wwn};
 use crate::device::label::Label;
 use crate::device::{Device, Verdict};
 use crate::host::raw::{Kind, Probe};

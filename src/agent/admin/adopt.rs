@@ -13,7 +13,7 @@ use crate::pool::{BareDevice, Member, Opened, Owner, PoolDisk, PoolError, Seen, 
 
 impl Reconciler {
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
-    pub fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
+    fn take_over(&mut self, device: &Device) -> Result<(), AdminError> {
         let Owner { cluster, node } = self.pool.owner().clone();
         self.relabel(device, move |label| {
             label.volumes.values_mut().for_each(|record| record.found = true);

@@ -1,4 +1,4 @@
-//! What a device says of itself where our disks carry their record.
+//! The record of a device as far as a verdict needs it; `device/record` reads it.
 
 use std::sync::Arc;
 

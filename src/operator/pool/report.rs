@@ -19,7 +19,7 @@ use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::config::{Diskmaker, World};
 use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
-use crate::operator::volume::request::signed;
+use crate::operator::volume::spec::signed;
 use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
 
 /// Changes come in bursts; one write serves those of this time.

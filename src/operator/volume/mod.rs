@@ -2,7 +2,7 @@
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`, `expand`,
 //! `offered`, `modes`, `node_capacity`, `decide`, `request`, `deleted_node` and `leftover` decide and are pure. `controller` does what was
-//! decided there, through `objects`, where each write holds only for the state that was seen; `queue`, `work`, `make` and `report`
+//! decided there, `choice` says which node is asked, through `objects`, where each write holds only for the state that was seen; `queue`, `work`, `make` and `report`
 //! do it on the node.
 //!
 //! ```text

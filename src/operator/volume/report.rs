@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use super::persistent_volumes::is_claimed;
 use super::queue::AGAIN;
 use super::request::{request, restored};
+use super::spec::DIFFERS;
 use super::status::{self, Refusal};
 use super::work::{Next, Work};
 use crate::api::crd::{Phase, PoolVolume};
@@ -39,7 +40,7 @@ impl Work {
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
-                return self.refuse(object, Phase::Rejected, Refusal { reason: "Differs", message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: DIFFERS, message }).await;
             }
         }
         if view.record.as_ref().is_some_and(|record| record.found) {

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
+use super::spec::signed;
 use crate::api::crd::{FINALIZER, Intent, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
@@ -83,11 +84,6 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVol
         ..ObjectMeta::default()
     };
     PoolVolume { metadata, spec, status: None }
-}
-
-/// Bytes as objects count them.
-pub fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
-use super::request::signed;
+use super::spec::{DIFFERS, signed};
+use super::view::HEALTHY;
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
 use crate::device::label::VolumeUsage;
@@ -11,8 +12,6 @@ use crate::operator::condition::condition;
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 use crate::volume::Condition;
 
-/// The condition that says how a volume is doing.
-pub const HEALTHY: &str = "Healthy";
 /// The reason of a volume that is, or may be, on several disks.
 pub const CONFLICT: &str = "Conflict";
 /// The reason of a volume whose disk failed it again and again, and that is on no disk.
@@ -35,7 +34,7 @@ impl Refusal {
             PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => "Full",
             PoolError::NoSet(_) => "NoSet",
             PoolError::WhichClass(_) => "Invalid",
-            PoolError::Differs { .. } => "Differs",
+            PoolError::Differs { .. } => DIFFERS,
             PoolError::InUse { .. } => "InUse",
             PoolError::Found { .. } => "Found",
             PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
