@@ -10,12 +10,15 @@ use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
-/// Takes a disk away; gives the image that comes back.
-fn take_away(lab: &Lab, disk: &Disk) -> std::path::PathBuf {
+/// Takes a disk away; gives the image that comes back, with all that the driver has written to it: the driver stands still
+/// meanwhile, as it writes the second copy of a label in the background.
+fn take_away(lab: &Lab, driver: &Driver, disk: &Disk) -> std::path::PathBuf {
     let kept = lab.path("away.kept");
+    let held = driver.hold();
     run("cp", &["--sparse=always", text(&disk.image), text(&kept)]);
     fs::File::options().write(true).open(&disk.image).unwrap().set_len(4096).unwrap();
     run("losetup", &["--set-capacity", disk.path()]);
+    held.resume();
     disk.announce();
     kept
 }
@@ -63,7 +66,7 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
     fs::write(&target, pattern(4, 4 << 20)).unwrap();
     client.unpublish(&raw.id, &target).await.unwrap();
 
-    let kept = take_away(&lab, &gone);
+    let kept = take_away(&lab, &driver, &gone);
     for id in [&made.id, &raw.id] {
         await_condition(&mut client, id, true, "DiskMissing").await;
         let got = client.get(id).await.unwrap().status.unwrap().volume_condition.unwrap();

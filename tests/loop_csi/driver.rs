@@ -200,6 +200,19 @@ impl Driver {
         Held(tool)
     }
 
+    /// Stops every thread of the driver where it is, until `resume`: none of its writes is on the way to a disk then.
+    pub fn hold(&self) -> Held {
+        kill(self.pid(), Signal::SIGSTOP).unwrap();
+        let held = Held(self.pid());
+        let stands = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            tasks.flatten().all(|task| status(task).contains("State:\tT"))
+        };
+        assert!(eventually(SOON, stands), "it does not stop: {}", self.start.log());
+        held
+    }
+
     fn tool(&self, name: &str) -> Option<Pid> {
         fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -247,7 +260,7 @@ impl Driver {
     }
 }
 
-/// A stopped tool; it goes on when this goes.
+/// A stopped process; it goes on when this goes.
 pub struct Held(Pid);
 
 impl Held {
