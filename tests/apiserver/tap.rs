@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
-use tonic::codegen::http::Request;
+use tonic::codegen::http::{Method, Request};
 use tower::service_fn;
 
 use crate::agent::PATIENCE;
 
 pub struct Tap {
+    /// Those of any method without one.
+    method: Option<Method>,
     path: &'static str,
     requests: AtomicU64,
     is_open: watch::Sender<bool>,
@@ -22,21 +24,30 @@ pub struct Tap {
 impl Tap {
     /// On requests whose path begins so.
     pub fn on(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
+        Self::of(None, path, client)
+    }
+
+    /// On those that make an object.
+    pub fn on_creates(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
+        Self::of(Some(Method::POST), path, client)
+    }
+
+    fn of(method: Option<Method>, path: &'static str, client: &Client) -> (Arc<Self>, Client) {
         let (is_open, waiting) = (watch::Sender::new(true), watch::Sender::new(0));
-        let tap = Arc::new(Self { path, requests: AtomicU64::new(0), is_open, waiting });
+        let tap = Arc::new(Self { method, path, requests: AtomicU64::new(0), is_open, waiting });
         let (client, of) = (client.clone(), Arc::clone(&tap));
         let service = service_fn(move |request: Request<Body>| {
             let (client, tap) = (client.clone(), Arc::clone(&of));
             async move {
-                tap.pass(request.uri().path()).await;
+                tap.pass(request.method(), request.uri().path()).await;
                 client.send(request).await
             }
         });
         (tap, Client::new(service, "default"))
     }
 
-    async fn pass(&self, path: &str) {
-        if !path.starts_with(self.path) {
+    async fn pass(&self, method: &Method, path: &str) {
+        if !path.starts_with(self.path) || self.method.as_ref().is_some_and(|ours| ours != method) {
             return;
         }
         self.requests.fetch_add(1, Ordering::SeqCst);

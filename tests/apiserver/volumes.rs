@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use localpool::api::crd::{Intent, LocalVolumeSet, Phase, PoolVolume};
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use crate::agent::{GIB, Stage, on, unique, wanted};
 use crate::cluster;
+use crate::tap::Tap;
 
 #[tokio::test]
 async fn a_volume_is_made_by_its_agent_and_found_again_by_the_same_request() {
@@ -270,6 +272,37 @@ async fn a_volume_whose_object_is_missing_is_erased_by_what_its_persistent_volum
     let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
     deleted.expect("deleted");
     assert!(stage.is_gone(id).await);
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_answered_is_not_ordered_again_for_the_same_persistent_volume() {
+    let cluster = cluster!(shared);
+    let (posts, client) = Tap::on_creates("/apis/localpool.dev/v1alpha1/poolvolumes", &cluster.client);
+    let stage = Stage::new(&client).await;
+    let (node, name, id) = ready(&stage).await;
+    stage.persistent(&name, id, &node).await;
+    stage.persistent_is(&name, "Released").await;
+    let erased = async || {
+        let agent = async {
+            let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
+            stage.let_go(&going).await;
+        };
+        let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
+        deleted.expect("deleted");
+    };
+    erased().await;
+    // The provisioner asks again before it sees that the PersistentVolume is gone.
+    let before = posts.requests();
+    stage.volumes.delete(id).await.expect("deleted is deleted");
+    assert_eq!(posts.requests(), before, "an object was made again");
+    // The volume is made again, and its object is lost: that is another PersistentVolume of the same name.
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
+    let unprotected = json!({"metadata": {"finalizers": null}});
+    volumes.patch(&name, &PatchParams::default(), &Patch::Merge(&unprotected)).await.expect("as the controllers do");
+    volumes.delete(&name, &DeleteParams::default()).await.expect("the provisioner deletes it");
+    stage.persistent(&name, id, &node).await;
+    erased().await;
+    assert_eq!(posts.requests(), before + 1, "what is on the disk was ordered erased by an object");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ pub use crate::operator::discovery::controller::{Discoveries, Pattern, PatternEr
 pub use crate::operator::leader::{Gone, Leader};
 pub use crate::operator::store::{Cache, Known};
 pub use crate::operator::volume::controller::ClusterVolumes;
+use crate::operator::volume::erased::Erased;
 use crate::operator::volume::in_vain::InVain;
 use crate::operator::volume::objects::Objects;
 use crate::volume::VolumeLocks;
@@ -26,6 +27,7 @@ impl Caches {
             caches: self.clone(),
             locks: VolumeLocks::default(),
             in_vain: InVain::default(),
+            erased: Erased::default(),
         }
     }
 }

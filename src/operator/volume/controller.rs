@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::erased::{Erased, Told};
 use super::in_vain::InVain;
 use super::objects::{Objects, Outcome};
 use super::{create, delete, expand, handle, node_capacity, spec, view};
@@ -31,6 +32,7 @@ pub struct ClusterVolumes {
     pub(in crate::operator) caches: Caches,
     pub(in crate::operator) locks: VolumeLocks,
     pub(in crate::operator) in_vain: InVain,
+    pub(in crate::operator) erased: Erased,
 }
 
 impl ClusterVolumes {
@@ -139,7 +141,7 @@ impl ClusterVolumes {
         let pending = sight.look().is_some_and(|seen| spec::phase(&seen) == Phase::Pending);
         // Only there it matters.
         let persistent = pending && self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some();
-        let mut ordered = false;
+        let (mut ordered, mut told) = (false, None);
         loop {
             let seen = sight.look();
             ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
@@ -148,9 +150,16 @@ impl ClusterVolumes {
             let (grace, over) = (now >= grace_at, now >= over_at);
             let act = delete::step(seen.as_deref(), delete::Facts { node_exists, persistent, ordered, grace, over });
             let done = match (act, seen) {
-                (delete::Act::Answer(answer), _) => return answer,
+                (delete::Act::Answer(answer), _) => {
+                    if let (Ok(()), Some(told)) = (&answer, told) {
+                        self.erased.note(id, told);
+                    }
+                    return answer;
+                }
                 (delete::Act::Trace, _) => {
-                    let Some(object) = self.trace(id).await? else { return Ok(()) };
+                    let Some(volume) = self.trace(id).await? else { return Ok(()) };
+                    let Some(object) = self.order_of(id, &volume)? else { return Ok(()) };
+                    told = named(&volume);
                     self.objects.create(&object).await.map(|done| done.map(Some))
                 }
                 (delete::Act::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
@@ -160,6 +169,7 @@ impl ClusterVolumes {
                 (delete::Act::Order, Some(seen)) => {
                     if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
                         unbound(id, &volume)?;
+                        told = named(&volume);
                     }
                     self.objects.order(&seen).await.map(|done| done.map(Some))
                 }
@@ -176,15 +186,18 @@ impl ClusterVolumes {
         }
     }
 
-    /// The object that orders a volume erased whose own object is missing, where a PersistentVolume tells of it.
-    async fn trace(&self, id: VolumeId) -> Result<Option<PoolVolume>, Error> {
-        match self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)? {
-            Some(volume) => self.order_of(id, &volume),
-            None => Ok(None),
+    /// The PersistentVolume that tells of a volume whose object is missing, unless its deletion was answered.
+    async fn trace(&self, id: VolumeId) -> Result<Option<PersistentVolume>, Error> {
+        if let Some(told) = self.erased.of(id) {
+            let still = self.objects.persistent_volume_named(&told.name).await.map_err(unknown)?;
+            if still.as_ref().and_then(named).as_ref() == Some(&told) {
+                return Ok(None);
+            }
         }
+        self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)
     }
 
-    /// The object that orders it; `None` where its node is missing, too.
+    /// The object that orders a volume erased whose own object is missing; `None` where its node is missing, too.
     fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
         unbound(id, volume)?;
         let spec = handle::order(volume).map_err(|why| {
@@ -237,6 +250,11 @@ impl ClusterVolumes {
 fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
     let volume = object.and_then(|object| view::volume(object, true));
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
+}
+
+/// What a PersistentVolume is known by.
+fn named(volume: &PersistentVolume) -> Option<Told> {
+    Some(Told { name: volume.name_any(), uid: volume.uid()? })
 }
 
 /// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.

@@ -22,6 +22,7 @@ pub(in crate::operator) mod deleted_node;
 pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
+pub(in crate::operator) mod erased;
 pub(in crate::operator) mod in_vain;
 pub(in crate::operator) mod leftover;
 mod make;

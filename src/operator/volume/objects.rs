@@ -121,14 +121,16 @@ impl Objects {
     /// person made may be called anything.
     pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, Error> {
         let (id, name) = (object.name_any(), &object.spec.volume_name);
-        if is_object_name(name) {
-            let what = format!("reading PersistentVolume {name}");
-            let found = within(&what, self.persistent.get_opt(name)).await?;
-            if let Some(found) = found.filter(|found| is_of(found, &id)) {
-                return Ok(Some(found));
-            }
+        if is_object_name(name)
+            && let Some(found) = self.persistent_volume_named(name).await?.filter(|found| is_of(found, &id))
+        {
+            return Ok(Some(found));
         }
         self.persistent_volume(&id).await
+    }
+
+    pub async fn persistent_volume_named(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
+        within(&format!("reading PersistentVolume {name}"), self.persistent.get_opt(name)).await
     }
 
     /// The PersistentVolume of a volume, where there is one.

@@ -1,0 +1,56 @@
+//! The PersistentVolumes whose volumes were answered to be deleted: the provisioner asks once more as long as it sees one.
+//!
+//! Takes in a deletion that was answered; gives out the PersistentVolume that it was answered for. Without this the second
+//! request finds no object, and writes one to order what has been done.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::volume::VolumeId;
+
+/// How many are remembered: what is forgotten is ordered once more.
+const MOST: usize = 1024;
+
+#[derive(Clone, Default)]
+pub struct Erased(Arc<Mutex<VecDeque<(VolumeId, Told)>>>);
+
+/// A PersistentVolume: another one of its name, for a volume made since, has another uid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub name: String,
+    pub uid: String,
+}
+
+impl Erased {
+    pub fn note(&self, id: VolumeId, told: Told) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(known, _)| *known != id);
+        all.push_back((id, told));
+        if all.len() > MOST {
+            all.pop_front();
+        }
+    }
+
+    pub fn of(&self, id: VolumeId) -> Option<Told> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|(known, _)| *known == id).map(|(_, told)| told.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_deletions_are_remembered_each_once() {
+        let erased = Erased::default();
+        let told = |n: usize| Told { name: format!("pvc-{n}"), uid: n.to_string() };
+        let id = |n: usize| VolumeId::of_name(&format!("pvc-{n}"));
+        (0..MOST).for_each(|n| erased.note(id(n), told(n)));
+        erased.note(id(0), told(7));
+        assert_eq!((erased.of(id(0)), erased.of(id(1))), (Some(told(7)), Some(told(1))));
+        erased.note(id(MOST), told(MOST));
+        assert_eq!((erased.of(id(1)), erased.of(id(2))), (None, Some(told(2))));
+        assert_eq!(erased.of(id(MOST)), Some(told(MOST)));
+    }
+}
