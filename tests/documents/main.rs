@@ -135,7 +135,7 @@ const ELSEWHERE: &[(&str, Else)] = &[
         "localpool udev-rules",
         Test(
             "tests/vm/host_rules.rs",
-            "with the udev rules a boot starts nothing that tenants wrote, no link leads to it, and all of it is erased",
+            "with the udev rules alone a boot starts no group or array of labelled volumes, and goes by no UUID in them",
             "udev-rules --install-in",
         ),
     ),

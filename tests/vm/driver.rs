@@ -27,7 +27,7 @@ hot-usb|paths: ['/dev/disk/by-id/*hot-usb*']|partitioningSpec: {mode: Dynamic}
 storm|paths: ['/dev/disk/by-id/*storm*']|partitioningSpec: {mode: Dynamic}
 bare-tenant|paths: ['/dev/disk/by-id/*bare-tenant']|layout: RawDevice
 bad-sectors|paths: ['/dev/disk/by-id/*bad-sectors']|partitioningSpec: {mode: Dynamic}
-host-rules|paths: ['/dev/disk/by-id/*host-rules']|layout: RawDevice
+host-rules|paths: ['/dev/disk/by-id/*host-rules-?']|layout: RawDevice
 stuck-labelled|paths: ['/dev/disk/by-id/*stuck-labelled']|partitioningSpec: {mode: Dynamic}
 stuck-bare|paths: ['/dev/disk/by-id/*stuck-bare', '/dev/disk/by-id/*stuck-free']|layout: RawDevice
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
