@@ -7,6 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use super::caches::Caches;
 use crate::api::crd::Phase;
 use crate::operator::volume::spec::phase;
+use crate::operator::volume::view;
 
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),
@@ -21,6 +22,7 @@ const PHASES: [(Phase, &str); 7] = [
 #[derive(Clone)]
 pub struct Metrics {
     volumes: IntGaugeVec,
+    abnormal: IntGaugeVec,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how often it wrote something, and how often that failed.
@@ -32,6 +34,8 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let opts = |name: &str, help: &str| Opts::new(format!("localpool_controller_{name}"), help);
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
+        let abnormal = opts("abnormal_volumes", "Volumes that cannot be used, by the reason of their condition.");
+        let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
         let deleted = opts("set_deletion_timestamp_seconds", "When a set that still exists was deleted.");
         let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
         let leader = IntGauge::with_opts(opts("leader", "1 where this replica holds the lease."))?;
@@ -40,11 +44,12 @@ impl Metrics {
         let errors = opts("reconcile_errors_total", "What they could not, by controller; it is tried again.");
         let errors = IntCounterVec::new(errors, &["controller"])?;
         registry.register(Box::new(volumes.clone()))?;
+        registry.register(Box::new(abnormal.clone()))?;
         registry.register(Box::new(deleted_sets.clone()))?;
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, deleted_sets, leader, writes, errors })
+        Ok(Self { volumes, abnormal, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes: at a scrape, not at each change.
@@ -53,6 +58,13 @@ impl Metrics {
         for (wanted, name) in PHASES {
             let count = all.iter().filter(|volume| phase(volume) == wanted).count();
             self.volumes.with_label_values(&[name]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        self.abnormal.reset();
+        for object in &all {
+            let seen = view::volume(object, caches.nodes.get(&object.spec.node).is_some());
+            if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| condition.abnormal) {
+                self.abnormal.with_label_values(&[&*condition.reason]).inc();
+            }
         }
         self.deleted_sets.reset();
         for set in caches.sets.all() {
@@ -67,7 +79,11 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::volume::sample::in_phase;
+    use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+    use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
+
+    use crate::operator::volume::sample::{in_phase, status_condition};
 
     #[test]
     fn a_set_that_is_deleted_and_still_there_tells_since_when_and_a_set_that_is_gone_does_not() {
@@ -85,6 +101,28 @@ mod tests {
         assert_eq!(metrics.deleted_sets.with_label_values(&["d", "s"]).get(), 1_767_225_600);
         metrics.refresh(&Caches::default());
         assert_eq!(told(), 0);
+    }
+
+    #[test]
+    fn volumes_that_cannot_be_used_are_counted_by_reason_and_no_longer_when_they_are_well() {
+        let metrics = Metrics::new(&Registry::new()).expect("fresh names");
+        let node = || ObjectMeta { name: Some("n".to_owned()), ..ObjectMeta::default() }.into_response_partial();
+        let refresh = |conditions: Vec<Condition>, node: Option<PartialObjectMeta<Node>>| {
+            let mut volume = in_phase(Phase::Ready);
+            volume.status.as_mut().expect("set").conditions = conditions;
+            let volumes = crate::operator::store::Cache::of([volume], |_, _| false);
+            let nodes = crate::operator::store::Cache::of(node, |_, _| false);
+            metrics.refresh(&Caches { volumes, nodes, ..Caches::default() });
+            let told = prometheus::core::Collector::collect(&metrics.abnormal);
+            let value = |metric: &prometheus::proto::Metric| {
+                (metric.get_label()[0].value().to_owned(), metric.get_gauge().get_value())
+            };
+            told[0].get_metric().iter().map(value).collect::<Vec<_>>()
+        };
+        let conflict = status_condition("Healthy", "False", "Conflict", "it is on two disks");
+        assert_eq!(refresh(vec![conflict.clone()], Some(node())), [("Conflict".to_owned(), 1.0)]);
+        assert_eq!(refresh(vec![conflict], None), [("NodeGone".to_owned(), 1.0)]);
+        assert_eq!(refresh(vec![], Some(node())), []);
     }
 
     #[test]
