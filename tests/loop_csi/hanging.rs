@@ -13,6 +13,10 @@ use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
 /// What an answer may take on a busy machine. What waits for the frozen disk takes as long as it is frozen.
 const AN_ANSWER: Duration = Duration::from_secs(8);
+/// What it takes at most where the machine has time for it, and how many rounds of calls a machine gets to have it: a wait for
+/// the frozen disk that is shorter than `AN_ANSWER` is in each of them.
+const PROMISED: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 5;
 
 /// How long a disk hangs, where a test does not end that.
 const AT_MOST: Duration = Duration::from_secs(90);
@@ -62,8 +66,7 @@ async fn timed<T>(what: &str, call: impl Future<Output = T>) -> (T, Duration) {
     (answer.unwrap_or_else(|_| panic!("{what} waits for a disk that it has nothing to do with")), begun.elapsed())
 }
 
-/// The answer that took longest of all so far. It is printed and not asserted, as it is the machine's as well: issue 12
-/// asks for 1 s.
+/// The answer that took longest of all so far.
 #[derive(Default)]
 struct Longest(Option<(&'static str, Duration)>);
 
@@ -77,16 +80,22 @@ impl Longest {
     }
 }
 
-impl Drop for Longest {
-    fn drop(&mut self) {
-        if let Some((what, took)) = self.0 {
-            eprintln!("while a disk hangs, the longest answer of a call on other disks took {took:?}: {what}");
+/// Everything that an orchestrator asks, of a volume on a disk that is well, is answered within a second.
+async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
+    let mut longest = Vec::new();
+    while longest.len() < ROUNDS {
+        let Longest(took) = serve(lab, client, id).await;
+        let (what, took) = took.expect("calls were made");
+        eprintln!("while a disk hangs, the longest answer of a call on other disks took {took:?}: {what}");
+        if took < PROMISED {
+            return;
         }
+        longest.push((what, took));
     }
+    panic!("none of {ROUNDS} rounds of calls on other disks was answered within {PROMISED:?}: {longest:?}");
 }
 
-/// Everything that an orchestrator asks, of a volume on a disk that is well.
-async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
+async fn serve(lab: &Lab, client: &mut Client, id: &str) -> Longest {
     let (staging, target) = (lab.path("staging"), lab.path("target"));
     let ext4 = mount("ext4");
     let mut longest = Longest::default();
@@ -104,6 +113,7 @@ async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
     longest.of("a look", client.get(&made.id)).await.unwrap();
     longest.of("a delete", client.delete(&made.id)).await.unwrap();
     assert!(!longest.of("a list", client.ids()).await.contains(&made.id));
+    longest
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
