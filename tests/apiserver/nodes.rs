@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, Phase, PoolVolume};
-use localpool::host::fake::{FakeHost, Fault};
+use localpool::api::crd::{DevicePool, FINALIZER, Intent, LocalVolumeSet, Phase, PoolVolume};
+use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, Geometry};
+use localpool::pool::Standing;
 use localpool::volume::{Error, Nodes, TOPOLOGY_KEY, Volume, VolumeId, Volumes as _};
 use serde_json::json;
 
@@ -39,7 +41,7 @@ pub async fn offers(stage: &Stage, node: &str, mib: u64) {
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;
 }
 
-async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64) -> Result<Volume, Error> {
+pub async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64) -> Result<Volume, Error> {
     let mut wanted = wanted(name, nodes);
     wanted.required = mib * MIB;
     wanted.parameters = [("class".to_owned(), label.to_owned())].into();
@@ -213,6 +215,87 @@ async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_
     node.kill().await;
 }
 
+/// An object that asks for a volume of a filesystem, as a controller leaves it that ended right after.
+async fn ask(stage: &Stage, label: &str, name: &str, node: &str, mib: u64) -> VolumeId {
+    let id = VolumeId::of_name(name);
+    let object = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume",
+        "metadata": {"name": id.to_string(), "finalizers": [FINALIZER]},
+        "spec": {
+            "node": node, "volumeName": name, "required": mib * MIB, "volumeMode": "Filesystem",
+            "parameters": {"class": label},
+        },
+    });
+    let object = serde_json::from_value(object).expect("a PoolVolume");
+    stage.objects.create(&PostParams::default(), &object).await.expect("a new one");
+    id
+}
+
+/// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Gives how often
+/// the disk was written.
+async fn settled(platter: &Platter) -> u64 {
+    let mut writes = platter.write_count();
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        match platter.write_count() {
+            now if now == writes => return now,
+            now => writes = now,
+        }
+    }
+}
+
+/// Waits until a set offers a disk of a node whose agent has just begun.
+async fn until_offered(node: &SimNode) {
+    let is_offered = async {
+        while !node.pool().disk_views().iter().any(|view| view.owned && view.standing == Standing::Ready) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_offered).await.expect("the set is known");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late_agent_and_no_disk_is_written() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    offers(&stage, &name, 1000).await;
+    let platter = node.host.platter("fake0").expect("a disk");
+    let (writes, content) = (settled(&platter).await, platter.content());
+    node.kill().await;
+    let asked = ask(&stage, &label, &unique("pvc"), &name, 100).await;
+    node.clock = || Timestamp::now() + SignedDuration::from_mins(11);
+    node.run(&cluster.client);
+    let refused = async |asked| {
+        let refused = object(&stage, asked, |object| phase(object) != Phase::Pending).await;
+        let status = refused.status.as_ref().expect("it was answered");
+        assert!(status.phase == Phase::Rejected && status.reason.as_deref() == Some("Stale"), "{status:?}");
+        assert!(status.message.as_deref().is_some_and(|words| words.contains("11 minutes ago")), "{status:?}");
+    };
+    refused(asked).await;
+    // Also when it would be made at once otherwise.
+    until_offered(&node).await;
+    refused(ask(&stage, &label, &unique("pvc"), &name, 100).await).await;
+    // An opening syncs what it finds.
+    assert_eq!(platter.write_count(), writes + 1, "the disk was written");
+    assert!(platter.content() == content, "the disk was written");
+    assert!(node.pool().volumes().is_empty(), "{:?}", node.pool().volumes());
+
+    // It is the age alone: what may still be waited for is made.
+    node.kill().await;
+    node.clock = || Timestamp::now() + SignedDuration::from_mins(9);
+    node.run(&cluster.client);
+    until_offered(&node).await;
+    let asked = ask(&stage, &label, &unique("pvc"), &name, 100).await;
+    let answered = object(&stage, asked, |object| ![Phase::Pending, Phase::Accepted].contains(&phase(object))).await;
+    assert_eq!(phase(&answered), Phase::Ready, "{:?}", answered.status);
+    assert!(platter.content() != content && node.pool().usable(asked.uuid()).is_ok());
+    node.kill().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_volumes_of_a_deleted_node_are_kept_named_and_never_made_twice() {
     let cluster = cluster!(shared);
@@ -374,6 +457,81 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     };
     tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) }).await.expect("it is let go");
     node.kill().await;
+}
+
+/// What ends the wait for a disk that is away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Back,
+    GivenUp,
+}
+
+/// A volume whose disk left and whose object was lost while its agent was down. What is left is its PersistentVolume.
+async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str, end: End) {
+    let (name, pvc) = (unique("sim"), unique("pvc"));
+    let mut node = SimNode::start(stage, &name, label, 512).await;
+    offers(stage, &name, 500).await;
+    make(stage, label, &pvc, on(&name), 10).await.expect("made");
+    let id = VolumeId::of_name(&pvc);
+    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    stage.persistent(&pvc, id, &name).await;
+    stage.persistent_is(&pvc, "Released").await;
+    let before = object(stage, id, |object| phase(object) == Phase::Ready).await;
+    node.kill().await;
+    let platter = node.host.unplug("fake0").expect("it was there");
+    let content = platter.content();
+    stage.let_go(&before).await;
+    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
+    stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
+
+    let deleting = async {
+        // Each call ends in its time, and is repeated, as the provisioner does.
+        while let Err(error) = stage.volumes.delete(id).await {
+            assert!(matches!(error, Error::Aborted(_)), "{end:?}: {error:?}");
+        }
+    };
+    let scenario = async {
+        let ordered = stage.see(id, "ordered", |object| object.metadata.deletion_timestamp.is_some()).await;
+        assert!(ordered.metadata.uid != before.metadata.uid && ordered.status.is_none(), "{ordered:?}");
+        node.run(&stage.client);
+        let missing = |object: &PoolVolume| {
+            let reason = object.status.as_ref().and_then(|status| status.reason.as_deref());
+            phase(object) == Phase::Deleting && reason == Some("DiskMissing")
+        };
+        let waits = object(stage, id, missing).await;
+        assert_eq!((&waits.metadata.uid, waits.spec.intent), (&ordered.metadata.uid, Intent::Delete));
+        let message = waits.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default();
+        assert!(message.contains(&disk), "it does not say which disk: {message}");
+        assert!(platter.content() == content, "it is away");
+        match end {
+            End::Back => {
+                node.host.plug("fake3", &format!("SERIAL-{name}"), platter.clone());
+                node.pool().nudge();
+            }
+            End::GivenUp => {
+                assert!(node.pool().forget(&disk).expect("written"), "it is away");
+                node.pool().nudge();
+            }
+        }
+        node
+    };
+    let ((), mut node) = tokio::time::timeout(PATIENCE, async { tokio::join!(deleting, scenario) })
+        .await
+        .unwrap_or_else(|_| panic!("{end:?}: it is not let go"));
+    assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err(), "{end:?}");
+    assert_eq!(platter.content() == content, end == End::GivenUp, "{end:?}");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_disk_and_object_are_gone_is_ordered_erased_and_let_go_when_the_disk_is_back_or_given_up() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    for end in [End::Back, End::GivenUp] {
+        order_what_only_a_persistent_volume_tells_of(&stage, &label, end).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

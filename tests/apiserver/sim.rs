@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -23,6 +24,8 @@ pub struct SimNode {
     pub host: Arc<FakeHost>,
     /// What its state directory says of its cluster, where it is compared with the API server.
     pub cluster: Option<String>,
+    /// Its clock, as far as its agent tells by it how long ago a volume was asked for.
+    pub clock: fn() -> Timestamp,
     /// Held while a call works on a volume; its process has them.
     pub locks: VolumeLocks,
     pub running: Option<Running>,
@@ -47,6 +50,7 @@ impl SimNode {
             name: name.to_owned(),
             host: Arc::new(host),
             cluster: None,
+            clock: Timestamp::now,
             locks: VolumeLocks::default(),
             running: None,
         };
@@ -75,7 +79,7 @@ impl SimNode {
         self.locks = VolumeLocks::default();
         let (operator, inbox) =
             NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), self.locks.clone(), writes);
-        let operator = tokio::spawn(operator.run(inbox, seen));
+        let operator = tokio::spawn(operator.by_clock(self.clock).run(inbox, seen));
         self.running = Some(Running { operator, agent_handle, thread, pool });
     }
 

@@ -79,6 +79,32 @@ fn a_role_that_cannot_begin_ends_with_a_status_whoever_reads() {
     }
 }
 
+#[test]
+fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins() {
+    let folder = folder();
+    let world = World::without_anybody(folder.path());
+    let named = |name: &str| {
+        let words = role("node", &world).into_iter();
+        words.map(|word| if word == "nobody" { name.into() } else { word }).collect::<Vec<OsString>>()
+    };
+    let said = |name: &str| {
+        let output = ended(world.spawn(&named(name), Kept, Kept), name);
+        assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let sentence =
+        "the name of this node has 64 characters, and the label topology.localpool.dev/node that it gets holds 63";
+    let (long, fits) = ("n".repeat(64), "n".repeat(63));
+    let refused = said(&long);
+    assert!(refused.contains(sentence) && refused.contains(&format!("{long:?}")), "{refused}");
+    assert!(!world.state.exists(), "it began");
+    check_that_it_ends(&world, "node", &named(&long));
+    // That one ends as well, as there is no cluster: for another reason, and later.
+    let other = said(&fits);
+    assert!(!other.contains("the name of this node"), "{other}");
+    assert!(world.state.exists(), "it did not begin: {other}");
+}
+
 /// Begins it, waits until it has logged that, and stops it.
 fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str) {
     let mut logged_after = Duration::ZERO;

@@ -1,12 +1,13 @@
 //! A disk whose place another one takes, or whose size the kernel and the table count differently, under background work.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::{FsKind, Geometry, Host};
+use localpool::host::{FsKind, Geometry, Host, Mounts as _};
 use localpool::pool::{Standing, WantedUsage};
 use localpool::volume::{MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
@@ -127,4 +128,91 @@ fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_wha
         volumes.stage(stage).await.map_err(|e| e.to_string())
     });
     assert!(is_as_it_was, "a filesystem was made on another disk: {staged:?}");
+}
+
+fn publish(name: &str, wish: MountWish, read_only: bool) -> PublishRequest {
+    PublishRequest {
+        id: VolumeId::of_name(name),
+        staging: format!("/staging-{name}"),
+        target: format!("/target-{name}"),
+        wish,
+        read_only,
+        single_target: false,
+    }
+}
+
+/// What is mounted, by target, in order.
+fn targets(host: &FakeHost) -> Vec<String> {
+    let table = host.mounts.table().expect("it is memory");
+    table.iter().map(|mount| mount.target.display().to_string()).collect()
+}
+
+/// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: what is taken down of one is not the other's.
+async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: MountWish) {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "serial-0", geometry());
+    let mut node = bare(&host);
+    node.pool.create(&request("x", usage, MIB)).expect("made");
+    assert_eq!(node.pool.volume(id("x")).expect("there").node, Path::new("/dev/fake0"));
+    host.unplug("fake0");
+    let other = host.add_disk("fake0", "serial-7", geometry());
+    node.passes().expect("claims the other");
+    node.pool.create(&request("y", usage, MIB)).expect("made");
+    assert_eq!(node.pool.volume(id("x")).expect("known").standing, Standing::Missing);
+    assert_eq!(node.pool.volume(id("y")).expect("there").node, Path::new("/dev/fake0"));
+
+    let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+    let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
+    let [x, y] = ["x", "y"].map(VolumeId::of_name);
+    let is_mounted = matches!(wish, MountWish::Mount { .. });
+    let stage = |name: &str| StageRequest {
+        id: VolumeId::of_name(name),
+        staging: format!("/staging-{name}"),
+        wish: wish.clone(),
+    };
+    volumes.stage(stage("y")).await.expect("y is here");
+    volumes.publish(publish("y", wish.clone(), !is_mounted)).await.expect("y is here");
+    let (before, writes, mounted) = (other.content(), other.write_count(), targets(&host));
+    let is_read_only = || host.mounts.is_read_only(Path::new("/dev/fake0")).expect("it is memory");
+    let check = |after: &str| {
+        assert!(other.content() == before && other.write_count() == writes, "{after}: the disk of y was written");
+        assert_eq!(targets(&host), mounted, "{after}");
+        assert_eq!(other.is_in_use(0), is_mounted, "{after}");
+        assert_eq!(is_read_only(), !is_mounted, "{after}");
+    };
+
+    volumes.stage(stage("x")).await.expect_err("x is away");
+    volumes.publish(publish("x", wish.clone(), false)).await.expect_err("x is away");
+    check("x was to be published");
+    for path in ["/target-y", "/staging-y"].iter().filter(|path| mounted.contains(&(**path).to_owned())) {
+        volumes.unpublish(x, path).await.expect_err("y is there");
+        volumes.unstage(x, path).await.expect_err("y is there");
+        let stats = volumes.stats(x, path).await.expect("of x it says that it is missing");
+        assert!(stats.usage.is_none() && stats.condition.reason == "DiskMissing", "{stats:?}");
+    }
+    check("x was to be taken down where y is");
+    volumes.unpublish(x, "/target-x").await.expect("nothing is there");
+    volumes.unstage(x, "/staging-x").await.expect("nothing is there");
+    check("x was taken down");
+    node.passes().expect("looks");
+    check("the agent looked");
+
+    volumes.unpublish(y, "/target-y").await.expect("x has nothing to do with it");
+    volumes.unstage(y, "/staging-y").await.expect("x has nothing to do with it");
+    assert_eq!(targets(&host), Vec::<String>::new());
+    assert!(!other.is_in_use(0) && !is_read_only());
+    assert_eq!(node.pool.volume(id("x")).expect("known").standing, Standing::Missing);
+    node.pool.delete(id("y")).expect("as any other");
+    node.pool.delete(id("x")).expect_err("nobody knows what is on its device");
+}
+
+#[tokio::test]
+async fn a_published_device_that_has_the_name_of_a_missing_one_is_left_when_that_is_taken_down_and_comes_down_itself() {
+    x_is_away_and_y_has_its_name(BLOCK, MountWish::Block).await;
+}
+
+#[tokio::test]
+async fn a_mounted_device_that_has_the_name_of_a_missing_one_is_left_when_that_is_taken_down_and_comes_down_itself() {
+    let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
+    x_is_away_and_y_has_its_name(ext4, MountWish::Mount { fs: None, flags: Vec::new() }).await;
 }

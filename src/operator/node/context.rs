@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
@@ -76,6 +77,8 @@ pub struct NodeOperator {
     /// The pool changed: its status is due.
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
+    /// What this node's clock says: by it the age of what was asked for is told.
+    pub(in crate::operator) clock: fn() -> Timestamp,
 }
 
 impl NodeOperator {
@@ -89,7 +92,13 @@ impl NodeOperator {
         let (dirty, inbox) = mpsc::unbounded_channel();
         let (changed, _) = channel::channel(0);
         let node = pool.owner().node.as_str().into();
-        (Self { client, pool, agent_handle, locks, node, dirty, changed: Arc::new(changed), writes }, Inbox(inbox))
+        let (changed, clock) = (Arc::new(changed), Timestamp::now);
+        (Self { client, pool, agent_handle, locks, node, dirty, changed, writes, clock }, Inbox(inbox))
+    }
+
+    /// Tells the age of what was asked for by another clock.
+    pub fn by_clock(self, clock: fn() -> Timestamp) -> Self {
+        Self { clock, ..self }
     }
 
     pub(in crate::operator) fn look_at(&self, id: Uuid) {

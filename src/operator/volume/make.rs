@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::queue::AGAIN;
 use super::request::{request, stale};
 use super::status::{self, Refusal};
@@ -34,7 +32,7 @@ impl Work {
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Cordoned", message }).await;
         }
-        if let Some(message) = stale(object, Timestamp::now()) {
+        if let Some(message) = stale(object, (self.operator.clock)()) {
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
         }
         let disk = match self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
