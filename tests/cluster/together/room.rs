@@ -1,11 +1,18 @@
 //! What a pool has, and what happens where it has not enough.
 
-use serde_json::json;
+use std::panic::AssertUnwindSafe;
 
-use crate::check::{Needs, check};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use crate::check::{Needs, Space, check};
 use crate::cluster::{DRIVER, SOON, eventually};
 use crate::pods::{As, With as _, is_ready};
 use crate::sets::MIB;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// Of a claim.
+const SIZE: &str = "/spec/resources/requests/storage";
 
 #[test]
 fn a_full_pool_leaves_the_pod_pending_with_the_reason_and_a_freed_volume_lets_it_run() {
@@ -113,8 +120,14 @@ fn a_claim_of_a_mode_that_its_set_does_not_allow_is_told_so() {
             space.create(&claim).await;
             space.create(&space.pod(set, set, seen)).await;
             space.event(set, &["ProvisioningFailed", &format!("allow volumeMode {mode} only")]).await;
-            space.remove_pod(set).await;
-            space.remove_claim(set).await;
+            // One for which there is no room in the other mode either does not come so far.
+            space.create(&claim.with("/metadata/name", json!("huge")).with(SIZE, json!("9Pi"))).await;
+            space.create(&space.pod("huge", "huge", seen)).await;
+            space.event("huge", &["FailedScheduling", "did not have enough free storage"]).await;
+            for name in [set, "huge"] {
+                space.remove_pod(name).await;
+                space.remove_claim(name).await;
+            }
             space.remove_disk(set, &disk).await;
         }
     });
@@ -149,18 +162,59 @@ fn a_claim_of_a_mode_that_no_disk_here_is_for_is_told_so_and_does_not_keep_the_o
     });
 }
 
+/// A class for one zone, of which this driver knows nothing.
+async fn class_of_zone(space: &Space, binding: &str, zone: &str) -> String {
+    let name = format!("{}-{zone}", space.namespace);
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": DRIVER, "parameters": {"class": "local-carved"}, "volumeBindingMode": binding,
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}],
+    });
+    space.create(&class).await;
+    name
+}
+
 #[test]
 fn a_topology_that_no_node_has_here_is_told_by_its_key() {
     check(Needs::Cluster, async |space| {
-        let name = format!("{}-zone", space.namespace);
-        let class = json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-            "provisioner": DRIVER, "parameters": {"class": "local-carved"}, "volumeBindingMode": "Immediate",
-            "allowedTopologies": [{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["a"]}]}],
-        });
-        space.create(&class).await;
-        space.create(&space.claim("data", &name, "64Mi")).await;
-        space.event("data", &["ProvisioningFailed", "topology.kubernetes.io/zone"]).await;
+        let class = class_of_zone(space, "Immediate", "nowhere").await;
+        space.create(&space.claim("data", &class, "64Mi")).await;
+        space.event("data", &["ProvisioningFailed", ZONE]).await;
+    });
+}
+
+#[test]
+fn a_topology_that_no_node_has_here_finds_no_node_for_a_pod() {
+    check(Needs::Cluster, async |space| {
+        let class = class_of_zone(space, "WaitForFirstConsumer", "nowhere").await;
+        space.create(&space.claim("data", &class, "64Mi")).await;
+        space.create(&space.pod("app", "data", As::Folder)).await;
+        space.event("app", &["FailedScheduling", "didn't find available persistent volumes to bind"]).await;
+        // No node was chosen, so nobody asked the driver.
+        space.event("data", &["WaitForPodScheduled"]).await;
+        let told = space.events("data").await;
+        assert!(!told.iter().any(|event| event.contains("Provisioning")), "{told:?}");
+    });
+}
+
+#[test]
+fn a_topology_that_only_the_labels_of_a_node_have_is_refused_on_the_claim_by_the_provisioner() {
+    check(Needs::Machine, async |space| {
+        let node = space.nodes().await.remove(0);
+        let label = async |zone: Value| {
+            space.patch("Node", None, &node, &json!({"metadata": {"labels": {ZONE: zone}}})).await;
+        };
+        label(json!("here")).await;
+        let refused = async {
+            let class = class_of_zone(space, "WaitForFirstConsumer", "here").await;
+            space.create(&space.claim("data", &class, "64Mi")).await;
+            space.create(&space.pod("app", "data", As::Folder)).await;
+            space.event("data", &["ProvisioningFailed", "is not in allowed topologies", ZONE]).await;
+        };
+        let ended = AssertUnwindSafe(refused).catch_unwind().await;
+        // Also for the checks after one that failed.
+        label(json!(null)).await;
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
 

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, eventually, name, run};
@@ -52,13 +52,34 @@ impl Version {
     }
 }
 
+/// How long a claim may wait while all of the driver is replaced. Nobody gives back the Lease of the provisioner: it is
+/// free after 15 s, and looked at every 5 s. What failed is tried again within 10 s, by the chart's values of a test cluster.
+const PAUSE: Duration = Duration::from_secs(45);
+
+/// Volumes of a class, made one after another.
+struct Made {
+    class: String,
+    with_pod: bool,
+    volumes: Cell<usize>,
+    /// From the claim to Bound.
+    longest: Cell<Duration>,
+}
+
+impl Made {
+    async fn of(space: &Space, binding: &str) -> Self {
+        let class = space.class_with(&binding.to_lowercase(), binding, json!({"class": "local-carved"})).await;
+        let (volumes, longest) = (Cell::default(), Cell::default());
+        Self { class, with_pod: binding == "WaitForFirstConsumer", volumes, longest }
+    }
+}
+
 #[test]
 fn volumes_are_made_all_the_time_while_a_later_version_is_installed_and_rolled_back() {
     check(Needs::Machine, async |space| {
-        let class = space.class("ext4", "Immediate").await;
+        let made = [Made::of(space, "Immediate").await, Made::of(space, "WaitForFirstConsumer").await];
         quietly(writes(space, "before")).await;
         disturbing(async {
-            let ended = AssertUnwindSafe(there_and_back(space, &class)).catch_unwind().await;
+            let ended = AssertUnwindSafe(there_and_back(space, &made)).catch_unwind().await;
             if let Err(panic) = ended {
                 // All other checks are of this version.
                 let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool");
@@ -70,50 +91,68 @@ fn volumes_are_made_all_the_time_while_a_later_version_is_installed_and_rolled_b
     });
 }
 
-async fn there_and_back(space: &Space, class: &str) {
+async fn there_and_back(space: &Space, made: &[Made; 2]) {
     let this = Version::of(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool")));
     let later = Version::of(&space.machine().work.join("later"));
     assert_ne!(this.number, later.number);
-    let made = Cell::new(0);
     let steps = async {
-        more(&made).await;
+        more(made).await;
         run("helm", &["upgrade", "localpool", later.chart.to_str().unwrap(), "--namespace", HOME, "--wait"]).await;
         later.is_here(space).await;
-        more(&made).await;
+        more(made).await;
         claims(space, "later").await;
         writes(space, "between").await;
         run("helm", &["rollback", "localpool", "--namespace", HOME, "--wait", "--timeout", "3m"]).await;
         this.is_here(space).await;
-        more(&made).await;
+        more(made).await;
         claims(space, "again").await;
         for pod in ["before", "between"] {
             has_its_data(space, pod).await;
         }
     };
     tokio::select! {
-        never = make(space, class, &made) => match never {},
+        never = make(space, &made[0]) => match never {},
+        never = make(space, &made[1]) => match never {},
         never = pools_are_ready(space) => match never {},
         () = steps => {}
     }
-    println!("{} volumes were made meanwhile", made.get());
+    for Made { class, volumes, longest, .. } in made {
+        let (volumes, longest) = (volumes.get(), longest.get());
+        println!("{volumes} volumes of {class} were made meanwhile; the longest wait for one was {longest:.1?}");
+        assert!(longest <= PAUSE, "a claim of {class} waited {longest:?}");
+    }
 }
 
-/// Claims that are bound and deleted again, one after another.
-async fn make(space: &Space, class: &str, made: &Cell<usize>) -> Infallible {
+/// Claims that are bound and deleted again, one after another. Nobody waits until one is gone: the next claim shall wait
+/// out the pause, and not the deletion of this one.
+async fn make(space: &Space, made: &Made) -> Infallible {
     loop {
-        let claim = format!("made-{}", made.get());
-        space.create(&space.claim(&claim, class, "16Mi")).await;
+        let claim = format!("{}-{}", if made.with_pod { "used" } else { "made" }, made.volumes.get());
+        let begun = Instant::now();
+        space.create(&space.claim(&claim, &made.class, "16Mi")).await;
+        if made.with_pod {
+            space.create(&space.pod(&claim, &claim, As::Folder)).await;
+        }
         space.until_bound(&claim).await;
-        space.remove_claim(&claim).await;
-        made.set(made.get() + 1);
+        made.longest.set(made.longest.get().max(begun.elapsed()));
+        if made.with_pod {
+            space.until_running(&claim).await;
+            space.delete("Pod", space.here(), &claim).await;
+        }
+        space.delete("PersistentVolumeClaim", space.here(), &claim).await;
+        made.volumes.set(made.volumes.get() + 1);
     }
 }
 
 /// Volumes that are made from now on.
-async fn more(made: &Cell<usize>) {
-    let enough = made.get() + 3;
-    eventually("more volumes are made", SOON, async || if made.get() < enough { Err(made.get()) } else { Ok(()) })
-        .await;
+async fn more(made: &[Made; 2]) {
+    let volumes = || made.each_ref().map(|made| made.volumes.get());
+    let [now, late] = volumes();
+    let look = async || match volumes() {
+        [more, later] if more >= now + 3 && later >= late + 3 => Ok(()),
+        few => Err(few),
+    };
+    eventually("more volumes are made", SOON, look).await;
 }
 
 /// No version has the other one's nodes give nothing.
