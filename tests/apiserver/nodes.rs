@@ -231,8 +231,8 @@ async fn ask(stage: &Stage, label: &str, name: &str, node: &str, mib: u64) -> Vo
     id
 }
 
-/// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Gives how often
-/// the disk was written.
+/// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Gives
+/// how often the disk was written.
 async fn settled(platter: &Platter) -> u64 {
     let mut writes = platter.write_count();
     loop {

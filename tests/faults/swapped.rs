@@ -147,7 +147,8 @@ fn targets(host: &FakeHost) -> Vec<String> {
     table.iter().map(|mount| mount.target.display().to_string()).collect()
 }
 
-/// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: what is taken down of one is not the other's.
+/// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: what is taken down of one is not
+/// the other's.
 async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: MountWish) {
     let host = Arc::new(FakeHost::default());
     host.add_disk("fake0", "serial-0", geometry());
