@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::check::{Needs, Space, check};
 use crate::cluster::{HOME, SOON, eventually, name, run};
@@ -38,9 +38,13 @@ impl Version {
         let tag = format!(":{}", self.number);
         let others = async || {
             let pods = space.list("Pod", Some(HOME)).await;
-            let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
-            let of_driver = |pod: &&Value| image(pod).contains("/localpool:");
-            let others: Vec<_> = pods.iter().filter(of_driver).map(image).filter(|it| !it.ends_with(&tag)).collect();
+            // The controller starts before its sidecars, as an init container that stays.
+            let containers = ["containers", "initContainers"]
+                .iter()
+                .flat_map(|which| pods.iter().flat_map(move |pod| pod["spec"][which].as_array().into_iter().flatten()));
+            let images = containers.filter_map(|container| container["image"].as_str());
+            let of_driver = images.filter(|image| image.contains("/localpool:"));
+            let others: Vec<_> = of_driver.filter(|image| !image.ends_with(&tag)).map(str::to_owned).collect();
             if others.is_empty() { Ok(()) } else { Err(others) }
         };
         eventually("no other version runs", SOON, others).await;
