@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::erased::{Erased, Told};
+use super::erased::{Erased, PersistentVolumeId};
 use super::in_vain::InVain;
 use super::objects::{Objects, Outcome};
 use super::{create, delete, expand, handle, node_capacity, spec, view};
@@ -253,8 +253,8 @@ fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
 }
 
 /// What a PersistentVolume is known by.
-fn named(volume: &PersistentVolume) -> Option<Told> {
-    Some(Told { name: volume.name_any(), uid: volume.uid()? })
+fn named(volume: &PersistentVolume) -> Option<PersistentVolumeId> {
+    Some(PersistentVolumeId { name: volume.name_any(), uid: volume.uid()? })
 }
 
 /// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.

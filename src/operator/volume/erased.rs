@@ -12,26 +12,26 @@ use crate::volume::VolumeId;
 const MOST: usize = 1024;
 
 #[derive(Clone, Default)]
-pub struct Erased(Arc<Mutex<VecDeque<(VolumeId, Told)>>>);
+pub struct Erased(Arc<Mutex<VecDeque<(VolumeId, PersistentVolumeId)>>>);
 
 /// A PersistentVolume: another one of its name, for a volume made since, has another uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PersistentVolumeId {
     pub name: String,
     pub uid: String,
 }
 
 impl Erased {
-    pub fn note(&self, id: VolumeId, told: Told) {
+    pub fn note(&self, id: VolumeId, of: PersistentVolumeId) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(known, _)| *known != id);
-        all.push_back((id, told));
+        all.push_back((id, of));
         if all.len() > MOST {
             all.pop_front();
         }
     }
 
-    pub fn of(&self, id: VolumeId) -> Option<Told> {
+    pub fn of(&self, id: VolumeId) -> Option<PersistentVolumeId> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|(known, _)| *known == id).map(|(_, told)| told.clone())
     }
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_last_deletions_are_remembered_each_once() {
         let erased = Erased::default();
-        let told = |n: usize| Told { name: format!("pvc-{n}"), uid: n.to_string() };
+        let told = |n: usize| PersistentVolumeId { name: format!("pvc-{n}"), uid: n.to_string() };
         let id = |n: usize| VolumeId::of_name(&format!("pvc-{n}"));
         (0..MOST).for_each(|n| erased.note(id(n), told(n)));
         erased.note(id(0), told(7));
