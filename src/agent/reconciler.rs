@@ -38,6 +38,8 @@ pub struct Reconciler {
     pub(super) host: Arc<dyn Host>,
     pub(super) memory: Memory,
     pub(super) rules: Vec<Arc<Rule>>,
+    /// `set_rules` was called.
+    knows_sets: bool,
     pub(super) again: Backoff,
     pub(super) question: Question,
     /// How many were begun.
@@ -62,6 +64,8 @@ pub struct PassReport {
     pub outcomes: Vec<Outcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<String>,
+    /// The sets had been handed over before it began: what no member offers now, none offers.
+    pub knows_sets: bool,
     /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
     pub ripe_in: Option<Duration>,
 }
@@ -69,7 +73,14 @@ pub struct PassReport {
 impl PassReport {
     /// A look that did nothing.
     pub fn of_look(set: Snapshot) -> Self {
-        Self { set, problems: BTreeMap::new(), outcomes: Vec::new(), claimed: Vec::new(), ripe_in: None }
+        Self {
+            set,
+            problems: BTreeMap::new(),
+            outcomes: Vec::new(),
+            claimed: Vec::new(),
+            knows_sets: false,
+            ripe_in: None,
+        }
     }
 }
 
@@ -81,6 +92,7 @@ impl Reconciler {
             host,
             memory: Memory::new(Home { cluster, node }, min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
+            knows_sets: false,
             again: Backoff::new(AGAIN, AGAIN_AT_MOST),
             question: Question::default(),
             passes: 0,
@@ -162,7 +174,8 @@ impl Reconciler {
         let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
         let mut problems = members.problems;
         problems.extend(taken.problems);
-        Ok(PassReport { ripe_in, set, problems, outcomes, claimed: taken.claimed })
+        let (claimed, knows_sets) = (taken.claimed, self.knows_sets);
+        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_sets })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
@@ -210,6 +223,7 @@ impl Reconciler {
     /// The sets, from now on.
     pub fn set_rules(&mut self, rules: Vec<Rule>) {
         self.rules = rules.into_iter().map(Arc::new).collect();
+        self.knows_sets = true;
     }
 
     pub fn pool(&self) -> &Arc<Pool> {

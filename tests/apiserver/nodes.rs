@@ -231,6 +231,26 @@ async fn ask(stage: &Stage, label: &str, name: &str, node: &str, mib: u64) -> Vo
     id
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_agent_that_has_just_begun_is_answered_by_the_sets_and_not_before_it_knows_them() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let label = unique("sim");
+    set(&cluster.client, &label).await;
+    let name = unique("sim");
+    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
+    offers(&stage, &name, 1000).await;
+    for _ in 0..5 {
+        node.kill().await;
+        let asked = ask(&stage, &label, &unique("pvc"), &name, 100).await;
+        node.run(&cluster.client);
+        let answered =
+            object(&stage, asked, |object| ![Phase::Pending, Phase::Accepted].contains(&phase(object))).await;
+        assert_eq!(phase(&answered), Phase::Ready, "there is room: {:?}", answered.status);
+    }
+    node.kill().await;
+}
+
 /// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Gives
 /// how often the disk was written.
 async fn settled(platter: &Platter) -> u64 {

@@ -24,7 +24,7 @@ impl NodeOperator {
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
     pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
         let Inbox(inbox) = inbox;
-        let (world, worlds) = channel::channel(Arc::new(set::config::World::default()));
+        let (world, worlds) = channel::channel(Arc::new(set::world::World::default()));
         let known = Known::default();
         tokio::join!(
             set::config::keep(self.clone(), world),

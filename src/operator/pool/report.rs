@@ -16,9 +16,9 @@ use crate::device::label::{Layout, SetRef};
 use crate::operator::condition::{Holds, condition};
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
-use crate::operator::set::config::{Diskmaker, World};
 use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
+use crate::operator::set::world::{Diskmaker, World};
 use crate::operator::volume::spec::signed;
 use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
 
@@ -53,7 +53,7 @@ pub async fn keep(
             continue;
         };
         changed.mark_unchanged();
-        if !world.complete {
+        if !world.complete || !seen.knows_sets {
             continue;
         }
         if !world.pool_exists {

@@ -193,7 +193,7 @@ mod tests {
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
     fn reading(volume: &LocalVolume) -> Reading {
-        Parsed::default().of(&[Arc::new(volume.clone())]).remove(0)
+        Parsed::default().of_any_node(&[Arc::new(volume.clone())]).remove(0)
     }
 
     fn pool(name: &str, offers: Vec<SetOffer>) -> DevicePool {

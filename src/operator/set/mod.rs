@@ -1,6 +1,6 @@
 //! LocalVolumeSets and LocalVolumes: what they ask of a node, and what they are told.
 //!
-//! Takes in the objects and what the nodes offer for them; gives out rules (`config`), statuses and StorageClasses. All but the
+//! Takes in the objects and what the nodes offer for them; gives out rules (`world`), statuses and StorageClasses. All but the
 //! watches of `config` is pure.
 
 pub(in crate::operator) mod class;
@@ -13,3 +13,4 @@ pub(in crate::operator) mod relevance;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod status;
+pub(in crate::operator) mod world;

@@ -1,4 +1,4 @@
-//! Sets and LocalVolumes as our own strict parser reads them, for any node: each spec once, however often it is asked
+//! Sets and LocalVolumes as our own strict parser reads them, for a node: each spec once, however often it is asked
 //! for. An expression is compiled, too, when a spec is read.
 
 use std::collections::BTreeMap;
@@ -67,7 +67,11 @@ impl Definition for LocalVolume {
 /// What was read of the objects of one kind.
 pub struct Parsed<K>(Arc<Mutex<Known<K>>>);
 
-type Known<K> = BTreeMap<String, (Arc<K>, Reading)>;
+struct Known<K> {
+    /// For which node.
+    node: Node,
+    readings: BTreeMap<String, (Arc<K>, Reading)>,
+}
 
 impl<K> Clone for Parsed<K> {
     fn clone(&self) -> Self {
@@ -77,36 +81,43 @@ impl<K> Clone for Parsed<K> {
 
 impl<K> Default for Parsed<K> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Mutex::new(Known { node: Node::standalone("any"), readings: BTreeMap::new() })))
     }
 }
 
 impl<K: Definition> Parsed<K> {
-    /// The readings of all objects there are, in their order; what was known of others is forgotten.
-    pub fn of(&self, objects: &[Arc<K>]) -> Vec<Reading> {
+    /// The readings of all objects there are, in their order; what was known of others, and for another node, is forgotten.
+    pub fn of(&self, objects: &[Arc<K>], node: &Node) -> Vec<Reading> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut now = Known::new();
+        if known.node != *node {
+            *known = Known { node: node.clone(), readings: BTreeMap::new() };
+        }
+        let mut before = std::mem::take(&mut known.readings);
         let mut readings = Vec::new();
         for object in objects {
             let key = object.uid().unwrap_or_else(|| object.name_any());
-            let reading = match known.remove(&key) {
+            let reading = match before.remove(&key) {
                 Some((before, reading)) if before.spec() == object.spec() => reading,
-                _ => Arc::new(read(&**object)),
+                _ => Arc::new(read(&**object, node)),
             };
-            now.insert(key, (Arc::clone(object), Arc::clone(&reading)));
+            known.readings.insert(key, (Arc::clone(object), Arc::clone(&reading)));
             readings.push(reading);
         }
-        *known = now;
         readings
+    }
+
+    /// The same where it does not matter for which node.
+    pub fn of_any_node(&self, objects: &[Arc<K>]) -> Vec<Reading> {
+        self.of(objects, &Node::standalone("any"))
     }
 }
 
-/// Reads an object as each node's agent would.
-fn read<K: Definition>(object: &K) -> Result<Vec<Rule>, Vec<String>> {
+/// Reads an object as this node's agent would.
+fn read<K: Definition>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>> {
     let mut value = serde_json::to_value(object).map_err(|error| vec![error.to_string()])?;
     // Items of a list may come without them.
     (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));
-    let read = K::parse(&value, &Node::standalone("any"));
+    let read = K::parse(&value, node);
     read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
@@ -122,6 +133,7 @@ pub fn selected(selector: Option<&Value>, nodes: &[impl AsRef<PartialObjectMeta<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::NodeMatch;
 
     fn set(class: &str, size: &str) -> Arc<LocalVolumeSet> {
         let set = json!({
@@ -134,14 +146,31 @@ mod tests {
     #[test]
     fn a_spec_is_read_once_until_it_is_another() {
         let parsed = Parsed::default();
-        let read = |set: &Arc<LocalVolumeSet>| parsed.of(std::slice::from_ref(set)).remove(0);
+        let read = |set: &Arc<LocalVolumeSet>| parsed.of_any_node(std::slice::from_ref(set)).remove(0);
         let first = read(&set("fast", "1Gi"));
         assert!(Arc::ptr_eq(&first, &read(&set("fast", "1Gi"))), "its status may have changed, its spec has not");
         let other = read(&set("slow", "1Gi"));
         assert_eq!(other.as_ref().as_ref().expect("valid")[0].class, "slow");
         let wrong = read(&set("slow", "much"));
         assert!(wrong.as_ref().as_ref().is_err_and(|words| words[0].contains("minSize")), "{wrong:?}");
-        assert!(parsed.of(&[]).is_empty());
+        assert!(parsed.of_any_node(&[]).is_empty());
         assert!(!Arc::ptr_eq(&wrong, &read(&set("slow", "much"))), "what is gone is forgotten");
+    }
+
+    #[test]
+    fn a_spec_is_read_anew_for_a_node_of_other_labels() {
+        let mut set = (*set("fast", "1Gi")).clone();
+        set.spec["nodeSelector"] =
+            json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]});
+        let (set, parsed) = (Arc::new(set), Parsed::default());
+        let read = |zone: &str| {
+            let labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
+            parsed.of(std::slice::from_ref(&set), &Node { name: "n".to_owned(), labels }).remove(0)
+        };
+        let selected = |reading: &Reading| reading.as_ref().as_ref().expect("valid")[0].node;
+        let first = read("a");
+        assert!(Arc::ptr_eq(&first, &read("a")));
+        let moved = read("b");
+        assert_eq!((selected(&first), selected(&moved)), (NodeMatch::Selected, NodeMatch::NotSelected));
     }
 }

@@ -34,7 +34,7 @@ impl Leader {
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
         let whose = Whose::of::<LocalVolumeSet>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_sets.of(&sets);
+        let readings = self.caches.read_sets.of_any_node(&sets);
         let read_sets = sets.iter().zip(readings).filter(|(set, _)| set.metadata.deletion_timestamp.is_none());
         for (set, reading) in read_sets {
             let read = status::read(set, &reading, &nodes);
@@ -75,7 +75,7 @@ impl Leader {
         }
         let whose = Whose::of::<LocalVolume>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_volumes.of(&volumes);
+        let readings = self.caches.read_volumes.of_any_node(&volumes);
         let read_volumes =
             volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
         for (volume, reading) in read_volumes {

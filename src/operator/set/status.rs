@@ -222,7 +222,7 @@ mod tests {
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
     fn reading(set: &LocalVolumeSet) -> Reading {
-        Parsed::default().of(&[Arc::new(set.clone())]).remove(0)
+        Parsed::default().of_any_node(&[Arc::new(set.clone())]).remove(0)
     }
 
     fn pool(name: &str, offer: SetOffer) -> DevicePool {

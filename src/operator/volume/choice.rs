@@ -67,8 +67,8 @@ impl ClusterVolumes {
         }
         let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
         let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
-        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of(&all_sets));
-        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of(&all_volumes)));
+        let mut candidates = offered::candidates(selector, &all_sets, read_sets.of_any_node(&all_sets));
+        candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of_any_node(&all_volumes)));
         match offered::rules(selector, &candidates) {
             Ok(rules) => usage.map_or(Ok(()), |usage| offered::allows(selector, &rules, usage))?,
             // It may be a LocalVolume that is not read yet.

@@ -112,7 +112,7 @@ mod tests {
         };
         let sets: Vec<_> = sets.iter().map(set_of).collect();
         let selector = wanted("x").selector;
-        let candidates = candidates(&selector, &sets, Parsed::default().of(&sets));
+        let candidates = candidates(&selector, &sets, Parsed::default().of_any_node(&sets));
         let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&selector)).collect();
         let pools = nodes.iter().map(|(node, offers)| {
             let mut pool = pool(node, [1, 1, 1]);

@@ -105,7 +105,7 @@ mod tests {
             set_of("typo", json!({"storageClassName": "typo", "dryrun": true})),
         ];
         let selector = Selector { class: class.map(str::to_owned), set: set.map(str::to_owned) };
-        let candidates = candidates(&selector, &sets, Parsed::default().of(&sets));
+        let candidates = candidates(&selector, &sets, Parsed::default().of_any_node(&sets));
         allows(&selector, &rules(&selector, &candidates)?, usage)
     }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::work::{Next, NotMade, Work};
 use crate::operator::error::words;
 use crate::operator::node::context::{NodeOperator, Seen};
-use crate::operator::set::config::World;
+use crate::operator::set::world::World;
 use crate::operator::watch::Known;
 use crate::volume::VolumeId;
 
@@ -56,13 +56,12 @@ pub async fn keep(
             },
             id = queue.next() => due.push(id),
         }
-        if !known.is_complete() || seen.borrow().is_none() {
-            continue;
-        }
+        let last_look = seen.borrow().clone();
+        let Some(last_look) = last_look.filter(|_| known.is_complete()) else { continue };
         for id in due {
-            let world = worlds.borrow().clone();
-            let work =
-                Work { operator: operator.clone(), known: known.clone(), world, id, not_made: queue.not_made(id) };
+            let (world, seen) = (worlds.borrow().clone(), Arc::clone(&last_look));
+            let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
+            let work = Work { operator, known, world, seen, id, not_made };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }

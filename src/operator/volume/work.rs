@@ -15,8 +15,8 @@ use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::error::{Error, words};
-use crate::operator::node::context::NodeOperator;
-use crate::operator::set::config::World;
+use crate::operator::node::context::{NodeOperator, Seen};
+use crate::operator::set::world::World;
 use crate::operator::watch::Known;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
@@ -53,6 +53,7 @@ pub(super) struct Work {
     pub operator: NodeOperator,
     pub known: Known,
     pub world: Arc<World>,
+    pub seen: Arc<Seen>,
     pub id: Uuid,
     pub not_made: Option<NotMade>,
 }

@@ -1,0 +1,329 @@
+//! What the cluster asks of this node, from the objects that say so. Pure.
+//!
+//! Takes in the sets and LocalVolumes, the Node, its DevicePool, and the pods of the Local Storage Operator; gives out the rules, and
+//! what keeps them from claiming anything new.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
+use kube::ResourceExt as _;
+
+use super::parsed::Parsed;
+use crate::api::Node;
+use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
+use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
+
+/// What is asked of this node now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct World {
+    /// Sets and LocalVolumes were listed, and the node was read: what nobody asks for is really not asked for.
+    pub complete: bool,
+    /// By namespace and name: a rule, or what is wrong with the set. A LocalVolume is one for each class, named
+    /// `<name>/<class>`, or `<name>/*` with what is wrong with it.
+    pub sets: BTreeMap<(String, String), Result<Rule, String>>,
+    pub cordoned: bool,
+    /// Whether the DevicePool is there at all.
+    pub pool_exists: bool,
+    /// Why nothing new is claimed, whatever the sets say.
+    pub held_back: Option<String>,
+    /// The same of LocalVolumes alone.
+    pub volumes_held_back: Option<String>,
+    /// Whether another operator takes disks here.
+    pub diskmaker: Diskmaker,
+}
+
+/// The Local Storage Operator's program that takes disks, on this node. Where it runs, two would choose among the same
+/// blank disks, and neither knows of the other's wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Diskmaker {
+    #[default]
+    NotKnown,
+    Absent,
+    /// The pod, for people.
+    Runs(String),
+}
+
+impl World {
+    pub fn rules(&self) -> Vec<Rule> {
+        self.sets.values().filter_map(|set| set.as_ref().ok().cloned()).collect()
+    }
+}
+
+/// The objects that a world is made of.
+#[derive(Clone, Default)]
+pub(super) struct Objects {
+    pub sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
+    pub volumes: Option<BTreeMap<String, Arc<LocalVolume>>>,
+    pub node: Option<Arc<KubeNode>>,
+    pub pool: Option<Option<Arc<DevicePool>>>,
+    pub schema: Option<Result<(), String>>,
+    pub volume_schema: Option<Result<(), String>>,
+    pub diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
+    /// How often sets or LocalVolumes were told of.
+    pub told: u64,
+}
+
+/// What was read of the sets and LocalVolumes: each spec once, until it or the node's labels are others.
+#[derive(Default)]
+pub(super) struct Readers {
+    sets: Parsed<LocalVolumeSet>,
+    volumes: Parsed<LocalVolume>,
+}
+
+/// The world that these objects make. Pure.
+pub(super) fn look(objects: &Objects, name: &str, readers: &Readers) -> World {
+    let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
+    let diskmaker = diskmaker(diskmakers.as_ref());
+    let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
+        Some(Ok(())) => None,
+        Some(Err(why)) => Some(why.clone()),
+        None => Some(format!("the CRD of {kind} has not been read yet")),
+    };
+    let (held_back, volumes_held_back) = (held(schema, "LocalVolumeSet"), held(volume_schema, "LocalVolume"));
+    let (labels, taints) = match node {
+        Some(node) => {
+            (node.labels().clone(), node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default())
+        }
+        None => (BTreeMap::new(), Vec::new()),
+    };
+    let here = Node { name: name.to_owned(), labels };
+    // Disks that are claimed already stay with their set: this only keeps new claims off.
+    let admitted = |mut rule: Rule, held_back: &Option<String>| {
+        if held_back.is_some() || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations)) {
+            rule.node = NodeMatch::NotSelected;
+        } else if rule.node == NodeMatch::Selected && diskmaker != Diskmaker::Absent {
+            rule.node = NodeMatch::StandsBack;
+        }
+        rule
+    };
+    let all_sets: Vec<_> = sets.iter().flat_map(BTreeMap::values).cloned().collect();
+    let of_sets = all_sets.iter().zip(readers.sets.of(&all_sets, &here)).flat_map(|(set, reading)| {
+        rules_of(set.namespace(), set.name_any(), &reading, |rule| admitted(rule, &held_back))
+    });
+    let all_volumes: Vec<_> = volumes.iter().flat_map(BTreeMap::values).cloned().collect();
+    let of_volumes = all_volumes.iter().zip(readers.volumes.of(&all_volumes, &here)).flat_map(|(volume, reading)| {
+        rules_of(volume.namespace(), format!("{}/*", volume.name_any()), &reading, |rule| {
+            admitted(rule, &volumes_held_back)
+        })
+    });
+    let pool_object = pool.as_ref().and_then(Option::as_ref);
+    World {
+        complete: sets.is_some() && volumes.is_some() && node.is_some(),
+        sets: of_sets.chain(of_volumes).collect(),
+        cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
+        // Before the watch has said anything it is taken for there: it is not written twice.
+        pool_exists: pool.is_none() || pool_object.is_some(),
+        held_back: held_back.filter(|_| sets.is_some()),
+        volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
+        diskmaker,
+    }
+}
+
+/// The rules of one object by their names, or under `otherwise` what is wrong with it.
+fn rules_of(
+    namespace: Option<String>,
+    otherwise: String,
+    reading: &Result<Vec<Rule>, Vec<String>>,
+    admitted: impl Fn(Rule) -> Rule,
+) -> Vec<((String, String), Result<Rule, String>)> {
+    let namespace = namespace.unwrap_or_default();
+    match reading {
+        Ok(rules) => {
+            let named = |rule: &Rule| ((namespace.clone(), rule.set.name.clone()), Ok(admitted(rule.clone())));
+            rules.iter().map(named).collect()
+        }
+        Err(problems) => vec![((namespace, otherwise), Err(problems.join("; ")))],
+    }
+}
+
+/// Whether one of the pods takes disks, or is about to: one that has ended does not.
+fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
+    let Some(pods) = pods else { return Diskmaker::NotKnown };
+    let ended = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let running = pods.iter().find(|(_, pod)| !ended(pod));
+    running.map_or(Diskmaker::Absent, |(name, _)| Diskmaker::Runs(name.clone()))
+}
+
+/// What a DaemonSet's pods tolerate by themselves.
+const TOLERATED: [&str; 7] = [
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+];
+
+/// Whether a taint keeps a set off the node, weighed as for a DaemonSet.
+fn keeps_off(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    if taint.effect == "PreferNoSchedule" || TOLERATED.contains(&taint.key.as_str()) {
+        return false;
+    }
+    !tolerations.iter().any(|toleration| {
+        let Toleration { key, operator, value, effect, seconds: _ } = toleration;
+        let same_effect = effect.as_ref().is_none_or(|effect| *effect == taint.effect);
+        let same_key = key.as_ref().is_none_or(|key| *key == taint.key);
+        let same_value = match operator {
+            TolerationOperator::Exists => true,
+            TolerationOperator::Equal => {
+                value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
+            }
+        };
+        same_effect && same_key && same_value
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(spec: serde_json::Value) -> Arc<LocalVolumeSet> {
+        let value = json!({
+            "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
+            "metadata": {"name": "s", "namespace": "d", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": spec,
+        });
+        Arc::new(serde_json::from_value(value).expect("a set"))
+    }
+
+    fn objects(spec: serde_json::Value, taints: serde_json::Value) -> Objects {
+        let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": {"taints": taints}});
+        Objects {
+            sets: Some(BTreeMap::from([("d/s".to_owned(), set(spec))])),
+            volumes: Some(BTreeMap::new()),
+            node: Some(Arc::new(serde_json::from_value(node).expect("a node"))),
+            pool: Some(None),
+            schema: Some(Ok(())),
+            volume_schema: Some(Ok(())),
+            diskmakers: Some(BTreeMap::new()),
+            told: 1,
+        }
+    }
+
+    fn seen(objects: &Objects) -> World {
+        look(objects, "n", &Readers::default())
+    }
+
+    fn rule(objects: &Objects) -> Result<Rule, String> {
+        seen(objects).sets[&("d".to_owned(), "s".to_owned())].clone()
+    }
+
+    #[test]
+    fn a_set_becomes_a_rule_with_the_identity_of_its_object() {
+        let rule = rule(&objects(json!({"storageClassName": "fast"}), json!([]))).expect("valid");
+        assert_eq!((rule.set.uid.as_str(), rule.class.as_str(), rule.node), ("u", "fast", NodeMatch::Selected));
+        assert_eq!(rule.created, 1_767_225_600);
+    }
+
+    #[test]
+    fn an_unknown_field_makes_no_rule_and_is_named() {
+        let words =
+            rule(&objects(json!({"storageClassName": "fast", "dryrun": true}), json!([]))).expect_err("refused");
+        assert!(words.contains("dryrun") && words.contains("dryRun"), "{words}");
+    }
+
+    #[test]
+    fn a_taint_that_the_set_does_not_tolerate_keeps_new_claims_off() {
+        let taint = json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]);
+        let tolerates = |toleration: serde_json::Value| {
+            let spec = json!({"storageClassName": "fast", "tolerations": [toleration]});
+            rule(&objects(spec, taint.clone())).expect("valid").node
+        };
+        for (toleration, node) in [
+            (json!({"key": "gpu", "operator": "Exists"}), NodeMatch::Selected),
+            (json!({"key": "gpu", "value": "yes"}), NodeMatch::Selected),
+            (json!({"operator": "Exists"}), NodeMatch::Selected),
+            (json!({"key": "gpu", "value": "no"}), NodeMatch::NotSelected),
+            (json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}), NodeMatch::NotSelected),
+            (json!({"key": "other", "operator": "Exists"}), NodeMatch::NotSelected),
+        ] {
+            assert_eq!(tolerates(toleration.clone()), node, "{toleration}");
+        }
+        let own = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+        assert_eq!(rule(&objects(json!({"storageClassName": "fast"}), own)).expect("valid").node, NodeMatch::Selected);
+    }
+
+    #[test]
+    fn under_a_crd_of_another_version_nothing_new_is_claimed_and_it_is_said() {
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        objects.schema = Some(Err("old".to_owned()));
+        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+        assert_eq!(seen(&objects).held_back.as_deref(), Some("old"));
+        objects.schema = None;
+        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+    }
+
+    #[test]
+    fn where_the_operators_diskmaker_runs_the_sets_stand_back_and_go_on_when_it_is_gone() {
+        let pod = |phase: &str| {
+            let pod = json!({"metadata": {"name": "diskmaker-manager-x"}, "status": {"phase": phase}});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            Some(BTreeMap::from([("storage/diskmaker-manager-x".to_owned(), Arc::new(pod))]))
+        };
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        for phase in ["Running", "Pending", "Unknown"] {
+            objects.diskmakers = pod(phase);
+            assert_eq!(rule(&objects).expect("valid").node, NodeMatch::StandsBack, "{phase}");
+            let runs = Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
+            assert_eq!(seen(&objects).diskmaker, runs, "{phase}");
+        }
+        for (pods, node) in [
+            (pod("Succeeded"), NodeMatch::Selected),
+            (pod("Failed"), NodeMatch::Selected),
+            (Some(BTreeMap::new()), NodeMatch::Selected),
+            (None, NodeMatch::StandsBack),
+        ] {
+            objects.diskmakers = pods;
+            assert_eq!(rule(&objects).expect("valid").node, node);
+            assert!(seen(&objects).complete, "what is here goes on in any case");
+        }
+    }
+
+    #[test]
+    fn nothing_is_complete_before_sets_and_node_were_read() {
+        let whole = objects(json!({"storageClassName": "fast"}), json!([]));
+        assert!(seen(&whole).complete);
+        assert!(!seen(&Objects { sets: None, ..whole.clone() }).complete);
+        assert!(!seen(&Objects { volumes: None, ..whole.clone() }).complete);
+        assert!(!seen(&Objects { node: None, ..whole }).complete);
+    }
+
+    #[test]
+    fn a_local_volume_is_a_rule_for_each_class_beside_the_sets_and_weighed_like_them() {
+        let volume = |spec: serde_json::Value| {
+            let value = json!({
+                "apiVersion": "local.storage.openshift.io/v1", "kind": "LocalVolume",
+                "metadata": {"name": "s", "namespace": "d", "uid": "v", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": spec,
+            });
+            Some(BTreeMap::from([("d/s".to_owned(), Arc::new(serde_json::from_value(value).expect("a volume")))]))
+        };
+        let devices = json!([
+            {"storageClassName": "a", "devicePaths": ["/dev/sdb"]}, {"storageClassName": "b", "devicePaths": ["/dev/sdc"]},
+        ]);
+        let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
+        objects.volumes = volume(json!({"storageClassDevices": devices}));
+        let key = |name: &str| ("d".to_owned(), name.to_owned());
+        let names = |world: &World| world.sets.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&seen(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
+        assert_eq!(seen(&objects).rules().len(), 3);
+
+        objects.volume_schema = Some(Err("the operator's".to_owned()));
+        let world = seen(&objects);
+        let node = |name: &str| world.sets[&key(name)].as_ref().map(|rule| rule.node);
+        assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::NotSelected)));
+        assert_eq!((world.held_back.clone(), world.volumes_held_back.as_deref()), (None, Some("the operator's")));
+
+        objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
+        let world = seen(&objects);
+        assert_eq!(names(&world), ["s", "s/*"]);
+        assert!(world.sets[&key("s/*")].as_ref().is_err_and(|words| words.contains("spec.dryRun: unknown field")));
+    }
+}
