@@ -4,20 +4,20 @@ pub mod ask;
 mod roles;
 mod state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::device::udev_rules;
+use crate::device::{lvm_filter, udev_rules};
 use crate::host::stdout::{PrintError, complain, print};
 use crate::operator::crds::{self, Ownership};
 use crate::operator::volume::abandon;
-use crate::role::sets;
+use crate::role::{host_rules, sets};
 use crate::show::devices::Format;
 use crate::volume::VolumeId;
-use crate::{demo, host, operator};
+use crate::{demo, operator};
 use ask::Local;
 use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
 use state::StateArgs;
@@ -62,7 +62,9 @@ enum Command {
     /// Print the custom resource definitions, or bring a cluster to them
     Crds(CrdsArgs),
     /// Print the udev rules that keep this host off what tenants write into volumes, or install them
-    UdevRules(UdevRulesArgs),
+    UdevRules(InstallArgs),
+    /// Print the filter that keeps this host's LVM off what tenants write into volumes, or put it into its configuration
+    LvmFilter(InstallArgs),
     /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
     Demo,
 }
@@ -239,15 +241,16 @@ impl Cli {
                 })
             }
             Command::Crds(args) => args.run(),
-            Command::UdevRules(args) => args.run(),
+            Command::UdevRules(args) => args.run(&udev_rules::text(), host_rules::install_udev_rules),
+            Command::LvmFilter(args) => args.run(&lvm_filter::text(), host_rules::install_lvm_filter),
             Command::Demo => Ok(demo::run()?),
         }
     }
 }
 
 #[derive(Debug, Args)]
-struct UdevRulesArgs {
-    /// Folder to write them to, such as /etc/udev/rules.d; a file that is the same already stays untouched
+struct InstallArgs {
+    /// Folder to write it to: /etc/udev/rules.d for rules, /etc/lvm for the filter. What is there already stays untouched
     #[arg(long, value_name = "DIR")]
     install_in: Option<PathBuf>,
 }
@@ -282,18 +285,12 @@ impl CrdsArgs {
     }
 }
 
-impl UdevRulesArgs {
-    fn run(self) -> Result<()> {
-        let Self { install_in } = self;
-        let Some(dir) = install_in else {
-            return Ok(print(&udev_rules::text())?);
-        };
-        let path = dir.join(udev_rules::FILE);
-        let line = match host::state::install(&dir, udev_rules::FILE, &udev_rules::text())? {
-            true => format!("{} is written; `udevadm trigger --subsystem-match=block` applies it now", path.display()),
-            false => format!("{} is as it should be", path.display()),
-        };
-        print_lines(&[line])
+impl InstallArgs {
+    fn run(self, text: &str, install: impl Fn(&Path) -> Result<String>) -> Result<()> {
+        match self.install_in {
+            Some(dir) => print_lines(&[install(&dir)?]),
+            None => Ok(print(text)?),
+        }
     }
 }
 

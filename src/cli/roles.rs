@@ -49,6 +49,9 @@ pub struct NodeArgs {
     /// Folder that gets the rules of `localpool udev-rules` at the start, such as /etc/udev/rules.d
     #[arg(long, value_name = "DIR")]
     udev_rules_dir: Option<PathBuf>,
+    /// Folder of LVM's configuration, such as /etc/lvm, that gets the filter of `localpool lvm-filter` at the start
+    #[arg(long, value_name = "DIR")]
+    lvm_dir: Option<PathBuf>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
@@ -132,7 +135,16 @@ impl StandaloneArgs {
 
 impl NodeArgs {
     pub fn run(self) -> Result<()> {
-        let Self { state, kubelet_dir, http, device_min_age, max_volumes_per_node, udev_rules_dir, log_format } = self;
+        let Self {
+            state,
+            kubelet_dir,
+            http,
+            device_min_age,
+            max_volumes_per_node,
+            udev_rules_dir,
+            lvm_dir,
+            log_format,
+        } = self;
         let node = state.node()?;
         node::run(node::Settings {
             node,
@@ -142,6 +154,7 @@ impl NodeArgs {
             min_age: device_min_age,
             max_volumes: i64::from(max_volumes_per_node),
             udev_rules_dir,
+            lvm_dir,
             log: log_format,
         })
     }

@@ -9,6 +9,7 @@ pub mod duplicate;
 pub mod facts;
 pub mod id;
 pub mod label;
+pub mod lvm_filter;
 pub mod ownership;
 pub mod reason;
 pub mod record;

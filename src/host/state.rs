@@ -2,6 +2,7 @@
 //!
 //! Documents are whole or the ones before: written aside, synced, renamed, directory synced.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -106,6 +107,23 @@ pub fn install(dir: &Path, name: &str, text: &str) -> Result<bool, HostError> {
     }
     let written = write_whole(&dir.join(format!(".{name}.new")), &path, text, 0o644);
     written.map(|()| true).map_err(|source| failed("write", &path, source))
+}
+
+/// The files of a folder of the host's with that ending, by name; a folder that is not there has none.
+pub fn texts(dir: &Path, ending: &str) -> Result<BTreeMap<String, String>, HostError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(source) => return Err(failed("read", dir, source)),
+    };
+    let mut texts = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|source| failed("read", dir, source))?.path();
+        let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|is| is == ending)) else { continue };
+        let text = fs::read_to_string(&path).map_err(|source| failed("read", &path, source))?;
+        texts.insert(name.to_string_lossy().into_owned(), text);
+    }
+    Ok(texts)
 }
 
 fn read_synced(path: &Path) -> io::Result<String> {

@@ -3,6 +3,7 @@
 
 pub mod controller;
 pub mod discovery;
+pub mod host_rules;
 pub mod http;
 pub mod machine;
 pub mod metrics;

@@ -4,7 +4,7 @@
 //! Volumes that exist are staged and published without the API server: only what changes objects waits for it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
@@ -24,12 +25,11 @@ use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
-use crate::device::udev_rules;
 use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
-use crate::host::{Host, Roots, chain, state};
+use crate::host::{Host, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
@@ -51,6 +51,7 @@ pub struct Settings {
     pub min_age: Duration,
     pub max_volumes: i64,
     pub udev_rules_dir: Option<PathBuf>,
+    pub lvm_dir: Option<PathBuf>,
     pub log: LogFormat,
 }
 
@@ -58,15 +59,6 @@ pub struct Settings {
 pub fn run(settings: Settings) -> Result<()> {
     log_to_stderr(settings.log);
     super::run(|stop| work(settings, stop))
-}
-
-/// Without them the agent works as well, so a failure is only told.
-fn install_udev_rules(dir: &Path) {
-    match state::install(dir, udev_rules::FILE, &udev_rules::text()) {
-        Ok(true) => tracing::info!(dir = %dir.display(), "wrote rules that keep udev off what tenants write"),
-        Ok(false) => {}
-        Err(error) => tracing::warn!(error = %chain(&error), "udev's rules are not written"),
-    }
 }
 
 /// kubelet puts the name on the Node as the value of a label, and refuses a driver whose value it cannot.
@@ -81,7 +73,8 @@ fn check_name(node: &str) -> Result<()> {
 }
 
 async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
-    let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, log: _ } = settings;
+    let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, lvm_dir, log: _ } =
+        settings;
     check_name(&node)?;
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new()?;
@@ -98,9 +91,8 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
         locked = locked => locked.context("taking the agent's lock")??,
         () = stop.cancelled() => return Ok(()),
     };
-    if let Some(dir) = udev_rules_dir {
-        install_udev_rules(&dir);
-    }
+    let write = move || host_rules::install_all(udev_rules_dir.as_deref(), lvm_dir.as_deref());
+    tokio::task::spawn_blocking(write).await.context("writing the rules of the host")?;
     let host: Arc<dyn Host> =
         Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
     let client = operator::client().await?;

@@ -58,7 +58,8 @@ fn the_sidecars_have_the_flags_that_they_are_given() {
 #[test]
 fn localpool_is_given_all_flags_of_its_roles_and_no_others() {
     let Some(helm) = helm::one() else { return };
-    let objects = helm.objects(&["--set", "crds.takeOwnership=true,node.udevRulesDir=/etc/udev/rules.d"]);
+    let objects =
+        helm.objects(&["--set", "crds.takeOwnership=true,node.udevRulesDir=/etc/udev/rules.d,node.lvmDir=/etc/lvm"]);
     let program = PathBuf::from(env!("CARGO_BIN_EXE_localpool"));
     let mut containers = running(&objects, "localpool");
     assert_eq!(containers.len(), 3, "agent, controller, CRD job");

@@ -57,6 +57,24 @@ fn the_agent_writes_udev_rules_only_where_it_is_told_a_folder_and_only_there() {
 }
 
 #[test]
+fn the_agent_puts_a_filter_into_lvms_folder_only_where_it_is_told_one_and_the_rules_that_the_filter_needs() {
+    let Some(helm) = helm::one() else { return };
+    let rules = "node.udevRulesDir=/etc/udev/rules.d";
+    let pod = pods(&helm.objects(&["--set", rules]))["localpool-node"].clone();
+    assert!(!pod.to_string().contains("lvm"));
+    let pod = pods(&helm.objects(&["--set", &format!("{rules},node.lvmDir=/etc/lvm")]))["localpool-node"].clone();
+    let container = &pod["containers"][0];
+    assert!(list(container, "args").contains(&&Value::from("--lvm-dir=/etc/lvm")));
+    let mount = serde_json::json!({"name": "lvm", "mountPath": "/etc/lvm"});
+    assert!(list(container, "volumeMounts").contains(&&mount));
+    let host = serde_json::json!({"path": "/etc/lvm", "type": "DirectoryOrCreate"});
+    assert!(list(&pod, "volumes").iter().any(|volume| volume["name"] == "lvm" && volume["hostPath"] == host));
+    let refused = helm.template(helm::KUBERNETES[0], &["--set", "node.lvmDir=/etc/lvm"]);
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && words.contains("node.lvmDir needs node.udevRulesDir"), "{words}");
+}
+
+#[test]
 fn by_default_only_the_agent_shares_anything_with_the_host_and_never_the_network() {
     let Some(helm) = helm::one() else { return };
     let objects = helm.objects(&[]);
@@ -96,8 +114,9 @@ fn discovery_sees_what_the_agent_sees_and_can_write_to_none_of_it() {
             paths.map(str::to_owned).collect()
         };
         let kubelet = agents["args"].to_string();
-        // It serves no volumes, so it neither needs the kubelet's folder nor has udev's rules to write.
-        let rules = |path: &String| kubelet.contains(&format!("--udev-rules-dir={path}"));
+        // It serves no volumes, so it neither needs the kubelet's folder nor has files of the host's to write.
+        let rules =
+            |path: &String| ["udev-rules", "lvm"].iter().any(|of| kubelet.contains(&format!("--{of}-dir={path}")));
         let more: Vec<String> = paths(agent).difference(&paths(pod)).filter(|path| !rules(path)).cloned().collect();
         let [more] = &more[..] else { panic!("{more:?}") };
         assert!(kubelet.contains(&format!("--kubelet-dir={more}")), "all but the kubelet's folder: {more}");

@@ -140,6 +140,14 @@ const ELSEWHERE: &[(&str, Else)] = &[
         ),
     ),
     (
+        "localpool lvm-filter",
+        Test(
+            "tests/vm/host_rules.rs",
+            "with the filter of LVM, vgs and vgchange see no group of labelled volumes, and all of the host's own",
+            "lvm-filter --install-in",
+        ),
+    ),
+    (
         "localpool crds",
         Test("tests/chart/definitions.rs", "the_definitions_in_the_chart_are_those_that_localpool_prints", "printed()"),
     ),

@@ -93,7 +93,7 @@ struct Scene {
 
 type Look = fn(&mut Bench, &Scene);
 
-const CHECKS: [(&str, Look); 3] = [
+const CHECKS: [(&str, Look); 4] = [
     (
         "with the udev rules alone a boot starts no group or array of labelled volumes, and goes by no UUID in them",
         labelled_are_let_be,
@@ -101,6 +101,10 @@ const CHECKS: [(&str, Look); 3] = [
     (
         "with lists of groups and arrays, and a mount by the hardware, a boot uses nothing that is in bare volumes",
         bare_are_let_be,
+    ),
+    (
+        "with the filter of LVM, vgs and vgchange see no group of labelled volumes, and all of the host's own",
+        lvm_sees_only_the_hosts_own,
     ),
     ("after a boot beside them, volumes have each byte that tenants wrote, and all of it is erased", all_is_erased),
 ];
@@ -131,7 +135,8 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     }
     // Also where it ended early.
     let end = format!(
-        "set +e; umount /mnt/own-by-uuid /mnt/own-by-hardware; vgchange -q -an tenantsvg barevg
+        "set +e; sed -i '/^# localpool: begin/,/^# localpool: end/d' /etc/lvm/lvmlocal.conf
+         umount /mnt/own-by-uuid /mnt/own-by-hardware; vgchange -q -an tenantsvg barevg
          for array in /dev/md/*tenants* /dev/md/*bare*; do mdadm --quiet --stop $array; done
          rm -f {RULES}; sed -i '/^# Of the check/,$d' {FILES}; systemctl daemon-reload; udevadm control --reload; udevadm settle; sync"
     );
@@ -211,6 +216,19 @@ fn bare_are_let_be(bench: &mut Bench, scene: &Scene) {
     wrong += &bench.guest.run(&format!(
         "S=$(findmnt -no SOURCE /mnt/own-by-hardware); [[ $S == $(disk {OWN} 2) ]] || echo \"$S is mounted by the hardware, and not that of {OWN}\""
     ));
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+fn lvm_sees_only_the_hosts_own(bench: &mut Bench, scene: &Scene) {
+    let groups = |bench: &mut Bench| bench.guest.run("vgs --noheadings -o vg_name | sort | xargs");
+    assert!(groups(bench).contains("tenantsvg"), "LVM sees it by itself, whatever udev has of it");
+    bench.guest.run("/opt/localpool lvm-filter --install-in /etc/lvm");
+    let seen = groups(bench);
+    assert!(seen.contains("guestvg") && !seen.contains("tenantsvg"), "{seen}");
+    bench
+        .guest
+        .run("if vgchange -q -ay tenantsvg; then echo it starts the group of a tenant; exit 1; fi; udevadm settle");
+    let wrong = used_by_host(bench, scene, LABELLED);
     assert!(wrong.is_empty(), "{wrong}");
 }
 
