@@ -38,6 +38,18 @@ fn everything(what: &'static str) -> Fault {
     Fault { what, range: Extent { start: 0, end: 64 * MIB }, times: u32::MAX }
 }
 
+fn request(id: uuid::Uuid) -> CreateRequest {
+    CreateRequest {
+        id,
+        name: id.to_string(),
+        required: 8 * MIB,
+        limit: None,
+        parameters: BTreeMap::new(),
+        usage: WantedUsage::Block,
+        selector: Selector::default(),
+    }
+}
+
 fn until(is_so: impl Fn() -> bool) {
     let until = std::time::Instant::now() + AT_MOST;
     while !is_so() {
@@ -74,15 +86,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
     let (_host, disk, mut agent) = claimed(&Layout::Whole {}, Workers::Threads);
     let pool = Arc::clone(agent.pool());
     let id = uuid::Uuid::from_u128(7);
-    let request = CreateRequest {
-        id,
-        name: "a".to_owned(),
-        required: 8 * MIB,
-        limit: None,
-        parameters: BTreeMap::new(),
-        usage: WantedUsage::Block,
-        selector: Selector::default(),
-    };
+    let request = request(id);
     // Its space has to be cleaned before.
     until(|| pool.create(&request).is_ok());
     disk.inject(everything("zero"));
@@ -99,4 +103,29 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
         !pool.has_failed_work() && pool.disk_views().iter().all(|disk| disk.erasing == 0)
     });
     assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+}
+
+#[test]
+fn a_volume_grows_into_the_space_of_a_neighbour_whose_erasure_ends_meanwhile() {
+    let (_host, disk, agent) = claimed(&Layout::Carved {}, Workers::Threads);
+    let pool = Arc::clone(agent.pool());
+    let [grows, neighbour] = [7, 8].map(uuid::Uuid::from_u128);
+    for id in [grows, neighbour] {
+        until(|| pool.create(&request(id)).is_ok());
+    }
+    until(|| pool.disk_views().iter().all(|disk| disk.erasing == 0));
+    disk.set_hangs_at(Some("zero"));
+    pool.delete(neighbour).expect("deleted");
+    let began = std::time::Instant::now();
+    let growing = std::thread::spawn({
+        let pool = Arc::clone(&pool);
+        move || pool.expand(grows, 12 * MIB, None)
+    });
+    // It has begun by now, most likely.
+    std::thread::sleep(Duration::from_millis(100));
+    disk.set_hangs(false);
+    let grown = growing.join().expect("no bug");
+    // It waits for a moment only: on a machine that stood still meanwhile that is over.
+    assert!(grown.is_ok() || began.elapsed() > Duration::from_secs(1), "{grown:?}");
+    until(|| pool.expand(grows, 12 * MIB, None).is_ok_and(|view| view.size >= 12 * MIB));
 }
