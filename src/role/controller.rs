@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use super::parts::Parts;
 use super::sidecar::{self, Sidecar};
 use super::{LogFormat, http, log_to_stderr};
 use crate::csi::proto::controller_server::ControllerServer;
@@ -59,9 +60,11 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
         log: _,
     } = settings;
     let client = crate::operator::client().await?;
-    let mut tasks = JoinSet::new();
+    let mut watches = JoinSet::new();
     let caches = Caches::default();
-    caches.watch(&client, &mut tasks);
+    caches.watch(&client, &mut watches);
+    let mut parts = Parts::default();
+    parts.add_all("a watch", watches);
 
     let registry = Registry::new();
     let metrics = Metrics::new(&registry)?;
@@ -74,18 +77,20 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let web = http::serve(http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
 
     let csi = async {
+        let mut own = Parts::default();
         if let Some(sidecar) = sidecar {
             let first = tokio::select! {
                 life = sidecar::begin(&client, &namespace, &sidecar) => Some(life),
                 () = stop.cancelled() => None,
             };
             let Some(life) = first else { return Ok(()) };
-            tasks.spawn(sidecar::keep(client.clone(), namespace.clone(), sidecar, life));
+            let kept = sidecar::keep(client.clone(), namespace.clone(), sidecar, life);
+            own.add("the identity of the sidecars", tokio::spawn(kept));
         }
         // The sidecars take the socket for the sign that all is there for them.
         let listener = server::bind(&socket)?;
         let resizer = resizer_socket.as_deref().map(server::bind).transpose()?;
-        tasks.spawn(tell(caches.clone(), readiness.clone()));
+        own.add("readiness", tokio::spawn(tell(caches.clone(), readiness.clone())));
         let volumes = caches.volumes(client.clone());
         let identity = || Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())));
         let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
@@ -98,7 +103,10 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
                 None => Ok(()),
             }
         };
-        tokio::try_join!(all, growth).map(|_| ()).context("serving CSI")
+        tokio::select! {
+            served = async { tokio::try_join!(all, growth) } => served.map(|_| ()).context("serving CSI"),
+            why = own.end() => Err(why),
+        }
     };
 
     let (leads, leading) = watch::channel(false);
@@ -118,7 +126,7 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
         Ok(())
     };
     let web = async { web.await.context("serving HTTP") };
-    super::with_grace(&stop, async { tokio::try_join!(csi, web, lead).map(|_| ()) }).await
+    parts.serve(&stop, async { tokio::try_join!(csi, web, lead).map(|_| ()) }).await
 }
 
 /// Works while this replica leads, for ever.

@@ -25,6 +25,16 @@ impl Parts {
         self.0.spawn(async move { (what, part.await) });
     }
 
+    /// Tasks of one kind, each of which lives as long as the role.
+    pub fn add_all(&mut self, what: &'static str, mut tasks: JoinSet<()>) {
+        self.0.spawn(async move {
+            match tasks.join_next().await {
+                Some(ended) => (what, ended),
+                None => std::future::pending().await,
+            }
+        });
+    }
+
     pub fn add_agent(&mut self, thread: AgentThread) {
         self.add("the agent's thread", tokio::task::spawn_blocking(move || thread.join()));
     }
@@ -124,6 +134,13 @@ mod tests {
         let mut parts = Parts::default();
         parts.add("a task", tokio::spawn(async {}));
         assert_eq!(ends(parts).await, "a task ended by itself");
+
+        let mut tasks = JoinSet::new();
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async { panic!("a bug, on purpose") });
+        let mut parts = Parts::default();
+        parts.add_all("a watch", tasks);
+        assert!(ends(parts).await.contains("a watch ended in a bug"));
     }
 
     #[tokio::test]
