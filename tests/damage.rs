@@ -9,7 +9,7 @@ use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::Reconciler;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
-use localpool::device::record::{Half, Place, Sequenced, read_label, write_label};
+use localpool::device::record::{Half, NewestCopy, Sequenced, read_label, write_label};
 use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
@@ -291,7 +291,7 @@ fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
         let copies = read_label(&shared(&disk));
         let sequence = [&copies.a, &copies.b].into_iter().flatten().map(|copy| copy.sequence).max().expect("a label");
         let half = if copies.a.as_ref().is_ok_and(|copy| copy.sequence == sequence) { Half::A } else { Half::B };
-        write_label(&shared(&disk), &theirs, Some(Place { half, sequence })).expect("written");
+        write_label(&shared(&disk), &theirs, Some(NewestCopy { half, sequence })).expect("written");
     }
     // The agent has to open it again, and believes what it read before.
     disk.inject(Fault { what: "write", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: 1 });

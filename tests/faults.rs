@@ -39,7 +39,7 @@ use localpool::device::reason::Reason;
 use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::{JOURNAL, Made, Outcome, Place, PoolError, Selector, Standing, WantedUsage};
+use localpool::pool::{Destination, JOURNAL, Made, Outcome, PoolError, Selector, Standing, WantedUsage};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
@@ -270,18 +270,18 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
 fn a_volume_is_made_on_the_disk_that_was_named_beforehand_and_no_other_disk_is_written() {
     let (_host, [small, large], node) = two_disks(&Layout::Slots { size: None, count: Some(1) });
     let wanted = |name| request(name, BLOCK, MIB);
-    let Ok(Place::On(named)) = node.pool.place(&wanted("a"), &BTreeSet::new()) else { panic!("there is room") };
+    let Ok(Destination::On(named)) = node.pool.place(&wanted("a"), &BTreeSet::new()) else { panic!("there is room") };
     let writes = large.write_count();
     small.inject(Fault { what: "write", range: Extent { start: MIB, end: 2 * MIB }, times: 1 });
     assert!(matches!(node.pool.create_on(&wanted("a"), Some(&named)), Ok(Made::Failed(_))));
-    let Ok(Place::On(other)) = node.pool.place(&wanted("a"), &BTreeSet::from([named.clone()])) else {
+    let Ok(Destination::On(other)) = node.pool.place(&wanted("a"), &BTreeSet::from([named.clone()])) else {
         panic!("the other one has room")
     };
     assert_ne!(named, other);
     assert_eq!(large.write_count(), writes, "the other disk was written before anybody was told of it");
     assert!(matches!(node.pool.create_on(&wanted("a"), Some(&other)), Ok(Made::Volume(view, _)) if view.disk == other));
     assert!(matches!(node.pool.create_on(&wanted("b"), Some(&other)), Ok(Made::Full)));
-    assert!(matches!(node.pool.place(&wanted("a"), &BTreeSet::new()), Ok(Place::There)));
+    assert!(matches!(node.pool.place(&wanted("a"), &BTreeSet::new()), Ok(Destination::There)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::question::{Told, Wanted};
 use super::reconciler::Reconciler;
 use super::taking;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
-use crate::claim::{Ballot, Claim as Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
+use crate::claim::{Ballot, Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
 use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::record::judged_record;
@@ -19,7 +19,7 @@ use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::{
-    BareClaim, BareDevice, Claim, LabelledDisk, Member, Opened, Owner, Pool, PoolDisk, Seen, data_area, places,
+    BareClaim, BareDevice, LabelledDisk, Member, NewLabel, Opened, Owner, Pool, PoolDisk, Seen, data_area, places,
     reads_as_zeros,
 };
 
@@ -284,7 +284,7 @@ impl Taking {
         late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
         let hardware = Hardware::of(now.id.text.clone(), &now.raw);
-        let claim = Claim { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
+        let claim = NewLabel { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
         let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
         let id = claimed.content().label.disk;
         drop(claimed);

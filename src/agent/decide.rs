@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claim::{Claim, Rule, Wipe};
+use crate::claim::{Elected, Rule, Wipe};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::device::reason::Reason;
@@ -78,7 +78,7 @@ pub enum Action {
         rule: Option<Arc<Rule>>,
     },
     /// A free disk is claimed.
-    Claim(Claim),
+    Claim(Elected),
     /// What is on a disk is destroyed.
     Wipe {
         at: usize,

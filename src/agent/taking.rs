@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::Action;
-use crate::claim::{Claim, Promise, Rule, Wipe, promised};
+use crate::claim::{Elected, Promise, Rule, Wipe, promised};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::RawDisk;
@@ -22,11 +22,11 @@ pub struct Read {
 }
 
 /// `has`: how many disks each set has.
-pub fn claims(chosen: Vec<Claim>, read: &Read, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
-    let stands = |claim: &Claim| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
-    let stand: Vec<Claim> = chosen.into_iter().filter(stands).collect();
+pub fn claims(chosen: Vec<Elected>, read: &Read, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
+    let stands = |claim: &Elected| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
+    let stand: Vec<Elected> = chosen.into_iter().filter(stands).collect();
     // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
-    let is_enough = |claim: &&Claim| {
+    let is_enough = |claim: &&Elected| {
         let rule = rules.iter().find(|rule| rule.set == claim.set);
         let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
         let now = stand.iter().filter(|other| other.set == claim.set).count();
@@ -58,13 +58,13 @@ mod tests {
     use crate::device::label::Layout;
     use crate::device::sample::unclaimed;
 
-    fn claim(set: &str, name: &str) -> Claim {
+    fn claim(set: &str, name: &str) -> Elected {
         let set = sample::rule(set).set;
         let device = id::hardware(&unclaimed(name).raw, None);
-        Claim { set, device, name: name.to_owned(), layout: Layout::Carved {}, zeros: true }
+        Elected { set, device, name: name.to_owned(), layout: Layout::Carved {}, zeros: true }
     }
 
-    fn claimed(chosen: &[Claim], read: &Read, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<String> {
+    fn claimed(chosen: &[Elected], read: &Read, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<String> {
         let name = |action| match action {
             Action::Claim(claim) => claim.name,
             other => panic!("{other:?}"),

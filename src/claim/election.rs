@@ -22,7 +22,7 @@ use crate::device::label::{Layout, SetRef};
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct Elected {
     pub set: SetRef,
     pub device: DiskId,
     /// Kernel name at the look that this was decided on.
@@ -62,7 +62,7 @@ pub struct Wipe {
 /// The claims of all sets, and what became of each set, in the order in which the sets choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Election {
-    pub claims: Vec<Claim>,
+    pub claims: Vec<Elected>,
     pub wipes: Vec<Wipe>,
     pub outcomes: Vec<Outcome>,
 }
@@ -80,7 +80,7 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
             true => turn.choose(&mut taken.clone()).not_done(),
         };
         let claims =
-            hall.devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Claim {
+            hall.devices.iter().filter(|device| outcome.takes.contains(&device.raw.name)).map(|device| Elected {
                 set: rule.set.clone(),
                 device: device.id.clone(),
                 name: device.raw.name.clone(),

@@ -18,7 +18,7 @@ pub mod sample;
 mod wipe;
 
 pub use ballot::{Ballot, Facts};
-pub use election::{Claim, Election, Outcome, Wipe, elect, to_ask};
+pub use election::{Elected, Election, Outcome, Wipe, elect, to_ask};
 pub use expression::{Expression, MOST_BYTES};
 pub use glob::Glob;
 pub use named::Named;

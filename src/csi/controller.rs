@@ -20,7 +20,7 @@ use super::proto::{
     validate_volume_capabilities_response,
 };
 use crate::device::label::VolumeUsage;
-use crate::volume::{Capacity, Condition, NewVolume, TOPOLOGY_KEY, Volume, VolumeId, Volumes};
+use crate::volume::{Capacity, Condition, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
 /// How long a caller waits that does not say.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
             return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
         }
         let nodes = nodes(request.accessibility_requirements.as_ref())?;
-        let wanted = NewVolume { name, required, limit, usage, parameters, selector, nodes, patience };
+        let wanted = VolumeRequest { name, required, limit, usage, parameters, selector, nodes, patience };
         let made = self.volumes.create(wanted).await?;
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
     }

@@ -7,7 +7,7 @@ use super::choose::{Capacity, Offer, Wish, capacity, choose};
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::{Member, Taken};
-use super::plan::NewVolume;
+use super::plan::PlannedVolume;
 use super::request::{CreateRequest, Outcome, Selector, WantedUsage, difference};
 use super::view::VolumeView;
 use crate::claim::Rule;
@@ -17,7 +17,7 @@ use crate::host::{FsKind, chain};
 
 /// Where a volume is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// It is on a disk already.
     There,
     /// On the disk of that id.
@@ -40,8 +40,8 @@ impl Pool {
         let mut failed = BTreeMap::new();
         loop {
             let disk = match self.place(request, &failed.keys().cloned().collect()) {
-                Ok(Place::There) => None,
-                Ok(Place::On(disk)) => Some(disk),
+                Ok(Destination::There) => None,
+                Ok(Destination::On(disk)) => Some(disk),
                 // What stands in the way is the disk that failed, where one did.
                 Err(error) if error.is_no_place() => return Err(failed.into_values().next().unwrap_or(error)),
                 Err(error) => return Err(error),
@@ -56,11 +56,11 @@ impl Pool {
     }
 
     /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
-    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Place, PoolError> {
+    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Destination, PoolError> {
         // Doubted first: a disk that comes back in between is found then, or still missed.
         let may_be_made = self.may_be_made(request.id);
         if self.find(request.id).is_ok() {
-            return Ok(Place::There);
+            return Ok(Destination::There);
         }
         may_be_made?;
         self.check_selector(&request.selector)?;
@@ -72,7 +72,7 @@ impl Pool {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
         let (index, _) = choose(&offers, &wish(request, usage))?;
-        Ok(Place::On(members[index].id().to_owned()))
+        Ok(Destination::On(members[index].id().to_owned()))
     }
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere.
@@ -83,7 +83,7 @@ impl Pool {
         }
         may_be_made?;
         let usage = self.usage(request.usage, &request.selector);
-        let volume = NewVolume {
+        let volume = PlannedVolume {
             id: request.id,
             record: VolumeRecord {
                 name: request.name.clone(),

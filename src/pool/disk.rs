@@ -11,10 +11,10 @@ use super::content::{Content, Held};
 use super::error::ApplyError;
 use super::extents::{ExtentSet, MIB};
 use super::plan::{
-    Claim, ERASE_CHUNK, EraseWork, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings, relabel,
-    release,
+    ERASE_CHUNK, EraseWork, NewLabel, Plan, PlanError, Step, claim, erase_finished, may_stay, recover_mappings,
+    relabel, release,
 };
-use crate::device::record::{self, Place, Record};
+use crate::device::record::{self, NewestCopy, Record};
 use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
 
 mod open;
@@ -30,7 +30,7 @@ pub struct PoolDisk {
     disk: Arc<dyn Disk>,
     content: Content,
     /// Which label copy is the newest; the next one goes over the other.
-    place: Option<Place>,
+    place: Option<NewestCopy>,
     /// Both label copies say the same.
     is_mirrored: bool,
     /// The next label's number is higher than this.
@@ -50,7 +50,7 @@ pub enum Opened {
 impl PoolDisk {
     /// Claims a blank disk, held exclusively. That nothing else is on it has been seen by the caller; that it has neither
     /// table nor label is looked at here, before the first write.
-    pub fn claim(disk: Arc<dyn Disk>, wanted: &Claim) -> Result<Self, ApplyError> {
+    pub fn claim(disk: Arc<dyn Disk>, wanted: &NewLabel) -> Result<Self, ApplyError> {
         match record::read_record(&*disk) {
             Record::Nothing => {}
             found => {

@@ -17,7 +17,7 @@ use super::disk::PoolDisk;
 use super::error::ApplyError;
 use super::extents::ExtentSet;
 use super::journal::KnownDisk;
-use super::plan::{NewVolume, Site, create, expand, relabel};
+use super::plan::{PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::duplicate::hardware;
@@ -308,12 +308,12 @@ impl State {
         matches!(&self.holding, Holding::Open(disk) if !disk.is_mirrored()) && self.is_usable()
     }
 
-    pub fn create(&mut self, site: Site, volume: &NewVolume) -> Result<(), ApplyError> {
+    pub fn create(&mut self, site: Site, volume: &PlannedVolume) -> Result<(), ApplyError> {
         self.disk()?.change(|content| create(content, site, volume))
     }
 
     /// What must be zeroed before that.
-    pub fn unzeroed_for_create(&mut self, site: Site, volume: &NewVolume) -> Result<ExtentSet, ApplyError> {
+    pub fn unzeroed_for_create(&mut self, site: Site, volume: &PlannedVolume) -> Result<ExtentSet, ApplyError> {
         self.disk()?.to_zero(|content| create(content, site, volume))
     }
 

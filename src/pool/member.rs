@@ -12,7 +12,9 @@ use super::error::{ApplyError, BareError, PoolError};
 use super::extents::ExtentSet;
 use super::journal_store::JournalStore;
 use super::labelled::{LabelledDisk, State};
-use super::plan::{NewVolume, PlanError, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown};
+use super::plan::{
+    PlanError, PlannedVolume, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown,
+};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::label::{ErasePolicy, VolumeUsage};
@@ -98,7 +100,7 @@ impl Member {
     pub fn create(
         &self,
         site: Site,
-        volume: &NewVolume,
+        volume: &PlannedVolume,
         journal: &JournalStore,
         patience: Duration,
     ) -> Result<Taken, PoolError> {

@@ -19,7 +19,7 @@ pub struct Room<D> {
 
 /// A place for a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<D> {
+pub struct Placement<D> {
     pub disk: D,
     pub extent: Extent,
 }
@@ -36,7 +36,7 @@ struct Score {
 }
 
 /// Picks a place for `size` bytes, or `None` where no free extent holds them.
-pub fn place<D: Copy>(rooms: &[Room<D>], size: u64) -> Option<Place<D>> {
+pub fn place<D: Copy>(rooms: &[Room<D>], size: u64) -> Option<Placement<D>> {
     let size = size.checked_next_multiple_of(MIB)?;
     let holes = || {
         rooms.iter().enumerate().flat_map(move |(index, room)| {
@@ -54,7 +54,7 @@ pub fn place<D: Copy>(rooms: &[Room<D>], size: u64) -> Option<Place<D>> {
             disk: std::cmp::Reverse(*index),
             start: std::cmp::Reverse(extent.start),
         })
-        .map(|(_, room, _, extent)| Place { disk: room.disk, extent })
+        .map(|(_, room, _, extent)| Placement { disk: room.disk, extent })
 }
 
 /// The start, the end, and the middle of what is left over.

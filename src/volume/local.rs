@@ -6,7 +6,7 @@ use super::condition::Condition;
 use super::error::Error;
 use super::id::VolumeId;
 use super::locks::VolumeLocks;
-use super::port::{NewVolume, Nodes, Volume, Volumes};
+use super::port::{Nodes, Volume, VolumeRequest, Volumes};
 use crate::host::chain;
 use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
 
@@ -55,7 +55,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 impl Volumes for LocalVolumes {
-    async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
+    async fn create(&self, wanted: VolumeRequest) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
         let node = &self.pool.owner().node;
         // With a choice of nodes only the first one is ours to answer for: it is the scheduler's.
@@ -68,7 +68,7 @@ impl Volumes for LocalVolumes {
             return Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one")));
         }
         self.locked(id, come_back, move |pool| {
-            let NewVolume { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
+            let VolumeRequest { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
             let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
             Ok(volume(pool, &view))

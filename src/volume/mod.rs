@@ -31,7 +31,7 @@ pub use id::VolumeId;
 pub use local::LocalVolumes;
 pub use locks::{Guard, VolumeLocks};
 pub use node::NodeVolumes;
-pub use port::{DRIVER_NAME, NewVolume, Nodes, TOPOLOGY_KEY, Volume, Volumes};
+pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
 pub use publish::MountWish;
 pub use request::{PublishRequest, StageRequest, Stats};
 

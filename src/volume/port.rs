@@ -19,7 +19,7 @@ pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
 /// Where volumes come from. One implementation works on this node's pool, another on objects of a cluster.
 pub trait Volumes: Send + Sync + 'static {
     /// Makes a volume, or finds it made with the same properties.
-    fn create(&self, wanted: NewVolume) -> impl Future<Output = Result<Volume, Error>> + Send;
+    fn create(&self, wanted: VolumeRequest) -> impl Future<Output = Result<Volume, Error>> + Send;
 
     /// Deletes a volume. Not there: success.
     fn delete(&self, id: VolumeId) -> impl Future<Output = Result<(), Error>> + Send;
@@ -53,7 +53,7 @@ pub trait Volumes: Send + Sync + 'static {
 
 /// What CreateVolume asks for.
 #[derive(Clone, Debug)]
-pub struct NewVolume {
+pub struct VolumeRequest {
     /// The CSI volume name.
     pub name: String,
     pub required: u64,

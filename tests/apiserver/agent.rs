@@ -11,7 +11,7 @@ use localpool::api::crd::{DevicePool, FINALIZER, LocalVolumeSet, PoolVolume};
 use localpool::host::Geometry;
 use localpool::host::fake::FakeHost;
 use localpool::operator::controller::{Caches, ClusterVolumes};
-use localpool::volume::{NewVolume, Nodes, Selector, VolumeId, WantedUsage};
+use localpool::volume::{Nodes, Selector, VolumeId, VolumeRequest, WantedUsage};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -210,8 +210,8 @@ impl SimNode {
 }
 
 /// 1 GiB with a filesystem on these nodes.
-pub fn wanted(name: &str, nodes: Nodes) -> NewVolume {
-    NewVolume {
+pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
+    VolumeRequest {
         name: name.to_owned(),
         required: GIB,
         limit: None,

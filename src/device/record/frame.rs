@@ -39,7 +39,7 @@ pub enum Half {
 
 /// Where the newest label is. The next one goes to the other copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NewestCopy {
     pub half: Half,
     pub sequence: u64,
 }
@@ -146,30 +146,30 @@ pub fn read_label(dev: &dyn BlockDevice) -> LabelCopies {
 }
 
 /// The newest label of that disk, and where it is.
-pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, Place)> {
+pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, NewestCopy)> {
     Half::BOTH
         .into_iter()
         .filter_map(|half| Some((half, copies.get(half).as_ref().ok()?)))
         .filter(|(_, copy)| copy.label.disk == disk)
-        .map(|(half, copy)| (&copy.label, Place { half, sequence: copy.sequence }))
+        .map(|(half, copy)| (&copy.label, NewestCopy { half, sequence: copy.sequence }))
         .rev()
         .max_by_key(|(_, place)| place.sequence)
 }
 
 /// Whether a disk whose label had the number `seen` can look like this: a lower one is that of an older state of the disk, but
 /// for the one before where the newest copy has rotted.
-pub fn is_as_new_as(copies: &LabelCopies, place: Place, seen: u64) -> bool {
+pub fn is_as_new_as(copies: &LabelCopies, place: NewestCopy, seen: u64) -> bool {
     place.sequence >= seen || place.sequence + 1 == seen && copies.get(place.half.other()).is_err()
 }
 
 /// Writes a label over the copy that is not the last one, and syncs. `last` is `None` only for the first
 /// label of a claim, which goes over the copy that matters least. A crash leaves the last label or this one.
-pub fn write_label(dev: &dyn BlockDevice, label: &Label, last: Option<Place>) -> Result<Place, LabelError> {
+pub fn write_label(dev: &dyn BlockDevice, label: &Label, last: Option<NewestCopy>) -> Result<NewestCopy, LabelError> {
     let place = match last {
-        Some(Place { half, sequence }) => {
-            Place { half: half.other(), sequence: sequence.checked_add(1).ok_or(LabelError::Exhausted)? }
+        Some(NewestCopy { half, sequence }) => {
+            NewestCopy { half: half.other(), sequence: sequence.checked_add(1).ok_or(LabelError::Exhausted)? }
         }
-        None => Place { half: least(&read_label(dev))?, sequence: 1 },
+        None => NewestCopy { half: least(&read_label(dev))?, sequence: 1 },
     };
     let bytes = encode(label, place.sequence)?;
     write(dev, place.half, &bytes)?;

@@ -18,7 +18,9 @@ use super::label::{Label, MARK};
 use super::ownership;
 use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
 use crate::host::{BlockDevice, chain};
-pub use frame::{Half, LabelCopies, LabelError, Place, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label};
+pub use frame::{
+    Half, LabelCopies, LabelError, NewestCopy, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label,
+};
 
 /// What a disk says of us.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub enum Record {
 pub struct Own {
     pub choice: Choice,
     pub label: Label,
-    pub place: Place,
+    pub place: NewestCopy,
     /// Both copies as they were read: one that does not verify is for health to tell.
     pub copies: LabelCopies,
 }

@@ -12,10 +12,10 @@ use super::offered::Candidate;
 use super::{modes, node_capacity, offered};
 use crate::claim::Rule;
 use crate::operator::controller::caches::Caches;
-use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, WantedUsage};
+use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 impl ClusterVolumes {
-    pub(super) fn choose(&self, wanted: &NewVolume, tried: &[String]) -> Result<String, Error> {
+    pub(super) fn choose(&self, wanted: &VolumeRequest, tried: &[String]) -> Result<String, Error> {
         let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
         let modes = self.modes(wanted, &candidates);
         if let Some(node) = modes.refused(&wanted.nodes) {
@@ -52,7 +52,7 @@ impl ClusterVolumes {
         node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
     }
 
-    pub(super) fn modes(&self, wanted: &NewVolume, candidates: &[Candidate]) -> Modes {
+    pub(super) fn modes(&self, wanted: &VolumeRequest, candidates: &[Candidate]) -> Modes {
         let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
         let mut pools = self.caches.pools.all();
         pools.retain(|pool| self.node_exists(&pool.name_any()));

@@ -16,7 +16,7 @@ use crate::api::crd::{Intent, Phase, PoolVolume};
 use crate::host::chain;
 use crate::operator::controller::caches::Caches;
 use crate::operator::latest::Sight;
-use crate::volume::{Capacity, Error, NewVolume, Selector, Volume, VolumeId, VolumeLocks, Volumes, WantedUsage};
+use crate::volume::{Capacity, Error, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage};
 
 /// How long a deletion or an expansion is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -64,7 +64,7 @@ impl ClusterVolumes {
         task.await.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
     }
 
-    async fn make(self, id: VolumeId, wanted: NewVolume) -> Result<Volume, Error> {
+    async fn make(self, id: VolumeId, wanted: VolumeRequest) -> Result<Volume, Error> {
         let began = Instant::now();
         let silent_at = began + wanted.patience * 3 / 4;
         let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
@@ -280,7 +280,7 @@ fn unknown(error: crate::operator::Error) -> Error {
 impl Volumes for ClusterVolumes {
     const WEIGHED_BEFORE: bool = true;
 
-    async fn create(&self, wanted: NewVolume) -> Result<Volume, Error> {
+    async fn create(&self, wanted: VolumeRequest) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
         let made = self.to_its_end(id, |this| this.make(id, wanted)).await?;
         tracing::info!(volume = %id, name = made.name, node = made.node, size = made.size, "the volume is there");

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 
 use super::spec::{allows, difference, never_accepted, phase, refusal, words};
 use crate::api::crd::{Intent, Phase, PoolVolume};
-use crate::volume::{Error, NewVolume};
+use crate::volume::{Error, VolumeRequest};
 
 /// What there is to know beside the object.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub enum Then {
     Answer(Error),
 }
 
-pub fn step(wanted: &NewVolume, object: Option<&PoolVolume>, facts: Facts<'_>) -> Act {
+pub fn step(wanted: &VolumeRequest, object: Option<&PoolVolume>, facts: Facts<'_>) -> Act {
     let Some(object) = object else {
         return match facts.over {
             true => aborted("the volume is not made yet; try again".to_owned()),
@@ -74,7 +74,7 @@ pub fn step(wanted: &NewVolume, object: Option<&PoolVolume>, facts: Facts<'_>) -
     if never_accepted(object) { not_accepted(wanted, object, facts) } else { accepted(wanted, object, facts) }
 }
 
-fn not_accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
+fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: Facts<'_>) -> Act {
     let node = &object.spec.node;
     let own = object.uid().is_some_and(|uid| facts.own_uid == Some(uid.as_str()));
     if !allows(&wanted.nodes, node) {
@@ -104,7 +104,7 @@ fn not_accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Ac
     }
 }
 
-fn accepted(wanted: &NewVolume, object: &PoolVolume, facts: Facts<'_>) -> Act {
+fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: Facts<'_>) -> Act {
     let (node, id) = (&object.spec.node, object.name_any());
     if !facts.node_exists {
         return Act::Answer(Err(gone(object)));
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    fn table(wanted: &NewVolume, facts: Facts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
+    fn table(wanted: &VolumeRequest, facts: Facts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
         ALL.into_iter().map(|phase| words(step(wanted, Some(&change(in_phase(phase))), facts))).collect()
     }
 

@@ -13,7 +13,7 @@ use super::work::{Next, NotMade, Work, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
 use crate::host::chain;
 use crate::operator::error::Error;
-use crate::pool::{CreateRequest, Doubt, Made, Place, PoolError, VolumeView};
+use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
 use crate::volume::{Guard, VolumeId};
 
 impl Work {
@@ -36,9 +36,9 @@ impl Work {
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
         }
         let disk = match self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
-            Ok(Place::On(disk)) => disk,
+            Ok(Destination::On(disk)) => disk,
             // It came since the look.
-            Ok(Place::There) => return Ok(Next::After(AGAIN)),
+            Ok(Destination::There) => return Ok(Next::After(AGAIN)),
             // It may be there already, so nobody else may make it.
             Err(error @ PoolError::DiskAway { .. }) => {
                 let message = Some(chain(&error));
@@ -103,8 +103,8 @@ impl Work {
                 None => {
                     let (wanted, left) = (wanted.clone(), left.clone());
                     match self.blocking(move |pool| pool.place(&wanted, &left)).await? {
-                        Ok(Place::There) => None,
-                        Ok(Place::On(disk)) => {
+                        Ok(Destination::There) => None,
+                        Ok(Destination::On(disk)) => {
                             object = self.write(&object, status::accepted(&disk)).await?;
                             Some(disk)
                         }

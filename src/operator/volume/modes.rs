@@ -12,7 +12,7 @@ use super::node_capacity::selects;
 use super::offered::{allowed, words};
 use crate::api::crd::{DevicePool, SetOffer};
 use crate::claim::Rule;
-use crate::volume::{Error, NewVolume, Nodes, Selector, WantedUsage};
+use crate::volume::{Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.
 const NAMED: usize = 3;
@@ -70,7 +70,7 @@ impl Modes {
     }
 
     /// The answer then, in one sentence.
-    pub fn refusal(&self, node: &str, wanted: &NewVolume) -> Error {
+    pub fn refusal(&self, node: &str, wanted: &VolumeRequest) -> Error {
         let (asked, only) = words(wanted.usage);
         let selector = &wanted.selector;
         let named: Vec<&str> = self.able.iter().take(NAMED).map(String::as_str).collect();

@@ -11,7 +11,7 @@ use kube::core::DynamicObject;
 use super::spec::{bytes, phase};
 use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
 use crate::api::quantity;
-use crate::volume::{Capacity, Error, NewVolume, Nodes, Selector, WantedUsage};
+use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.
 const NAMED: usize = 5;
@@ -123,7 +123,7 @@ pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
 
 /// The node to ask. `tried` have refused already.
 pub fn choose(
-    wanted: &NewVolume,
+    wanted: &VolumeRequest,
     rooms: &BTreeMap<String, Capacity>,
     exists: impl Fn(&str) -> bool,
     tried: &[String],
@@ -169,7 +169,7 @@ pub fn choose(
     })
 }
 
-fn nobody(wanted: &NewVolume, rooms: &BTreeMap<String, Capacity>, open: &dyn Fn(&str) -> bool) -> String {
+fn nobody(wanted: &VolumeRequest, rooms: &BTreeMap<String, Capacity>, open: &dyn Fn(&str) -> bool) -> String {
     let required = quantity::short(wanted.required);
     let mut open: Vec<_> = rooms.iter().filter(|(node, _)| open(node)).collect();
     open.sort_by(|(a, room_a), (b, room_b)| room_b.largest.cmp(&room_a.largest).then(a.cmp(b)));

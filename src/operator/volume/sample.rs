@@ -7,13 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::spec;
 use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer};
-use crate::volume::{NewVolume, Nodes, Selector, WantedUsage};
+use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;
 
 /// 1 GiB with a filesystem of class `fast` on node `n`.
-pub fn wanted(name: &str) -> NewVolume {
-    NewVolume {
+pub fn wanted(name: &str) -> VolumeRequest {
+    VolumeRequest {
         name: name.to_owned(),
         required: GIB,
         limit: None,

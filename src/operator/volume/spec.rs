@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::api::quantity;
-use crate::volume::{Error, NewVolume, Nodes, VolumeId, WantedUsage};
+use crate::volume::{Error, Nodes, VolumeId, VolumeRequest, WantedUsage};
 
 /// The reason word of an agent whose disk has a volume of this id already, and another one.
 pub const DIFFERS: &str = "Differs";
@@ -42,8 +42,8 @@ pub fn bytes(signed: i64) -> u64 {
 }
 
 /// The object that asks `node` for a volume. It has the finalizer from its first moment.
-pub fn object(wanted: &NewVolume, node: &str) -> PoolVolume {
-    let NewVolume { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
+pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
+    let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
         WantedUsage::Mount(kind) => (VolumeMode::Filesystem, kind.map(|kind| kind.name().to_owned())),
@@ -87,7 +87,7 @@ pub fn filesystem(object: &PoolVolume) -> Option<&str> {
 }
 
 /// What keeps the object from being what is asked for.
-pub fn difference(object: &PoolVolume, wanted: &NewVolume) -> Option<String> {
+pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String> {
     let spec = &object.spec;
     if spec.volume_name != wanted.name {
         return Some(format!("it was made for the volume name {:?}", spec.volume_name));
@@ -166,7 +166,7 @@ mod tests {
         let mut made = object(&asked, "n");
         ready(&mut made, GIB);
         made.status.as_mut().expect("set").fs_type = Some("ext4".to_owned());
-        let differs = |change: &dyn Fn(&mut NewVolume)| {
+        let differs = |change: &dyn Fn(&mut VolumeRequest)| {
             let mut other = asked.clone();
             change(&mut other);
             difference(&made, &other).unwrap_or_default()

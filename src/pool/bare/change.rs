@@ -12,12 +12,12 @@ use crate::host::{Access, Openers};
 use crate::pool::erase::GIVE_WAY;
 use crate::pool::error::BareError;
 use crate::pool::journal::{BareClaim, BareVolume};
-use crate::pool::plan::NewVolume;
+use crate::pool::plan::PlannedVolume;
 
 impl BareDevice {
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
     /// and the worker goes on where the caller does not wait.
-    pub fn create(&self, volume: &NewVolume, patience: Duration) -> Result<(), BareError> {
+    pub fn create(&self, volume: &PlannedVolume, patience: Duration) -> Result<(), BareError> {
         let mut call = Call::begin();
         let _state = loop {
             let mut state = self.lock_within(patience)?;

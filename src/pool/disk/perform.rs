@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{PoolDisk, zero};
 use crate::device::label::{Label, MARK};
-use crate::device::record::{self, LabelError, Place, Record};
+use crate::device::record::{self, LabelError, NewestCopy, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, HostError, chain};
 use crate::pool::content::Content;
@@ -111,7 +111,7 @@ impl PoolDisk {
 
     fn write_label(&mut self, label: &Arc<Label>) -> Result<(), LabelError> {
         self.is_mirrored = false;
-        let last = self.place.map(|last| Place { sequence: last.sequence.max(self.outnumbered), ..last });
+        let last = self.place.map(|last| NewestCopy { sequence: last.sequence.max(self.outnumbered), ..last });
         let place = record::write_label(self.device(), label, last)?;
         self.place = Some(place);
         self.content.written = place.sequence;

@@ -21,7 +21,7 @@ pub const LABEL_NUMBER: u32 = 1;
 
 /// What a claim writes on a disk.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct NewLabel {
     pub geometry: Geometry,
     pub cluster: String,
     pub node: String,
@@ -31,8 +31,8 @@ pub struct Claim {
 }
 
 /// Plans a claim; `random` gives fresh GUIDs (disk, label entry, slots).
-pub fn claim(claim: &Claim, mut random: impl FnMut() -> Uuid) -> Result<(Plan, Content), PlanError> {
-    let Claim { geometry, cluster, node, hardware, set, layout } = claim.clone();
+pub fn claim(claim: &NewLabel, mut random: impl FnMut() -> Uuid) -> Result<(Plan, Content), PlanError> {
+    let NewLabel { geometry, cluster, node, hardware, set, layout } = claim.clone();
     data_area(&geometry)?;
     let label_entry = Entry {
         kind: LABEL_TYPE,

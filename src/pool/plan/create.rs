@@ -16,7 +16,7 @@ use crate::pool::extents::ExtentSet;
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
-pub struct NewVolume {
+pub struct PlannedVolume {
     /// Becomes the partition's GUID.
     pub id: Uuid,
     pub record: VolumeRecord,
@@ -31,7 +31,7 @@ pub enum Site {
     Space(Extent),
 }
 
-pub fn create(content: &Content, site: Site, volume: &NewVolume) -> Result<Plan, PlanError> {
+pub fn create(content: &Content, site: Site, volume: &PlannedVolume) -> Result<Plan, PlanError> {
     let (number, extent) = match site {
         Site::Slot(number) => {
             let slot = content.table.get(number).filter(|entry| entry.kind == FREE_SLOT_TYPE);

@@ -12,8 +12,8 @@ mod recover;
 mod release;
 mod step;
 
-pub use claim::{Claim, LABEL_NUMBER, claim};
-pub use create::{NewVolume, Site, create};
+pub use claim::{LABEL_NUMBER, NewLabel, claim};
+pub use create::{PlannedVolume, Site, create};
 pub use erase::{ERASE_CHUNK, EraseWork, delete, erase_advanced, erase_finished, next_erase};
 pub use expand::expand;
 pub use format::{adopt_volume, disown_volume, formatted, give_other_id, grown, relabel};

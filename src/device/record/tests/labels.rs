@@ -7,12 +7,12 @@ use crate::host::table::memory::Op;
 fn labels_take_turns_and_the_newest_one_counts() {
     for sector in [512, 4096] {
         let (dev, _, mut place) = claimed(sector);
-        assert_eq!(place, Place { half: Half::A, sequence: 1 });
+        assert_eq!(place, NewestCopy { half: Half::A, sequence: 1 });
         for turn in 2..10 {
             let next = Label { node: format!("node-{turn}"), ..label(DISK) };
             let last = place;
             place = write_label(&dev, &next, Some(last)).unwrap();
-            assert_eq!(place, Place { half: last.half.other(), sequence: turn });
+            assert_eq!(place, NewestCopy { half: last.half.other(), sequence: turn });
             let own = ours(&dev);
             assert_eq!((own.label, own.place), (next, place));
             assert!(own.copies.a.is_ok() && own.copies.b.is_ok());
@@ -58,7 +58,7 @@ fn a_label_that_does_not_fit_is_refused_with_both_numbers_and_nothing_is_written
     let huge = Label { node: "n".repeat(600_000), ..label(DISK) };
     let said = write_label(&dev, &huge, Some(place)).unwrap_err().to_string();
     assert!(said.starts_with("a label of 600") && said.ends_with(" bytes does not fit into 524224"), "{said}");
-    let exhausted = Place { half: Half::A, sequence: u64::MAX };
+    let exhausted = NewestCopy { half: Half::A, sequence: u64::MAX };
     assert!(matches!(write_label(&dev, &label(DISK), Some(exhausted)), Err(LabelError::Exhausted)));
     let unsorted = Label { clean: vec![Extent { start: 9, end: 10 }, Extent { start: 0, end: 5 }], ..label(DISK) };
     assert!(matches!(write_label(&dev, &unsorted, Some(place)), Err(LabelError::Contradiction { .. })));
@@ -150,7 +150,7 @@ proptest! {
         let volumes = (0..).zip(&names).map(|(n, name)| (Uuid::from_u128(n), volume(name))).collect();
         let written = Label { node, volumes, ..label(DISK) };
         let dev = Memory::new(SIZE, 512);
-        let place = write_label(&dev, &written, Some(Place { half: Half::A, sequence })).unwrap();
+        let place = write_label(&dev, &written, Some(NewestCopy { half: Half::A, sequence })).unwrap();
         let copies = read_label(&dev);
         prop_assert_eq!(newest(&copies, DISK).unwrap(), (&written, place));
     }

@@ -80,7 +80,7 @@ fn table(dev: &Memory) -> Table {
 }
 
 /// A claimed disk with a label in copy A.
-fn claimed(sector: u32) -> (Memory, Table, Place) {
+fn claimed(sector: u32) -> (Memory, Table, NewestCopy) {
     let dev = Memory::new(SIZE, sector);
     let place = write_label(&dev, &label(DISK), None).unwrap();
     let table = table(&dev);
@@ -162,7 +162,7 @@ fn a_label_that_is_whole_and_not_understood_is_a_later_versions_and_the_older_co
 fn a_label_of_another_disk_does_not_verify() {
     let (dev, _, _) = claimed(512);
     let copied = Memory::new(SIZE, 512);
-    write_label(&copied, &label(OTHER), Some(Place { half: Half::B, sequence: 8 })).unwrap();
+    write_label(&copied, &label(OTHER), Some(NewestCopy { half: Half::B, sequence: 8 })).unwrap();
     dev.poke(A, &copied.bytes(A, 4096));
     let words =
         format!("our partition table without a label that verifies; A is of disk {OTHER}; B: no label is there");
@@ -310,11 +310,11 @@ fn a_release_stopped_anywhere_goes_on_to_nothing_and_the_disk_can_be_claimed_aga
 fn what_a_release_left_behind_does_not_disturb_the_next_claim() {
     for last in [Half::A, Half::B] {
         let dev = Memory::new(SIZE, 512);
-        write_label(&dev, &erasing(), Some(Place { half: last, sequence: 8 })).unwrap();
-        write_label(&dev, &releasing(), Some(Place { half: last.other(), sequence: 9 })).unwrap();
+        write_label(&dev, &erasing(), Some(NewestCopy { half: last, sequence: 8 })).unwrap();
+        write_label(&dev, &releasing(), Some(NewestCopy { half: last.other(), sequence: 9 })).unwrap();
         assert!(is_nothing(&dev));
         let place = write_label(&dev, &label(OTHER), None).unwrap();
-        assert_eq!(place, Place { half: last.other(), sequence: 1 }, "the older copy goes first");
+        assert_eq!(place, NewestCopy { half: last.other(), sequence: 1 }, "the older copy goes first");
         assert!(is_nothing(&dev), "a claim that has only begun");
     }
 }
