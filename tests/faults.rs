@@ -39,7 +39,7 @@ use localpool::device::reason::Reason;
 use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::{Destination, JOURNAL, Made, Outcome, PoolError, Selector, Standing, WantedUsage};
+use localpool::pool::{Change, Destination, JOURNAL, Made, PoolError, Selector, Standing, WantedUsage};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;
@@ -238,7 +238,7 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     assert!(fresh.pool.delete(id("a")).is_err(), "nothing was looked at yet");
     fresh.passes().expect("looks");
     assert!(matches!(fresh.pool.delete(id("a")), Err(PoolError::DiskAway { .. })));
-    assert!(matches!(fresh.pool.delete(id("never")), Ok(Outcome::AlreadySo)), "what was never on it is not there");
+    assert!(matches!(fresh.pool.delete(id("never")), Ok(Change::AlreadySo)), "what was never on it is not there");
 
     // The journal is lost, and the disk is here but cannot be opened: it may hold anything.
     host.state.lose();
@@ -256,14 +256,14 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     disk.clear_faults();
     lost.passes().expect("looks");
     lost.pool.delete(id("a")).expect("it is there");
-    assert!(matches!(lost.pool.delete(id("a")), Ok(Outcome::AlreadySo)));
+    assert!(matches!(lost.pool.delete(id("a")), Ok(Change::AlreadySo)));
 
     // What was deleted before the disk left is not waited for.
     host.unplug("fake0");
     lost.passes().expect("looks");
     let mut fresh = start(&host);
     fresh.passes().expect("looks");
-    assert!(matches!(fresh.pool.delete(id("a")), Ok(Outcome::AlreadySo)));
+    assert!(matches!(fresh.pool.delete(id("a")), Ok(Change::AlreadySo)));
 }
 
 #[test]

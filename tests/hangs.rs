@@ -17,7 +17,7 @@ use localpool::csi::{Calls, Readiness, client, server};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host};
-use localpool::pool::{Outcome, Pool, PoolError, Selector, WantedUsage};
+use localpool::pool::{Change, Pool, PoolError, Selector, WantedUsage};
 use localpool::role::metrics::NodeMetrics;
 use localpool::role::{http, node, runtime};
 use localpool::volume::{Error, MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
@@ -51,7 +51,7 @@ fn answers<T: Send + 'static>(what: &str, pool: &Arc<Pool>, call: impl FnOnce(&P
 }
 
 /// Begins to delete a volume on a disk that hangs.
-fn delete_that_hangs(node: &Node, disk: &Platter, volume: &str) -> JoinHandle<Result<Outcome, PoolError>> {
+fn delete_that_hangs(node: &Node, disk: &Platter, volume: &str) -> JoinHandle<Result<Change, PoolError>> {
     disk.set_hangs(true);
     let (pool, id) = (Arc::clone(&node.pool), id(volume));
     let deleting = thread::spawn(move || pool.delete(id));
@@ -74,7 +74,7 @@ fn a_disk_that_hangs_in_an_operation_keeps_nothing_of_the_other_disks_from_answe
         answers("a mark", pool, move |pool| pool.mark_formatted(large)).expect("a healthy disk");
         answers("an expansion", pool, move |pool| pool.expand(large, 100 * MIB, None)).expect("a healthy disk");
         let repeated = answers("a repeated create", pool, |pool| pool.create(&request("large", MOUNT, 100 * MIB)));
-        assert_eq!(repeated.expect("a healthy disk").1, Outcome::AlreadySo);
+        assert_eq!(repeated.expect("a healthy disk").1, Change::AlreadySo);
         answers("a delete", pool, move |pool| pool.delete(large)).expect("a healthy disk");
 
         sick.set_hangs(false);
@@ -107,7 +107,7 @@ fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
         assert!(error.to_string().contains("has been under way for 1"), "{error}");
         sick.set_hangs(false);
         deleting.join().expect("no bug").expect("it answers again");
-        assert_eq!(node.pool.delete(small).expect("it is gone"), Outcome::AlreadySo);
+        assert_eq!(node.pool.delete(small).expect("it is gone"), Change::AlreadySo);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
 use crate::pool::{ApplyError, DiskView, Member, PoolError, Standing, VolumeView};
-use crate::show::Shown;
+use crate::show::ListedDevice;
 
 /// Why a verb was not done.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ impl Reconciler {
             found => found?,
         };
         let not_in_pool = || {
-            let why = crate::show::verdict_and_reason(&Shown { device: device.clone(), note: None }).1;
+            let why = crate::show::verdict_and_reason(&ListedDevice { device: device.clone(), note: None }).1;
             AdminError::NotInPool { disk: text.to_owned(), why }
         };
         let member = member.ok_or_else(not_in_pool)?;

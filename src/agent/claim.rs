@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::blank::NotBlank;
 use super::met::Met;
 use super::owner::{OF_BARE, owner};
-use super::question::{Told, Wanted};
+use super::question::{Answers, Wanted};
 use super::reconciler::Reconciler;
 use super::taking;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
@@ -19,7 +19,7 @@ use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::{
-    BareClaim, BareDevice, LabelledDisk, Member, NewLabel, Opened, Owner, Pool, PoolDisk, Seen, data_area, places,
+    BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Owner, Pool, PoolDisk, data_area, places,
     reads_as_zeros,
 };
 
@@ -84,7 +84,7 @@ impl Reconciler {
         self.pool.journal().sound().map_err(|e| chain(&e))?;
         let of_own =
             |why| format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}");
-        let Told { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
+        let Answers { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
         let learnt = own.and_then(|own| self.learn_own(own)).map_err(of_own)?;
         if learnt {
             // They are another thing than this pass has seen.
@@ -184,9 +184,9 @@ impl Reconciler {
         devices: &[Device],
         claims: &[Elected],
         problems: &mut BTreeMap<String, String>,
-    ) -> taking::Read {
+    ) -> taking::ZeroCheck {
         self.memory.blanks.begin_pass();
-        let mut read = taking::Read::default();
+        let mut read = taking::ZeroCheck::default();
         for elected in claims {
             let device = devices.iter().find(|device| device.raw.name == elected.name);
             let Some(device) = device.filter(|_| elected.zeros) else { continue };
@@ -290,7 +290,8 @@ impl Taking {
         drop(claimed);
         let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &Seen::default()).map_err(|e| chain(&e))? else {
+        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &LastSeen::default()).map_err(|e| chain(&e))?
+        else {
             return Err("it is blank again after it was claimed".to_owned());
         };
         let id = id::labelled(id).text;

@@ -9,9 +9,9 @@ use crate::device::size::Size;
 use crate::device::{Device, Verdict};
 use crate::host::raw::Kind;
 use crate::pool::{BareClaim, BareDevice, Content, LabelledDisk, LostClaim, Pool, Standing};
-use crate::show::Shown;
+use crate::show::ListedDevice;
 
-pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<Shown> {
+pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     let lost = pool.journal().lost();
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
@@ -49,7 +49,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<Shown> {
             }
             None => note(&device),
         };
-        Shown { note, device }
+        ListedDevice { note, device }
     };
     pass.set.devices.iter().map(shown).collect()
 }

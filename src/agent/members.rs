@@ -21,14 +21,14 @@ use crate::pool::{
 
 /// Why a disk with our label cannot be used now.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum MemberProblem {
     /// Until an event of a disk says that something has changed.
     Stays(String),
     /// It failed, or somebody holds it, and no event tells when that is over.
     Passes(String),
 }
 
-impl Problem {
+impl MemberProblem {
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Passes(chain(error))
     }
@@ -106,7 +106,7 @@ impl Reconciler {
         labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
     }
 
-    pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: Problem) {
+    pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: MemberProblem) {
         let unasked = Unasked {
             disk: device.id.text.clone(),
             why: format!("cannot be opened: {}", problem.words()),
@@ -116,7 +116,7 @@ impl Reconciler {
         self.meet_as(met, device, unasked, &problem);
     }
 
-    fn meet_as(&self, met: &mut Met, device: &Device, unasked: Unasked, problem: &Problem) {
+    fn meet_as(&self, met: &mut Met, device: &Device, unasked: Unasked, problem: &MemberProblem) {
         let words = problem.words();
         if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
@@ -124,7 +124,7 @@ impl Reconciler {
         met.unusable.insert(device.raw.name.clone(), words.to_owned());
         met.unread.push(unasked);
         met.problems.insert(device.raw.name.clone(), words.to_owned());
-        met.again |= matches!(problem, Problem::Passes(_));
+        met.again |= matches!(problem, MemberProblem::Passes(_));
     }
 
     /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
@@ -152,17 +152,17 @@ impl Reconciler {
     }
 
     /// A disk with our label that must not be used: if it is open, it is not any more.
-    pub(super) fn withhold(&self, device: &Device, why: String) -> Problem {
+    pub(super) fn withhold(&self, device: &Device, why: String) -> MemberProblem {
         if let Some(member) = self.pool.labelled_disk(&device.id.text) {
             let mut state = match member.lock_within(SHORT_PATIENCE) {
                 Ok(state) => state,
-                Err(stuck) => return Problem::of(&stuck),
+                Err(stuck) => return MemberProblem::of(&stuck),
             };
             if is_same_device(device, &member.id, &state.raw) {
                 state.leave(Standing::NotReady(why.clone()));
             }
         }
-        Problem::Stays(why)
+        MemberProblem::Stays(why)
     }
 
     /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
@@ -180,20 +180,20 @@ impl Reconciler {
             knowledge: Knowledge::Part,
         };
         let problem = match withheld {
-            Some(Err(stuck)) => Problem::of(&stuck),
-            Some(Ok(())) | None => Problem::Passes(why.to_owned()),
+            Some(Err(stuck)) => MemberProblem::of(&stuck),
+            Some(Ok(())) | None => MemberProblem::Passes(why.to_owned()),
         };
         self.meet_as(met, device, unasked, &problem);
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
-    pub(super) fn open(&mut self, device: &Device) -> Result<(), Problem> {
+    pub(super) fn open(&mut self, device: &Device) -> Result<(), MemberProblem> {
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let name = device.raw.name.clone();
         let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
         // Its label may be another one now.
         self.memory.discovery.changed(&name);
-        opened.unwrap_or_else(|hangs| Err(Problem::of(&hangs)))
+        opened.unwrap_or_else(|hangs| Err(MemberProblem::of(&hangs)))
     }
 
     /// The bare device of a claim; one whose device is away since the start is missed, too.
@@ -274,11 +274,11 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
 }
 
 /// Opens a disk with our label, and lets it join.
-fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
-    let Some(label) = &device.label else { return Err(Problem::Stays("it has no label".to_owned())) };
+fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProblem> {
+    let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id.text);
     let lock = |member: &'_ LabelledDisk, why: &str| {
-        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| Problem::of(&e));
+        let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| MemberProblem::of(&e));
         locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
     };
     if let Some(member) = &known {
@@ -286,11 +286,12 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), Problem> {
         lock(member, "it is being opened again")?;
     }
     let opened = host.open(&device.raw, Access::Own);
-    let opened = opened.map_err(|e| Problem::of(&e));
+    let opened = opened.map_err(|e| MemberProblem::of(&e));
     let seen = pool.journal().seen(&device.id.text);
-    let opened = opened
-        .and_then(|disk| PoolDisk::open(disk, label.disk, pool.owner(), &seen).map_err(|e| Problem::of_opening(&e)));
-    let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| Problem::of(&e)));
+    let opened = opened.and_then(|disk| {
+        PoolDisk::open(disk, label.disk, pool.owner(), &seen).map_err(|e| MemberProblem::of_opening(&e))
+    });
+    let opened = opened.and_then(|opened| with_its_hardware(opened, &device.raw).map_err(|e| MemberProblem::of(&e)));
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,
         Ok(Opened::Blank) => {

@@ -28,7 +28,7 @@ mod wipe;
 
 pub use self::admin::AdminError;
 pub use self::inventory::inventory;
-pub use self::observer::{Wanted, observe};
+pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::thread::{AgentHandle, AgentThread};
 pub use self::verb::Verb;

@@ -13,7 +13,7 @@ use crate::device::discovery::DiscoveryError;
 use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::{Hint, HostError, chain};
-use crate::show::Shown;
+use crate::show::ListedDevice;
 
 /// Events come in bursts; one look serves those of this time.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Interest {
     Still,
     NoMore,
 }
@@ -51,12 +51,12 @@ pub fn observe(
     agent: &mut Reconciler,
     events: &impl Hints,
     resync: Duration,
-    mut found: impl FnMut(Vec<Shown>),
-    wanted: impl Fn() -> Wanted,
+    mut found: impl FnMut(Vec<ListedDevice>),
+    wanted: impl Fn() -> Interest,
 ) -> Result<(), DiscoveryError> {
     let mut failures = 0;
     let mut again = Backoff::new(AGAIN, AGAIN_AT_MOST);
-    while wanted() == Wanted::Still {
+    while wanted() == Interest::Still {
         let began = Instant::now();
         let due = match agent.look() {
             Ok(set) => {
@@ -86,7 +86,7 @@ pub fn observe(
 }
 
 /// Waits for an event and the end of its burst; false where none came in time.
-fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Wanted) -> bool {
+fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &impl Fn() -> Interest) -> bool {
     let due = Instant::now() + due;
     let mut until: Option<Instant> = None;
     loop {
@@ -108,7 +108,7 @@ fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &imp
             Some(Hint::Described { name }) => agent.described(&name),
             Some(Hint::Overflow) => agent.events_lost(),
             None if until.is_some() => return true,
-            None if now >= due || wanted() == Wanted::NoMore => return false,
+            None if now >= due || wanted() == Interest::NoMore => return false,
             None => false,
         };
         if look {
@@ -170,11 +170,11 @@ mod tests {
         let (host, mut agent) = machine();
         let script = Script { hints: RefCell::new(hints.into()) };
         let seen = RefCell::new(Vec::new());
-        let found = |shown: Vec<Shown>| {
+        let found = |shown: Vec<ListedDevice>| {
             seen.borrow_mut().push(shown.into_iter().map(|shown| shown.device.raw.name).collect());
             after(&host, seen.borrow().len());
         };
-        let wanted = || if seen.borrow().len() < most { Wanted::Still } else { Wanted::NoMore };
+        let wanted = || if seen.borrow().len() < most { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &script, resync, found, wanted).unwrap();
         seen.into_inner()
     }
@@ -204,11 +204,11 @@ mod tests {
         let platter = host.platter("sda").unwrap();
         platter.set_in_use(0, true);
         let verdicts = RefCell::new(Vec::new());
-        let found = |shown: Vec<Shown>| {
+        let found = |shown: Vec<ListedDevice>| {
             verdicts.borrow_mut().push(shown[0].device.verdict.clone());
             platter.set_in_use(0, false);
         };
-        let wanted = || if verdicts.borrow().len() < 2 { Wanted::Still } else { Wanted::NoMore };
+        let wanted = || if verdicts.borrow().len() < 2 { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &Script::default(), FOREVER, found, wanted).unwrap();
         assert_eq!(verdicts.into_inner(), [Verdict::Theirs(Reason::Busy), Verdict::Unclaimed]);
     }
@@ -220,7 +220,8 @@ mod tests {
         let began = Instant::now();
         let (_host, mut agent) = machine();
         let script = Script { hints: RefCell::new(hints) };
-        let done = || if script.hints.borrow().is_empty() && count.get() > 1 { Wanted::NoMore } else { Wanted::Still };
+        let done =
+            || if script.hints.borrow().is_empty() && count.get() > 1 { Interest::NoMore } else { Interest::Still };
         observe(&mut agent, &script, FOREVER, |_| count.set(count.get() + 1), done).unwrap();
         // One at first, and then at most one in each time of settling.
         let most = 3 + usize::try_from(began.elapsed().as_secs()).unwrap();
@@ -233,7 +234,7 @@ mod tests {
         let platter = host.platter("sda").unwrap();
         let count = Cell::new(0);
         let script = Script { hints: RefCell::new((0..5).map(|_| changed("sda")).collect()) };
-        let wanted = || if count.get() < 2 { Wanted::Still } else { Wanted::NoMore };
+        let wanted = || if count.get() < 2 { Interest::Still } else { Interest::NoMore };
         observe(&mut agent, &script, Duration::from_millis(1), |_| count.set(count.get() + 1), wanted).unwrap();
         assert_eq!(platter.write_count(), 0);
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::question::{Told, Wanted};
+use super::question::{Answers, Wanted};
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
@@ -68,7 +68,7 @@ impl Reconciler {
     }
 
     /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass due.
-    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Told, String> {
+    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Answers, String> {
         let pool = Arc::clone(&self.pool);
         self.question.answer(self.passes, wanted, move || pool.nudge())
     }

@@ -31,7 +31,7 @@ pub(super) enum Wanted {
 
 /// The answers; the words say why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Answers {
     /// Volumes of this node on bare devices.
     pub own: Result<Vec<ToldVolume>, String>,
     /// What other provisioners promise; empty where it was not wanted.
@@ -48,7 +48,7 @@ pub(super) struct Question {
 }
 
 struct Awaited {
-    told: Receiver<Told>,
+    told: Receiver<Answers>,
     /// No pass waits for it now.
     is_late: Arc<AtomicBool>,
     wanted: Wanted,
@@ -69,9 +69,14 @@ impl Question {
 
     /// The answers to what `pass`, counted from the start, or the one before it asked. Older ones are not used: what they say may
     /// be so no more. `late` is called when answers are there that no pass waits for.
-    pub fn answer(&mut self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Told, String> {
+    pub fn answer(
+        &mut self,
+        pass: u64,
+        wanted: Wanted,
+        late: impl FnOnce() + Send + 'static,
+    ) -> Result<Answers, String> {
         if !self.is_asked {
-            return Ok(Told { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
+            return Ok(Answers { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
         }
         let is_of_now = |awaited: &Awaited| awaited.wanted == wanted && awaited.pass.saturating_add(1) >= pass;
         let awaited = self.awaited.take().filter(is_of_now);
@@ -101,7 +106,7 @@ impl Question {
         let asks = Arc::clone(&self.asks);
         let (reply, told) = mpsc::channel();
         let is_late = Arc::new(AtomicBool::new(false));
-        let ended = Ended { is_late: Arc::clone(&is_late), late: Some(late) };
+        let ended = LateCall { is_late: Arc::clone(&is_late), late: Some(late) };
         let asking = move || {
             // Last, and also where asking ends in a bug.
             let _ended = ended;
@@ -118,12 +123,12 @@ impl Question {
 }
 
 /// Calls `late` at its end, if no pass waits then.
-struct Ended<F: FnOnce()> {
+struct LateCall<F: FnOnce()> {
     is_late: Arc<AtomicBool>,
     late: Option<F>,
 }
 
-impl<F: FnOnce()> Drop for Ended<F> {
+impl<F: FnOnce()> Drop for LateCall<F> {
     fn drop(&mut self) {
         if self.is_late.load(Ordering::SeqCst)
             && let Some(late) = self.late.take()
@@ -134,9 +139,9 @@ impl<F: FnOnce()> Drop for Ended<F> {
 }
 
 impl Asks {
-    fn answers(&mut self, wanted: Wanted) -> Told {
+    fn answers(&mut self, wanted: Wanted) -> Answers {
         let promises = self.promises.as_mut().filter(|_| wanted == Wanted::All);
-        Told {
+        Answers {
             own: self.own.as_mut().map_or_else(|| Ok(Vec::new()), |ask| ask()),
             promises: promises.map_or_else(|| Ok(Vec::new()), |ask| ask()),
         }
@@ -163,8 +168,8 @@ mod tests {
         vec![Promise { volume: volume.to_owned(), provisioner: None, path: "/dev/sda".into(), device: None }]
     }
 
-    fn told(volume: &str) -> Result<Told, String> {
-        Ok(Told { own: Ok(Vec::new()), promises: Ok(promised(volume)) })
+    fn told(volume: &str) -> Result<Answers, String> {
+        Ok(Answers { own: Ok(Vec::new()), promises: Ok(promised(volume)) })
     }
 
     /// A pass that asks, and what tells that its answer came late.

@@ -13,7 +13,7 @@ use crate::host::RawDisk;
 
 /// What was found where zeros had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Read {
+pub struct ZeroCheck {
     /// Sets that chose a disk which holds something: each chooses anew in the next pass, as its counts hold for disks that it may
     /// have.
     pub wrong: BTreeSet<SetRef>,
@@ -22,7 +22,7 @@ pub struct Read {
 }
 
 /// `has`: how many disks each set has.
-pub fn claims(chosen: Vec<Elected>, read: &Read, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
+pub fn claims(chosen: Vec<Elected>, read: &ZeroCheck, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
     let stands = |claim: &Elected| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
     let stand: Vec<Elected> = chosen.into_iter().filter(stands).collect();
     // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
@@ -64,7 +64,7 @@ mod tests {
         Elected { set, device, name: name.to_owned(), layout: Layout::Carved {}, zeros: true }
     }
 
-    fn claimed(chosen: &[Elected], read: &Read, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<String> {
+    fn claimed(chosen: &[Elected], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<String> {
         let name = |action| match action {
             Action::Claim(claim) => claim.name,
             other => panic!("{other:?}"),
@@ -77,19 +77,19 @@ mod tests {
         let two = || Rule { min_devices: 2, ..sample::rule("fast") };
         let chosen = [claim("fast", "sda"), claim("fast", "sdb")];
         let none = BTreeMap::new();
-        assert_eq!(claimed(&chosen, &Read::default(), two(), &none), ["sda", "sdb"]);
-        let unread = Read { unread: BTreeSet::from(["sda".to_owned()]), ..Read::default() };
+        assert_eq!(claimed(&chosen, &ZeroCheck::default(), two(), &none), ["sda", "sdb"]);
+        let unread = ZeroCheck { unread: BTreeSet::from(["sda".to_owned()]), ..ZeroCheck::default() };
         assert_eq!(claimed(&chosen, &unread, two(), &none), [""; 0]);
         let has = BTreeMap::from([(two().set, 1)]);
         assert_eq!(claimed(&chosen, &unread, two(), &has), ["sdb"]);
         let at_most_one = Rule { max_devices: Some(1), ..two() };
-        assert_eq!(claimed(&chosen[1..], &Read::default(), at_most_one, &none), ["sdb"]);
+        assert_eq!(claimed(&chosen[1..], &ZeroCheck::default(), at_most_one, &none), ["sdb"]);
     }
 
     #[test]
     fn a_set_that_chose_a_disk_with_something_on_it_claims_nothing_in_this_pass() {
         let chosen = [claim("fast", "sda"), claim("fast", "sdb")];
-        let wrong = Read { wrong: BTreeSet::from([chosen[0].set.clone()]), ..Read::default() };
+        let wrong = ZeroCheck { wrong: BTreeSet::from([chosen[0].set.clone()]), ..ZeroCheck::default() };
         assert_eq!(claimed(&chosen, &wrong, sample::rule("fast"), &BTreeMap::new()), [""; 0]);
     }
 

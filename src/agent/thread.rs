@@ -17,7 +17,7 @@ use crate::claim::Rule;
 use crate::host::events::DeviceEvents;
 use crate::host::{Hint, HostError, chain};
 use crate::pool::Pool;
-use crate::show::Shown;
+use crate::show::ListedDevice;
 
 /// A pass at least this often, in case the kernel told us nothing.
 const RESYNC: Duration = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ enum Request {
     Event(Hint),
     /// Something changed that no event tells of.
     Look,
-    Inventory(Sender<Vec<Shown>>),
+    Inventory(Sender<Vec<ListedDevice>>),
     Verb(Verb, Sender<Result<Vec<String>, AdminError>>),
     Rules(Vec<Rule>),
     Stop,
@@ -81,7 +81,7 @@ impl AgentHandle {
     }
 
     /// Every device of the machine, as the last pass saw it. Blocks.
-    pub fn inventory(&self) -> Result<Vec<Shown>, Stopped> {
+    pub fn inventory(&self) -> Result<Vec<ListedDevice>, Stopped> {
         self.ask(Request::Inventory)
     }
 

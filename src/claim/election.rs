@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Places;
 use self::suits::holds_table;
-use self::turn::{Contender, Hall, Taken, Turn, is_free, is_pool};
+use self::turn::{Contender, Hall, SetTurn, TakenBy, is_free, is_pool};
 use super::ballot::Ballot;
-use super::rejection::{Rejection, Then};
+use super::rejection::{ContentFate, Rejection};
 use super::ripeness::Ripeness;
 use super::rule::NodeMatch;
 use crate::device::DiskId;
@@ -70,10 +70,10 @@ pub struct Election {
 /// Decides. Each set in its turn, oldest first, takes what it may of the devices that no older one took or waits for.
 pub fn elect(ballot: &Ballot<'_>) -> Election {
     let hall = Hall::new(ballot);
-    let mut taken = Taken::new();
+    let mut taken = TakenBy::new();
     let mut election = Election::default();
     for rule in hall.rules() {
-        let turn = Turn { hall: &hall, rule };
+        let turn = SetTurn { hall: &hall, rule };
         let Choice { outcome, wipes } = match rule.dry_run {
             false => turn.choose(&mut taken),
             // What it would take stays there for the sets after it.
@@ -99,7 +99,7 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
     let hall = Hall::new(ballot);
     let mut names = BTreeSet::new();
     for rule in ballot.rules.iter().filter(|rule| rule.filter.min_health.is_some()) {
-        let turn = Turn { hall: &hall, rule };
+        let turn = SetTurn { hall: &hall, rule };
         let asked = hall.devices.iter().filter(|device| {
             let may_have = turn.selects(device).is_ok() && (is_free(device).is_ok() || turn.is_wipeable(device));
             may_have && turn.can_use(device).is_ok()
@@ -132,8 +132,8 @@ struct Contention<'a> {
     deselected: Vec<String>,
 }
 
-impl<'a> Turn<'_, 'a> {
-    fn choose(&self, taken: &mut Taken<'a>) -> Choice {
+impl<'a> SetTurn<'_, 'a> {
+    fn choose(&self, taken: &mut TakenBy<'a>) -> Choice {
         let Contention { mut contenders, mut rejected, deselected } = self.contend(taken);
         // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that does
         // not.
@@ -156,10 +156,10 @@ impl<'a> Turn<'_, 'a> {
                     if self.orders_wipe() && !self.rule.dry_run {
                         wipes.push(device.raw.name.clone());
                     }
-                    self.content(content, Then::Wipe)
+                    self.content(content, ContentFate::Wipe)
                 }
-                (Some(content), Err(Rejection::TooYoung(_))) => self.content(content, Then::Wipe),
-                (Some(content), Err(why)) => self.content(content, Then::Reject(Box::new(why))),
+                (Some(content), Err(Rejection::TooYoung(_))) => self.content(content, ContentFate::Wipe),
+                (Some(content), Err(why)) => self.content(content, ContentFate::Reject(Box::new(why))),
             };
             rejected.insert(index, why);
         }
@@ -176,7 +176,7 @@ impl<'a> Turn<'_, 'a> {
     }
 
     /// Which devices the set would have, if there is a place for them.
-    fn contend(&self, taken: &Taken<'a>) -> Contention<'a> {
+    fn contend(&self, taken: &TakenBy<'a>) -> Contention<'a> {
         let mut contention = Contention::default();
         let Contention { contenders, rejected, deselected } = &mut contention;
         for (index, device) in self.hall.devices.iter().copied().enumerate() {

@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use cel::objects::Value;
 use cel::{Context, Env, ParseErrors, Program};
 
-use self::facts::{DEVICE, Seen, facts};
+use self::facts::{DEVICE, Observed, facts};
 pub use self::limits::{ExpressionError, MOST_BYTES};
 use super::mismatch::Mismatch;
 use crate::device::Device;
@@ -61,7 +61,7 @@ impl Expression {
     /// Whether it holds for a device.
     pub fn selects(&self, device: &Device, attachment: Attachment) -> Result<(), Mismatch> {
         let mut context = Context::with_env(Arc::clone(&ENV));
-        context.add_variable_from_value(DEVICE, facts(&Seen { device, attachment }));
+        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment }));
         // Nobody else sees what the evaluator was about when it failed.
         let result = catch_unwind(AssertUnwindSafe(|| self.program.execute(&context)));
         let failed = |why: String| Err(Mismatch::ExpressionFails { text: self.shown(), why });

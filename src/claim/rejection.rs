@@ -20,7 +20,7 @@ pub enum Rejection {
     /// Its content alone keeps it out, and the set orders that to be destroyed.
     Content {
         why: String,
-        then: Then,
+        then: ContentFate,
     },
     DoesNotFit(String),
     NotZeros(String),
@@ -59,7 +59,7 @@ pub enum Rejection {
 
 /// What becomes of a device whose content a set orders to be destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum ContentFate {
     /// It is wiped, at the latest when its time has come.
     Wipe,
     /// It would be, were this no dry run, as far as that is known without reading its table.
@@ -119,7 +119,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-impl fmt::Display for Then {
+impl fmt::Display for ContentFate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Without the seconds that are left: each would be a write of a status.

@@ -17,7 +17,7 @@ use super::proto::agent::{
 use crate::agent::{AdminError, AgentHandle, Verb};
 use crate::claim::Rule;
 use crate::host::chain;
-use crate::pool::{Outcome, Pool};
+use crate::pool::{Change, Pool};
 use crate::show::devices::{Format, render};
 use crate::show::volumes;
 use crate::volume::VolumeId;
@@ -158,8 +158,8 @@ impl Agent for AgentService {
         let pool = Arc::clone(&self.pool);
         let adopted = tokio::task::spawn_blocking(move || match dry_run {
             true => pool.volume(id.uuid()).map(|view| match view.record.is_some_and(|record| record.found) {
-                true => Outcome::Done,
-                false => Outcome::AlreadySo,
+                true => Change::Done,
+                false => Change::AlreadySo,
             }),
             // Its object says so too, where there are objects.
             false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
@@ -167,9 +167,9 @@ impl Agent for AgentService {
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
         let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;
         let line = match (outcome, dry_run) {
-            (Outcome::AlreadySo, _) => format!("volume {id} is usable already"),
-            (Outcome::Done, true) => format!("would make volume {id} usable"),
-            (Outcome::Done, false) => format!("volume {id} is usable now"),
+            (Change::AlreadySo, _) => format!("volume {id} is usable already"),
+            (Change::Done, true) => format!("would make volume {id} usable"),
+            (Change::Done, false) => format!("volume {id} is usable now"),
         };
         Ok(Response::new(Report { lines: vec![line] }))
     }

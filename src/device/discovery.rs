@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::duplicate::{self, Identities};
 use super::label::Hardware;
-use super::ownership::{Home, Machine, Record};
+use super::ownership::{Evidence, Home, Machine};
 use super::remembered::{Kept, Remembered};
 use super::{Believed, Device, Verdict, id};
 use crate::host::patience::{self, Patience};
@@ -19,7 +19,7 @@ use crate::host::raw::{Contents, Incarnation, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
-pub type ReadRecord = fn(&dyn BlockDevice) -> Record;
+pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
 
 /// What the looks at one machine remember of each other.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Discovery {
     last_on: BTreeMap<String, String>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
-    cache: Remembered<Read>,
+    cache: Remembered<Finding>,
     patience: Patience<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
@@ -45,8 +45,8 @@ type Whom = (String, Incarnation);
 
 /// What was read of a device.
 #[derive(Clone, Debug)]
-struct Read {
-    record: Option<Record>,
+struct Finding {
+    record: Option<Evidence>,
     probe: Probe,
 }
 
@@ -77,7 +77,7 @@ pub enum DiscoveryError {
 
 /// Which devices a look reads anew.
 #[derive(Clone, Copy)]
-enum Reach<'s> {
+enum Scope<'s> {
     All,
     /// One device and its disk; of the others only what is remembered counts.
     One {
@@ -150,7 +150,7 @@ impl Discovery {
     }
 
     pub fn look(&mut self, host: &Arc<dyn Host>, read: ReadRecord) -> Result<Snapshot, DiscoveryError> {
-        self.look_within(host, read, Reach::All)
+        self.look_within(host, read, Scope::All)
     }
 
     /// The last look before a claim: the device as it is now, read anew, if it still is the one that was
@@ -189,7 +189,7 @@ impl Discovery {
             Kind::Partition(partition) => Some(partition.disk.as_str()),
             _ => None,
         };
-        let set = self.look_within(host, read, Reach::One { name: &name, disk })?;
+        let set = self.look_within(host, read, Scope::One { name: &name, disk })?;
         let Some(now) = set.devices.into_iter().find(|device| device.raw.name == name) else {
             return Err(DiscoveryError::Gone { name });
         };
@@ -204,7 +204,7 @@ impl Discovery {
         &mut self,
         host: &Arc<dyn Host>,
         read: ReadRecord,
-        reach: Reach<'_>,
+        scope: Scope<'_>,
     ) -> Result<Snapshot, DiscoveryError> {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
@@ -212,16 +212,16 @@ impl Discovery {
         self.patience.forget(|whom| here.contains(whom));
         let (home, last_on, identities) = (self.home.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&home, &raws).knowing(&last_on, &identities);
-        let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, reach)).cloned();
-        let known: HashMap<&str, Kept<Read>> =
+        let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
+        let known: HashMap<&str, Kept<Finding>> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
 
         let told = |raw: &RawDisk| {
             let id = id::hardware(raw, machine.disk_of(raw)).text;
-            let given_up = || self.given_up.contains(&id).then_some(Record::GivenUp);
-            self.bare.contains(&id).then_some(Record::Bare).or_else(given_up)
+            let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
+            self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };
-        let mut records: HashMap<&str, Record> =
+        let mut records: HashMap<&str, Evidence> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), told(raw)?))).collect();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
             if records.contains_key(&*raw.name) {
@@ -229,22 +229,22 @@ impl Discovery {
             }
             let remembered = known.get(&*raw.name).and_then(|cached| cached.what.record.clone());
             if let Some(record) =
-                remembered.or_else(|| reach.covers(&raw.name).then(|| self.record_of(host, read, raw)))
+                remembered.or_else(|| scope.covers(&raw.name).then(|| self.record_of(host, read, raw)))
             {
                 records.insert(raw.name.as_str(), record);
             }
         }
         let mut probes = HashMap::new();
-        for raw in raws.iter().filter(|raw| reach.covers(&raw.name) || known.contains_key(&*raw.name)) {
+        for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&*raw.name)) {
             if !machine.needs_probe(raw, &records) {
                 continue;
             }
             let denied = known.get(&*raw.name).filter(|cached| denies(&cached.what.probe));
             if let Some(cached) = denied {
                 probes.insert(raw.name.as_str(), cached.what.probe.clone());
-            } else if reach.covers(&raw.name) {
+            } else if scope.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
-                let is_told = matches!(records.get(&*raw.name), Some(Record::Bare | Record::GivenUp));
+                let is_told = matches!(records.get(&*raw.name), Some(Evidence::Bare | Evidence::GivenUp));
                 if known.contains_key(&*raw.name) && machine.may_carry_record(raw) && !is_told {
                     records.insert(raw.name.as_str(), self.record_of(host, read, raw));
                 }
@@ -253,25 +253,25 @@ impl Discovery {
                 }
             }
         }
-        if let Reach::All = reach {
-            self.has_failed = records.values().any(|record| matches!(record, Record::Failed(_)))
+        if let Scope::All = scope {
+            self.has_failed = records.values().any(|record| matches!(record, Evidence::Failed(_)))
                 || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
         }
         let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
-        self.remember(&devices, &known, &records, at, reach);
+        self.remember(&devices, &known, &records, at, scope);
         let mut set = Snapshot { at, devices };
         duplicate::settle(&mut set.devices, &self.identities);
         duplicate::settle_unread(&mut set.devices, &self.last_on);
         Ok(set)
     }
 
-    fn record_of(&mut self, host: &Arc<dyn Host>, read: ReadRecord, raw: &RawDisk) -> Record {
+    fn record_of(&mut self, host: &Arc<dyn Host>, read: ReadRecord, raw: &RawDisk) -> Evidence {
         let (asked, disk) = (Arc::clone(host), raw.clone());
         let open_and_read = move || match asked.open(&disk, Access::Look) {
             Ok(disk) => read(&*disk),
-            Err(error) => Record::Failed(chain(&error)),
+            Err(error) => Evidence::Failed(chain(&error)),
         };
-        self.patience.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Record::Failed(chain(&error)))
+        self.patience.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
     }
 
     fn probe_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Probe {
@@ -280,30 +280,31 @@ impl Discovery {
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
-    fn believes(&self, raw: &RawDisk, cached: &Kept<Read>, now: Duration, reach: Reach<'_>) -> bool {
-        match reach {
-            Reach::All => now.saturating_sub(cached.at) < self.keep,
-            Reach::One { .. } => !reach.covers(&raw.name),
+    fn believes(&self, raw: &RawDisk, cached: &Kept<Finding>, now: Duration, scope: Scope<'_>) -> bool {
+        match scope {
+            Scope::All => now.saturating_sub(cached.at) < self.keep,
+            Scope::One { .. } => !scope.covers(&raw.name),
         }
     }
 
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&str, Kept<Read>>,
-        records: &HashMap<&str, Record>,
+        known: &HashMap<&str, Kept<Finding>>,
+        records: &HashMap<&str, Evidence>,
         at: Duration,
-        reach: Reach<'_>,
+        scope: Scope<'_>,
     ) {
         let before = std::mem::take(&mut self.cache);
-        if let Reach::One { .. } = reach {
+        if let Scope::One { .. } = scope {
             self.cache = before;
         }
-        for Device { raw, probe, .. } in devices.iter().filter(|device| reach.covers(&device.raw.name)) {
+        for Device { raw, probe, .. } in devices.iter().filter(|device| scope.covers(&device.raw.name)) {
             let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
-            let passes = |record: &&Record| matches!(record, Record::Failed(_) | Record::Bare | Record::GivenUp);
+            let passes =
+                |record: &&Evidence| matches!(record, Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp);
             let record = records.get(&*raw.name).filter(|record| !passes(record)).cloned();
-            self.cache.keep(raw, read_at, Read { record, probe: probe.clone() });
+            self.cache.keep(raw, read_at, Finding { record, probe: probe.clone() });
         }
     }
 }
@@ -326,7 +327,7 @@ impl Snapshot {
     }
 }
 
-impl Reach<'_> {
+impl Scope<'_> {
     fn covers(self, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -348,14 +349,14 @@ fn whom(raw: &RawDisk) -> Whom {
 fn device(
     machine: &Machine<'_>,
     raw: &RawDisk,
-    records: &HashMap<&str, Record>,
+    records: &HashMap<&str, Evidence>,
     probes: &HashMap<&str, Probe>,
 ) -> Device {
     let probe = probes.get(&*raw.name).cloned().unwrap_or(Probe::NotLooked);
     let verdict = machine.judge(raw, &probe, records);
     // A label on what is not judged by it says nothing: a tenant may have written it.
     let label = match (&verdict, records.get(&*raw.name)) {
-        (Verdict::Ours | Verdict::Foreign { .. }, Some(Record::Valid(label))) => Some(Arc::clone(label)),
+        (Verdict::Ours | Verdict::Foreign { .. }, Some(Evidence::Valid(label))) => Some(Arc::clone(label)),
         _ => None,
     };
     Device {

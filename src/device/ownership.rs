@@ -19,16 +19,16 @@
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
 //! 7. Content: not looked at or not readable is *Unknown*; busy, a signature or a table is *Theirs*.
 
+mod evidence;
 mod facts;
-mod record;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+pub use self::evidence::Evidence;
 pub use self::facts::NOT_LOOKED;
 use self::facts::{backing, by_content, mount_of, not_running, of_bad_sort, unusable, unusable_label};
-pub use self::record::Record;
 use self::walk::Walk;
 use super::duplicate::Identities;
 use super::reason::Holder;
@@ -125,22 +125,22 @@ impl<'a> Machine<'a> {
     }
 
     /// Why it could not be read whether a device carries a label of ours; `None`: it could, or there is no need to.
-    pub fn unread(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<String> {
+    pub fn unread(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<String> {
         match records.get(&*raw.name) {
-            Some(Record::Failed(why)) => Some(format!("could not be read: {why}")),
-            Some(Record::Unreadable(why)) => Some(unusable_label(why)),
+            Some(Evidence::Failed(why)) => Some(format!("could not be read: {why}")),
+            Some(Evidence::Unreadable(why)) => Some(unusable_label(why)),
             Some(_) => None,
             None => raw.unreadable.clone().or_else(|| self.cannot_be_asked(raw)),
         }
     }
 
     /// Whether only the content is left to decide on.
-    pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> bool {
+    pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> bool {
         matches!(self.decide(raw, records), Decision::ByContent)
     }
 
     /// Whose `raw` is. `records` is by kernel name; without one for it, or for its disk, nothing is unclaimed.
-    pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&str, Record>) -> Verdict {
+    pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&str, Evidence>) -> Verdict {
         match self.decide(raw, records) {
             Decision::Decided(verdict) => verdict,
             Decision::ByContent => {
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
                     None => records.get(raw.name.as_str()),
                     // That its disk has a table is no surprise in a partition.
                     Some(disk) => records.get(disk.name.as_str()).map(|record| match record {
-                        Record::Foreign(_) => &Record::None,
+                        Evidence::Foreign(_) => &Evidence::None,
                         other => other,
                     }),
                 };
@@ -157,13 +157,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn decide(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Decision {
+    fn decide(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Decision {
         let disk = self.disk_of(raw);
         if let Some(what) = raw.unreadable.as_ref().or_else(|| disk?.unreadable.as_ref()) {
             return Decision::Decided(Verdict::Unknown(what.clone()));
         }
         let built_on = self.built_on(raw, records);
-        if built_on.is_none() && records.get(&*raw.name) == Some(&Record::Bare) {
+        if built_on.is_none() && records.get(&*raw.name) == Some(&Evidence::Bare) {
             return Decision::Decided(Verdict::Ours);
         }
         if let Some(reason) = built_on.or_else(|| self.component(raw)) {
@@ -186,7 +186,7 @@ impl<'a> Machine<'a> {
         }
         match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
             // They may be those of a disk of ours.
-            Some(Reason::HasPartitions { .. }) if matches!(records.get(&*raw.name), Some(Record::Failed(_))) => {
+            Some(Reason::HasPartitions { .. }) if matches!(records.get(&*raw.name), Some(Evidence::Failed(_))) => {
                 Decision::ByContent
             }
             Some(reason) => Decision::Decided(Verdict::Theirs(reason)),
@@ -205,10 +205,10 @@ impl<'a> Machine<'a> {
     }
 
     /// A loop device over a block device; or anything on one of our volumes, or on a device that is one.
-    fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Record>) -> Option<Reason> {
+    fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<Reason> {
         let on_bare = |raw: &RawDisk| match records.get(&*raw.name)? {
-            Record::Bare => Some(Reason::OnPoolVolume { below: raw.name.clone() }),
-            Record::GivenUp => Some(Reason::OnGivenUp { below: raw.name.clone() }),
+            Evidence::Bare => Some(Reason::OnPoolVolume { below: raw.name.clone() }),
+            Evidence::GivenUp => Some(Reason::OnGivenUp { below: raw.name.clone() }),
             _ => None,
         };
         if let Some(reason) = self.disk_of(raw).and_then(on_bare) {
@@ -244,11 +244,11 @@ impl<'a> Machine<'a> {
 
     /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. That it
     /// is a path or a member of something else is no volume.
-    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Record>, is_ours_above: bool) -> bool {
+    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Evidence>, is_ours_above: bool) -> bool {
         match records.get(&*whole.name) {
-            Some(Record::Valid(_) | Record::Unreadable(_)) => true,
-            Some(Record::None | Record::Foreign(_) | Record::Bare | Record::GivenUp) => false,
-            Some(Record::Failed(_)) | None => {
+            Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
+            Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
+            Some(Evidence::Failed(_)) | None => {
                 let hardware = id::hardware(whole, None).text;
                 self.component(whole).is_none()
                     && (self.ours.contains(&*hardware) || !is_ours_above && self.copies.contains(&*hardware))
@@ -263,15 +263,17 @@ impl<'a> Machine<'a> {
         over.then(|| Reason::LoopOverDevice { device: file.clone() })
     }
 
-    fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Record>) -> Option<Verdict> {
+    fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<Verdict> {
         match records.get(&*whole.name)? {
             // A bare disk was decided on before, with all that is on it.
-            Record::None | Record::Foreign(_) | Record::Failed(_) | Record::Bare | Record::GivenUp => None,
-            Record::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
-            Record::Valid(label) if label.cluster == self.home.cluster && label.node == self.home.node => {
+            Evidence::None | Evidence::Foreign(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
+            Evidence::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
+            Evidence::Valid(label) if label.cluster == self.home.cluster && label.node == self.home.node => {
                 Some(Verdict::Ours)
             }
-            Record::Valid(label) => Some(Verdict::Foreign { cluster: label.cluster.clone(), node: label.node.clone() }),
+            Evidence::Valid(label) => {
+                Some(Verdict::Foreign { cluster: label.cluster.clone(), node: label.node.clone() })
+            }
         }
     }
 

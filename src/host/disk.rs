@@ -62,11 +62,11 @@ pub struct RealDisk {
     /// kernel mounts no partition of a disk that is held exclusively.
     claim: Mutex<Option<File>>,
     /// The exclusive hold of a partition, see [`PartitionMap::hold`].
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<HeldPartition>>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPartition {
     number: u32,
     hold: File,
 }
@@ -151,7 +151,7 @@ impl RealDisk {
     }
 
     /// Lets go of the partition that is held, if it is this one.
-    fn let_go(&self, which: impl FnOnce(&mut Held) -> bool) {
+    fn let_go(&self, which: impl FnOnce(&mut HeldPartition) -> bool) {
         if let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(which) {
             close_for_good(held.hold);
         }

@@ -134,13 +134,15 @@ impl Mounts for RealMounts {
             Err(error) if is_absent(&error) => return Ok(()),
             Err(source) => return Err(io_error("look at", target, source)),
         };
-        let removed = match Seen::of(found.file_type()) {
-            Seen::Directory => fs::remove_dir(target),
-            Seen::File if found.len() == 0 => fs::remove_file(target),
-            Seen::File => return Err(wrong_target(target, "is a file with content, which no target is")),
+        let removed = match TargetSort::of(found.file_type()) {
+            TargetSort::Directory => fs::remove_dir(target),
+            TargetSort::File if found.len() == 0 => fs::remove_file(target),
+            TargetSort::File => return Err(wrong_target(target, "is a file with content, which no target is")),
             // What is seen is what is mounted there.
-            Seen::Device => return Err(HostError::Busy { object: target.display().to_string() }),
-            Seen::Symlink | Seen::Other => return Err(wrong_target(target, "is nothing that a target is made of")),
+            TargetSort::Device => return Err(HostError::Busy { object: target.display().to_string() }),
+            TargetSort::Symlink | TargetSort::Other => {
+                return Err(wrong_target(target, "is nothing that a target is made of"));
+            }
         };
         match removed {
             Ok(()) => Ok(()),
@@ -170,7 +172,7 @@ impl Mounts for RealMounts {
 
     fn usage(&self, path: &Path) -> Result<Usage, HostError> {
         let found = fs::metadata(path).map_err(|source| io_error("look at", path, source))?;
-        if matches!(Seen::of(found.file_type()), Seen::Device) {
+        if matches!(TargetSort::of(found.file_type()), TargetSort::Device) {
             // statvfs would tell of the filesystem that the node is in: devtmpfs.
             let what = format!("{} is a device node: it has a size, and no usage", path.display());
             return Err(HostError::Unsupported { what });
@@ -232,17 +234,18 @@ impl<'a> Pinned<'a> {
             .open(path)
             .map_err(|source| io_error("open", path, source))?;
         let kind = file.metadata().map_err(|source| io_error("look at", path, source))?.file_type();
-        match Seen::of(kind) {
-            Seen::Symlink => Err(wrong_target(path, "is a symlink, and none is followed")),
-            Seen::Other => Err(wrong_target(path, "is neither a directory, a file nor a block device")),
-            Seen::Directory | Seen::File | Seen::Device => Ok(Self { file, kind, path }),
+        match TargetSort::of(kind) {
+            TargetSort::Symlink => Err(wrong_target(path, "is a symlink, and none is followed")),
+            TargetSort::Other => Err(wrong_target(path, "is neither a directory, a file nor a block device")),
+            TargetSort::Directory | TargetSort::File | TargetSort::Device => Ok(Self { file, kind, path }),
         }
     }
 
     fn expect(&self, kind: TargetKind) -> Result<(), HostError> {
-        match (kind, Seen::of(self.kind)) {
+        match (kind, TargetSort::of(self.kind)) {
             // A device that is bound there already has the file's place.
-            (TargetKind::Directory, Seen::Directory) | (TargetKind::File, Seen::File | Seen::Device) => Ok(()),
+            (TargetKind::Directory, TargetSort::Directory)
+            | (TargetKind::File, TargetSort::File | TargetSort::Device) => Ok(()),
             (TargetKind::Directory, _) => Err(wrong_target(self.path, "is not a directory")),
             (TargetKind::File, _) => Err(wrong_target(self.path, "is not a file")),
         }
@@ -254,7 +257,7 @@ impl<'a> Pinned<'a> {
     }
 }
 
-enum Seen {
+enum TargetSort {
     Directory,
     File,
     Device,
@@ -262,7 +265,7 @@ enum Seen {
     Other,
 }
 
-impl Seen {
+impl TargetSort {
     fn of(kind: FileType) -> Self {
         if kind.is_dir() {
             Self::Directory

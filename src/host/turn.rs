@@ -33,7 +33,7 @@ pub struct Turn<T: Shows> {
 }
 
 /// The lock, until it is dropped. What has changed is shown to the others then.
-pub struct Held<'t, T: Shows> {
+pub struct TurnGuard<'t, T: Shows> {
     turn: &'t Turn<T>,
     /// None only while it is dropped.
     state: Option<MutexGuard<'t, T>>,
@@ -59,14 +59,14 @@ impl<T: Shows> Turn<T> {
     }
 
     /// Waits for as long as it takes: for a thread that serves this device alone.
-    pub fn lock(&self) -> Held<'_, T> {
+    pub fn lock(&self) -> TurnGuard<'_, T> {
         let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = self.free.wait_while(since, |since| since.is_some());
         self.take(taken.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits while the lock changes hands, and gives up on a holder that has had it for `patience`.
-    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, T>, Stuck> {
+    pub fn lock_within(&self, patience: Duration) -> Result<TurnGuard<'_, T>, Stuck> {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(began) = *since {
             let held = began.elapsed();
@@ -78,15 +78,15 @@ impl<T: Shows> Turn<T> {
         Ok(self.take(since))
     }
 
-    fn take(&self, mut since: MutexGuard<'_, Option<Instant>>) -> Held<'_, T> {
+    fn take(&self, mut since: MutexGuard<'_, Option<Instant>>) -> TurnGuard<'_, T> {
         *since = Some(Instant::now());
         drop(since);
         let state = Some(self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        Held { turn: self, state, is_changed: false }
+        TurnGuard { turn: self, state, is_changed: false }
     }
 }
 
-impl<T: Shows> Deref for Held<'_, T> {
+impl<T: Shows> Deref for TurnGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -94,14 +94,14 @@ impl<T: Shows> Deref for Held<'_, T> {
     }
 }
 
-impl<T: Shows> DerefMut for Held<'_, T> {
+impl<T: Shows> DerefMut for TurnGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         self.is_changed = true;
         self.state.as_deref_mut().expect("it is held until it is dropped")
     }
 }
 
-impl<T: Shows> Drop for Held<'_, T> {
+impl<T: Shows> Drop for TurnGuard<'_, T> {
     fn drop(&mut self) {
         if let Some(state) = self.state.take().filter(|_| self.is_changed) {
             let shown = Arc::new(state.shown());

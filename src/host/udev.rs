@@ -25,7 +25,7 @@ impl UdevDatabase {
         for disk in disks {
             match std::fs::read(folder.join(format!("b{}", disk.devno))) {
                 Ok(text) => {
-                    let record = Record::parse(&text);
+                    let record = UdevRecord::parse(&text);
                     record.fill(disk);
                     database.links.insert(disk.devno, (record.priority, record.links));
                 }
@@ -59,13 +59,13 @@ impl UdevDatabase {
 
 /// One file of the database.
 #[derive(Debug, Default)]
-struct Record {
+struct UdevRecord {
     links: Vec<PathBuf>,
     priority: i32,
     properties: HashMap<String, String>,
 }
 
-impl Record {
+impl UdevRecord {
     fn parse(text: &[u8]) -> Self {
         let mut record = Self::default();
         for (kind, value) in String::from_utf8_lossy(text).lines().filter_map(|line| line.split_once(':')) {
@@ -153,8 +153,9 @@ mod tests {
 
     #[test]
     fn links_that_climb_out_of_dev_are_dropped() {
-        let record =
-            Record::parse(b"S:disk/by-id/ata-X\nS:../etc/passwd\nS:/etc/passwd\nS:disk/../../x\nS:\nL:-100\nE:A=b=c\n");
+        let record = UdevRecord::parse(
+            b"S:disk/by-id/ata-X\nS:../etc/passwd\nS:/etc/passwd\nS:disk/../../x\nS:\nL:-100\nE:A=b=c\n",
+        );
         assert_eq!(record.links, [PathBuf::from("disk/by-id/ata-X")]);
         assert_eq!((record.priority, record.property("A").as_deref()), (-100, Some("b=c")));
     }
@@ -189,8 +190,8 @@ mod tests {
     proptest! {
         #[test]
         fn records_of_any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in r"[SLE:\\x0-9=/\n]{0,60}") {
-            Record::parse(&bytes);
-            Record::parse(text.as_bytes());
+            UdevRecord::parse(&bytes);
+            UdevRecord::parse(text.as_bytes());
             decode(&text);
         }
     }

@@ -18,7 +18,7 @@ use super::plan::Site;
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::label::{Hardware, Layout, VolumeUsage};
-use crate::host::turn::{Held, PATIENCE, SHORT_PATIENCE, Shows, Turn};
+use crate::host::turn::{PATIENCE, SHORT_PATIENCE, Shows, Turn, TurnGuard};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
 
 mod change;
@@ -131,12 +131,12 @@ impl BareDevice {
     }
 
     /// Waits as long as it takes: for the device's own worker.
-    pub fn lock(&self) -> Held<'_, BareState> {
+    pub fn lock(&self) -> TurnGuard<'_, BareState> {
         self.turn.lock()
     }
 
     /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, BareState>, BareError> {
+    pub fn lock_within(&self, patience: Duration) -> Result<TurnGuard<'_, BareState>, BareError> {
         let stuck = |stuck| BareError::Stuck { disk: self.shown().path().display().to_string(), stuck };
         self.turn.lock_within(patience).map_err(stuck)
     }

@@ -8,7 +8,7 @@ use super::choose::NoPlace;
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
-use super::request::Outcome;
+use super::request::Change;
 use super::view::VolumeView;
 use crate::host::chain;
 
@@ -17,15 +17,15 @@ const ERASE_WAIT: Duration = Duration::from_secs(2);
 
 impl Pool {
     /// Deletes a volume; its space is erased in the background. Not there, and on no disk that is away: success.
-    pub fn delete(&self, id: Uuid) -> Result<Outcome, PoolError> {
+    pub fn delete(&self, id: Uuid) -> Result<Change, PoolError> {
         let may_be_called_deleted = self.may_be_called_deleted(id);
         if matches!(self.find(id), Err(PoolError::NoSuchVolume { .. })) {
-            return may_be_called_deleted.map(|()| Outcome::AlreadySo);
+            return may_be_called_deleted.map(|()| Change::AlreadySo);
         }
         let (member, _) = self.find_usable(id)?;
         member.delete(id)?;
         self.note(&member);
-        Ok(Outcome::Done)
+        Ok(Change::Done)
     }
 
     /// Grows a volume to at least `required` bytes.
@@ -90,15 +90,15 @@ impl Pool {
     }
 
     /// Makes a found volume usable.
-    pub fn adopt_volume(&self, id: Uuid) -> Result<Outcome, PoolError> {
+    pub fn adopt_volume(&self, id: Uuid) -> Result<Change, PoolError> {
         let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
-            Some(record) if !record.found => Ok(Outcome::AlreadySo),
+            Some(record) if !record.found => Ok(Change::AlreadySo),
             Some(_) => {
                 member.adopt_volume(id)?;
                 self.note(&member);
-                Ok(Outcome::Done)
+                Ok(Change::Done)
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::host::Extent;
 
 /// What a request wants, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Demand {
     pub usage: VolumeUsage,
     pub required: u64,
     pub limit: Option<u64>,
@@ -98,7 +98,7 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> Offer<D> {
 }
 
 /// Picks a place: carved space first, as it wastes nothing; else the smallest slot that holds the volume.
-pub fn choose<D: Copy>(offers: &[Offer<D>], wish: &Wish) -> Result<(D, Site), NoPlace> {
+pub fn choose<D: Copy>(offers: &[Offer<D>], wish: &Demand) -> Result<(D, Site), NoPlace> {
     if offers.is_empty() {
         return Err(NoPlace::NoDisk);
     }
@@ -165,8 +165,8 @@ mod tests {
         Offer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
     }
 
-    fn wish(required: u64, limit: Option<u64>) -> Wish {
-        Wish { usage: VolumeUsage::Block, required: required * MIB, limit: limit.map(|l| l * MIB) }
+    fn wish(required: u64, limit: Option<u64>) -> Demand {
+        Demand { usage: VolumeUsage::Block, required: required * MIB, limit: limit.map(|l| l * MIB) }
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_size_is_raised_to_the_filesystems_minimum_unless_the_limit_forbids_it() {
-        let xfs = |limit: Option<u64>| Wish { usage: VolumeUsage::Mount(FsKind::Xfs), ..wish(10, limit) };
+        let xfs = |limit: Option<u64>| Demand { usage: VolumeUsage::Mount(FsKind::Xfs), ..wish(10, limit) };
         let (_, site) = choose(&[carved(0, 1000)], &xfs(None)).expect("there is room");
         assert!(matches!(site, Site::Space(e) if e.len() == 300 * MIB));
         let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");

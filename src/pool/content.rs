@@ -25,12 +25,12 @@ pub struct Content {
     /// The number of the label's newest copy; it grows with each write.
     pub written: u64,
     /// Partitions that should not be mapped and cannot be unmapped, by number: they keep out nothing but themselves.
-    pub held: BTreeMap<u32, Held>,
+    pub held: BTreeMap<u32, BusyPartition>,
 }
 
 /// A partition that is no volume, and that somebody uses: the host's own LVM or md found a last tenant's bytes in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct BusyPartition {
     pub extent: Extent,
     /// Which partition, and who has it.
     pub why: String,

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::choose::{Capacity, Offer, Wish, capacity, choose};
+use super::choose::{Capacity, Demand, Offer, capacity, choose};
 use super::device_pool::Pool;
 use super::error::PoolError;
-use super::member::{Member, Taken};
+use super::member::{Attempt, Member};
 use super::plan::PlannedVolume;
-use super::request::{CreateRequest, Outcome, Selector, WantedUsage, difference};
+use super::request::{Change, CreateRequest, Selector, WantedUsage, difference};
 use super::view::VolumeView;
 use crate::claim::Rule;
 use crate::device::label::{VolumeRecord, VolumeUsage};
@@ -27,7 +27,7 @@ pub enum Destination {
 /// What came of making a volume on one disk.
 #[derive(Debug)]
 pub enum Made {
-    Volume(Box<VolumeView>, Outcome),
+    Volume(Box<VolumeView>, Change),
     /// The disk has no room for it, or not any more.
     Full,
     /// The disk failed, or others kept its lock, before anything of the volume was there.
@@ -36,7 +36,7 @@ pub enum Made {
 
 impl Pool {
     /// Makes a volume, or finds it made.
-    pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Outcome), PoolError> {
+    pub fn create(&self, request: &CreateRequest) -> Result<(VolumeView, Change), PoolError> {
         let mut failed = BTreeMap::new();
         loop {
             let disk = match self.place(request, &failed.keys().cloned().collect()) {
@@ -79,7 +79,7 @@ impl Pool {
     pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
         if let Ok((member, _)) = self.find(request.id) {
-            return self.existing(&member, request).map(|view| Made::Volume(Box::new(view), Outcome::AlreadySo));
+            return self.existing(&member, request).map(|view| Made::Volume(Box::new(view), Change::AlreadySo));
         }
         may_be_made?;
         let usage = self.usage(request.usage, &request.selector);
@@ -103,13 +103,13 @@ impl Pool {
         while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {
             let taken = members[index].create(site, &volume, self.journal(), patience);
             match self.goes_on(&members[index], taken)? {
-                Taken::ByUs => {
+                Attempt::ByUs => {
                     self.note(&members[index]);
                     self.background().give(&members[index]);
-                    return Ok(Made::Volume(Box::new(self.volume(request.id)?), Outcome::Done));
+                    return Ok(Made::Volume(Box::new(self.volume(request.id)?), Change::Done));
                 }
-                Taken::ByOther => {}
-                Taken::Failed(error) => {
+                Attempt::ByOther => {}
+                Attempt::Failed(error) => {
                     tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
                     // Of a lock that others keep a look would find nothing.
                     if !error.is_locked() {
@@ -174,8 +174,8 @@ impl Pool {
     }
 }
 
-fn wish(request: &CreateRequest, usage: VolumeUsage) -> Wish {
-    Wish { usage, required: request.required, limit: request.limit }
+fn wish(request: &CreateRequest, usage: VolumeUsage) -> Demand {
+    Demand { usage, required: request.required, limit: request.limit }
 }
 
 /// What each member that the selector means has to give.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::content::{Content, Held};
+use super::content::{BusyPartition, Content};
 use super::error::ApplyError;
 use super::extents::{ExtentSet, MIB};
 use super::plan::{
@@ -133,7 +133,7 @@ impl PoolDisk {
         if self.content.held.get(&number).is_none_or(|known| known.why != why) {
             tracing::warn!(disk = %self.disk.path().display(), why, "a partition without a volume is left alone");
         }
-        self.content.held.insert(number, Held { extent, why });
+        self.content.held.insert(number, BusyPartition { extent, why });
     }
 
     /// Unmaps what somebody held and holds no longer; gives whether there was any.

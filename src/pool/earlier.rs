@@ -12,7 +12,7 @@ use crate::device::record::{Own, is_as_new_as};
 
 /// What was last seen of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct LastSeen {
     /// The number of its label; 0: that is not known.
     pub written: u64,
     /// Volumes that it had then.
@@ -42,7 +42,7 @@ fn volumes(ids: &BTreeSet<Uuid>) -> String {
 }
 
 /// What shows that the disk is in an earlier state than that which was `seen`; `None`: nothing does.
-pub fn earlier(own: &Own, seen: &Seen) -> Option<Earlier> {
+pub fn earlier(own: &Own, seen: &LastSeen) -> Option<Earlier> {
     if !is_as_new_as(&own.copies, own.place, seen.written) {
         return Some(Earlier::Label { found: own.place.sequence, seen: seen.written });
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::disk::zero;
 use super::error::{ApplyError, StepError};
 use super::extents::{ExtentSet, MIB};
-use super::labelled::{FailedWork, LabelledDisk, State};
+use super::labelled::{FailedWork, LabelledDisk, LabelledState};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::{Call, zero_for_a_moment};
@@ -102,7 +102,7 @@ enum Done {
 }
 
 /// None of what has `failed`. Without a disk nothing is asked for: what it still has to erase waits until it is back.
-fn next_job(state: &State, failed: &FailedWork) -> Option<Job> {
+fn next_job(state: &LabelledState, failed: &FailedWork) -> Option<Job> {
     let erase = || Some(Job::Erase(state.handle()?, next_erase(state.content(), &failed.erasures)?));
     erase().or_else(|| next_to_clean(state, &failed.free).map(Job::Clean))
 }
@@ -126,7 +126,7 @@ fn take_back(member: &LabelledDisk) -> Result<bool, ApplyError> {
 
 /// Dirty space to zero: what a raw volume waits for, else for those to come, where the device cannot do that in no time
 /// when they come.
-fn next_to_clean(state: &State, failed: &ExtentSet) -> Option<Extent> {
+fn next_to_clean(state: &LabelledState, failed: &ExtentSet) -> Option<Extent> {
     if !state.is_usable() {
         return None;
     }
@@ -206,7 +206,7 @@ pub fn samples_are_zero(disk: &dyn BlockDevice, extent: Extent) -> Result<bool, 
 }
 
 /// One piece of the zeroing that a caller waits for; false: he has waited long enough, and the worker has the rest.
-pub(super) fn zeroed_in_call(state: &mut State, left: ExtentSet, call: &mut Call) -> Result<bool, ApplyError> {
+pub(super) fn zeroed_in_call(state: &mut LabelledState, left: ExtentSet, call: &mut Call) -> Result<bool, ApplyError> {
     let Some(first) = left.iter().next().copied().filter(|_| !call.is_over()) else {
         state.want(&left);
         return Ok(false);
@@ -217,7 +217,7 @@ pub(super) fn zeroed_in_call(state: &mut State, left: ExtentSet, call: &mut Call
 
 /// Zeroes free space for a moment; the label then says how far. Gives how much. Under the lock, as any volume may be
 /// made of the space at any time.
-pub(super) fn clean(state: &mut State, extent: Extent) -> Result<u64, ApplyError> {
+pub(super) fn clean(state: &mut LabelledState, extent: Extent) -> Result<u64, ApplyError> {
     state.disk()?.prove_unchanged()?;
     let disk = Arc::clone(state.disk()?.disk());
     let done = zero_for_a_moment(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, false, e))?;

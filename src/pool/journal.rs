@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::earlier::Seen;
+use super::earlier::LastSeen;
 use crate::device::duplicate::Identities;
 use crate::device::id::may_be_hardware;
 use crate::device::label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage};
@@ -91,12 +91,12 @@ impl KnownDisk {
     }
 
     /// What a look has found; nothing counts as seen where the label's number is not known.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> LastSeen {
         if self.written == 0 {
-            return Seen::default();
+            return LastSeen::default();
         }
         let volumes = self.volumes.iter().flatten().filter(|volume| !self.unseen.contains(volume));
-        Seen { written: self.written, volumes: volumes.copied().collect() }
+        LastSeen { written: self.written, volumes: volumes.copied().collect() }
     }
 }
 
@@ -346,9 +346,9 @@ mod tests {
             "model": null, "size": 6, "volumes": ["00000000-0000-0000-0000-000000000001"]}"#;
         let mut known: KnownDisk = serde_json::from_str(text).expect("of an earlier version");
         known.list([begun]);
-        assert_eq!(known.seen(), Seen::default(), "one that was only begun may be among them");
+        assert_eq!(known.seen(), LastSeen::default(), "one that was only begun may be among them");
         known.written = 3;
-        assert_eq!(known.seen(), Seen { written: 3, volumes: BTreeSet::from([found]) });
+        assert_eq!(known.seen(), LastSeen { written: 3, volumes: BTreeSet::from([found]) });
         known.list([found]);
         assert_eq!(known.seen().volumes.len(), 1, "it was found already");
         known.strike(begun);

@@ -22,13 +22,13 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Label, SetRef, VolumeUsage};
-use crate::host::turn::{Held, PATIENCE, Shows, Turn};
+use crate::host::turn::{PATIENCE, Shows, Turn, TurnGuard};
 use crate::host::{Disk, RawDisk};
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct LabelledDisk {
     pub id: String,
-    turn: Turn<State>,
+    turn: Turn<LabelledState>,
     /// A background worker is busy with this disk.
     worker: AtomicBool,
     /// A worker shall try again what somebody held.
@@ -46,7 +46,7 @@ pub(super) struct FailedWork {
 }
 
 /// What can be said of a member now.
-pub struct State {
+pub struct LabelledState {
     /// As the kernel has, or last had, it.
     pub raw: RawDisk,
     holding: Holding,
@@ -58,7 +58,7 @@ pub struct State {
 }
 
 /// What there is to see of a member without its lock.
-pub struct Shown {
+pub struct LabelledShown {
     pub raw: RawDisk,
     pub content: Content,
     pub standing: Standing,
@@ -103,30 +103,35 @@ impl LabelledDisk {
     }
 
     pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
-        let state =
-            State { raw, holding: Holding::Open(disk), standing: Standing::Ready, rule, wanted: ExtentSet::default() };
+        let state = LabelledState {
+            raw,
+            holding: Holding::Open(disk),
+            standing: Standing::Ready,
+            rule,
+            wanted: ExtentSet::default(),
+        };
         let (worker, retries_held) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { id, turn: Turn::new(state), worker, retries_held, failed: Mutex::default() }
     }
 
     /// What there is to see, whoever has the lock.
-    pub fn shown(&self) -> Arc<Shown> {
+    pub fn shown(&self) -> Arc<LabelledShown> {
         self.turn.shown()
     }
 
     /// Waits as long as it takes: for the disk's own worker.
-    pub fn lock(&self) -> Held<'_, State> {
+    pub fn lock(&self) -> TurnGuard<'_, LabelledState> {
         self.turn.lock()
     }
 
     /// Waits for others as long as that is worth while.
-    pub fn lock_within(&self, patience: Duration) -> Result<Held<'_, State>, ApplyError> {
+    pub fn lock_within(&self, patience: Duration) -> Result<TurnGuard<'_, LabelledState>, ApplyError> {
         let stuck = |stuck| ApplyError::Stuck { disk: self.shown().raw.path.display().to_string(), stuck };
         self.turn.lock_within(patience).map_err(stuck)
     }
 
     /// For what one caller wants of this disk.
-    pub fn lock_in_time(&self) -> Result<Held<'_, State>, ApplyError> {
+    pub fn lock_in_time(&self) -> Result<TurnGuard<'_, LabelledState>, ApplyError> {
         self.lock_within(PATIENCE)
     }
 
@@ -174,10 +179,10 @@ impl LabelledDisk {
     }
 }
 
-impl Shows for State {
-    type Shown = Shown;
+impl Shows for LabelledState {
+    type Shown = LabelledShown;
 
-    fn shown(&self) -> Shown {
+    fn shown(&self) -> LabelledShown {
         let nodes = match &self.holding {
             Holding::Open(disk) => {
                 let numbers = disk.content().volumes().map(|volume| volume.number);
@@ -185,7 +190,7 @@ impl Shows for State {
             }
             Holding::Closed(_) => BTreeMap::new(),
         };
-        Shown {
+        LabelledShown {
             raw: self.raw.clone(),
             content: self.content().clone(),
             standing: self.standing(),
@@ -195,7 +200,7 @@ impl Shows for State {
     }
 }
 
-impl Shown {
+impl LabelledShown {
     /// What of it somebody uses, though no volume is there, and what that costs.
     pub fn held(&self) -> Option<String> {
         let held: Vec<&str> = self.content.held.values().map(|held| held.why.as_str()).collect();
@@ -235,7 +240,7 @@ impl Shown {
     }
 }
 
-impl State {
+impl LabelledState {
     pub(super) fn known(&self) -> KnownDisk {
         known(&self.raw, self.content())
     }

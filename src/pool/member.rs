@@ -11,7 +11,7 @@ use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
 use super::error::{ApplyError, BareError, PoolError};
 use super::extents::ExtentSet;
 use super::journal_store::JournalStore;
-use super::labelled::{LabelledDisk, State};
+use super::labelled::{LabelledDisk, LabelledState};
 use super::plan::{
     PlanError, PlannedVolume, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown,
 };
@@ -19,7 +19,7 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::label::{ErasePolicy, VolumeUsage};
 use crate::host::pace::Call;
-use crate::host::turn::{Held, PATIENCE};
+use crate::host::turn::{PATIENCE, TurnGuard};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -103,21 +103,21 @@ impl Member {
         volume: &PlannedVolume,
         journal: &JournalStore,
         patience: Duration,
-    ) -> Result<Taken, PoolError> {
+    ) -> Result<Attempt, PoolError> {
         let made = match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut State| state.unzeroed_for_create(site, volume);
+                let to_zero = |state: &mut LabelledState| state.unzeroed_for_create(site, volume);
                 // It is in the making until others can see what came of it.
                 let (begun, made) = {
                     let mut state = match zeroed(member, volume.id, patience, to_zero) {
                         Ok(state) => state,
                         Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
-                        Err(error) if is_taken(&error) => return Ok(Taken::ByOther),
-                        Err(error) => return Ok(Taken::Failed(error)),
+                        Err(error) if is_taken(&error) => return Ok(Attempt::ByOther),
+                        Err(error) => return Ok(Attempt::Failed(error)),
                     };
                     // It has just left or failed: nothing is written down of it.
                     if !state.is_usable() {
-                        return Ok(Taken::ByOther);
+                        return Ok(Attempt::ByOther);
                     }
                     let begun = journal.begin(volume.id, &member.id, state.known())?;
                     (begun, state.create(site, volume).map_err(PoolError::from))
@@ -135,9 +135,9 @@ impl Member {
             },
         };
         match made {
-            Ok(()) => Ok(Taken::ByUs),
-            Err(error) if is_taken(&error) => Ok(Taken::ByOther),
-            Err(error) if left_nothing(&error) => Ok(Taken::Failed(error)),
+            Ok(()) => Ok(Attempt::ByUs),
+            Err(error) if is_taken(&error) => Ok(Attempt::ByOther),
+            Err(error) if left_nothing(&error) => Ok(Attempt::Failed(error)),
             Err(error) => Err(error),
         }
     }
@@ -174,7 +174,7 @@ impl Member {
         let id = view.id;
         match self {
             Self::Labelled(member) => {
-                let to_zero = |state: &mut State| state.unzeroed_for_expand(id, required);
+                let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
                 let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
                 match grown {
                     Err(PoolError::Apply(ApplyError::Plan {
@@ -310,8 +310,8 @@ fn zeroed<'m>(
     member: &'m LabelledDisk,
     id: Uuid,
     patience: Duration,
-    to_zero: impl Fn(&mut State) -> Result<ExtentSet, ApplyError>,
-) -> Result<Held<'m, State>, PoolError> {
+    to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
+) -> Result<TurnGuard<'m, LabelledState>, PoolError> {
     let mut call = Call::begin();
     loop {
         let mut state = member.lock_within(patience)?;
@@ -353,7 +353,7 @@ fn left_nothing(error: &PoolError) -> bool {
 
 /// Who got a place.
 #[derive(Debug)]
-pub enum Taken {
+pub enum Attempt {
     ByUs,
     ByOther,
     /// The disk failed, or others kept its lock, before anything of the volume was there.

@@ -59,7 +59,7 @@ pub struct CreateRequest {
 
 /// Whether a verb changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Change {
     Done,
     AlreadySo,
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
-use crate::agent::{Wanted, observe};
+use crate::agent::{Interest, observe};
 use crate::csi::client;
 use crate::csi::proto::agent::WatchRequest;
 use crate::host::arrival::Arrival;
@@ -153,8 +153,8 @@ async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival
             let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
             let (mut agent, _pool) = observer::agent(observer::machine(state), owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
-                true => Wanted::NoMore,
-                false => Wanted::Still,
+                true => Interest::NoMore,
+                false => Interest::Still,
             };
             let seen = |shown: Vec<_>| drop(found.send_replace(Some(Arc::new(list(&shown).devices))));
             Ok(observe(&mut agent, &events, resync, seen, wanted)?)

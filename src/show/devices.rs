@@ -2,8 +2,8 @@
 //!
 //! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
 
+use super::listed::ListedDevice;
 use super::row::{List, Row, rows};
-use super::shown::Shown;
 use crate::device::size::Size;
 use crate::host::natural_order::natural;
 use crate::host::raw::Kind;
@@ -52,7 +52,7 @@ pub enum ShowError {
 }
 
 /// All devices in the order of their names, ending in a line end.
-pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
+pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowError> {
     Ok(match format {
         Format::Table => for_people(&sorted(devices), &NARROW, |row| !row.pool_partition),
         Format::Wide => for_people(&sorted(devices), &WIDE, |_| true),
@@ -61,14 +61,14 @@ pub fn render(devices: &[Shown], format: Format) -> Result<String, ShowError> {
     })
 }
 
-fn sorted(devices: &[Shown]) -> Vec<&Shown> {
-    let mut devices: Vec<&Shown> = devices.iter().collect();
+fn sorted(devices: &[ListedDevice]) -> Vec<&ListedDevice> {
+    let mut devices: Vec<&ListedDevice> = devices.iter().collect();
     devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
     devices
 }
 
 /// All devices in the order of their names.
-pub fn list(devices: &[Shown]) -> List {
+pub fn list(devices: &[ListedDevice]) -> List {
     let devices = sorted(devices);
     List { devices: rows(devices.iter().copied(), &devices) }
 }
@@ -76,8 +76,8 @@ pub fn list(devices: &[Shown]) -> List {
 /// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
 /// is a disk. They are counted below it. The narrow one is without the pool's own partitions, too: a disk says how many
 /// volumes it has, and they come and go.
-fn for_people(devices: &[&Shown], columns: &[Column], has: fn(&Row) -> bool) -> String {
-    let is_idle = |shown: &&Shown| matches!(shown.device.raw.kind, Kind::Loop(None));
+fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&Row) -> bool) -> String {
+    let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
     let rows: Vec<Row> = rows(disks, devices).into_iter().filter(has).collect();
     let mut text = table(&rows, columns);

@@ -3,8 +3,8 @@
 //! Takes in devices and views of volumes, gives out text. Pure.
 
 pub mod devices;
+mod listed;
 pub mod row;
-mod shown;
 pub mod volumes;
 
-pub use shown::{Shown, verdict_and_reason};
+pub use listed::{ListedDevice, verdict_and_reason};

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::shown::{Shown, refusal, verdict_and_reason};
+use super::listed::{ListedDevice, refusal, verdict_and_reason};
 use crate::device::attachment::{Attachments, Reach};
 use crate::device::facts::{by_path, type_name, wwn};
 use crate::device::label::Label;
@@ -88,14 +88,14 @@ pub struct List {
 }
 
 /// Rows of devices, in their order. `all` may be more than is asked for: what stands on others is where those are.
-pub fn rows<'s>(devices: impl IntoIterator<Item = &'s Shown>, all: &[&Shown]) -> Vec<Row> {
+pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&ListedDevice]) -> Vec<Row> {
     let attachments = Attachments::new(all.iter().map(|shown| &shown.device.raw));
-    let of_pool = |shown: &&&Shown| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();
+    let of_pool = |shown: &&&ListedDevice| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();
     let pool_disks: HashSet<&str> = all.iter().filter(of_pool).map(|shown| shown.device.raw.name.as_str()).collect();
     devices.into_iter().map(|shown| row(shown, &attachments, &pool_disks)).collect()
 }
 
-fn row<'s>(shown: &'s Shown, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> Row {
+fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> Row {
     let (verdict, reason) = verdict_and_reason(shown);
     let pool_partition = match &shown.device.raw.kind {
         Kind::Partition(partition) => pool_disks.contains(&*partition.disk),
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn a_bare_partition_of_the_pool_is_told_from_the_partitions_of_a_pool_disk() {
-        let shown = |raw, label| Shown { device: Device { label, ..device(raw, Verdict::Ours) }, note: None };
+        let shown = |raw, label| ListedDevice { device: Device { label, ..device(raw, Verdict::Ours) }, note: None };
         let pool = shown(disk("sda"), Some(label("c", "n").into()));
         let all = [pool, shown(partition("sda", 2, None), None), shown(partition("sdb", 1, None), None)];
-        let all: Vec<&Shown> = all.iter().collect();
+        let all: Vec<&ListedDevice> = all.iter().collect();
         let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| (row.pool_partition, row.refusal)).collect();
         let words = |words: &str| Some(words.to_owned());
         let bare = (false, words("in pool as a bare device"));
@@ -185,7 +185,7 @@ mod tests {
             fs_type: Some("ext4".into()),
             ..disk("sda")
         };
-        let shown = Shown { device: device(raw, Verdict::Unclaimed), note: None };
+        let shown = ListedDevice { device: device(raw, Verdict::Unclaimed), note: None };
         let made = rows([&shown], &[&shown]);
         assert_eq!(made[0].by_path.as_deref(), Some("/dev/disk/by-path/pci-0000:00:17.0-ata-1"));
         assert_eq!(made[0].children, ["/dev/sda1", "/dev/dm-0"]);

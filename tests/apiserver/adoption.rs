@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use localpool::api::crd::{Phase, PoolVolume};
-use localpool::pool::Outcome;
+use localpool::pool::Change;
 use localpool::volume::Volumes as _;
 
 use crate::agent::{MIB, Stage, on, unique, wanted};
@@ -39,7 +39,7 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     node.pool().nudge();
     tap.waited_at().await;
     // What the verb does.
-    assert_eq!(node.pool().adopt_volume(id.uuid()).expect("found"), Outcome::Done);
+    assert_eq!(node.pool().adopt_volume(id.uuid()).expect("found"), Change::Done);
     node.pool().nudge();
     tap.set_open(true);
     stage.see(id, "usable", is_in(Phase::Ready)).await;

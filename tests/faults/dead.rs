@@ -6,7 +6,7 @@ use localpool::agent::{Reconciler, Verb};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::pool::{Doubt, Outcome, Owner, Pool, Standing, Workers};
+use localpool::pool::{Change, Doubt, Owner, Pool, Standing, Workers};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, problem};
@@ -47,7 +47,7 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
             assert!(matches!(doubt, Doubt::GivenUp(_)), "{layout:?} {restart}: {doubt:?}");
             let words = doubt.words().expect("it says which disk");
             assert!(words.contains(&disk) && words.contains("erases nothing"), "{words}");
-            assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Outcome::AlreadySo);
+            assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
         }
         // It was not dead: what is on it is there, and is nobody's where it cannot say whose it is.
         host.plug("fake0", "SERIAL-1", platter);
@@ -78,7 +78,7 @@ fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
         host.unplug(name);
     }
     node.passes().expect("looks");
-    assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Outcome::AlreadySo);
+    assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
 }
 
 #[test]

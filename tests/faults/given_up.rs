@@ -12,7 +12,7 @@ use localpool::device::reason::Reason;
 use localpool::device::{Device, Verdict};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fate, Platter};
-use localpool::pool::{PlannedVolume, Site, Standing, Taken};
+use localpool::pool::{Attempt, PlannedVolume, Site, Standing};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};
@@ -160,7 +160,7 @@ fn who_waited_for_a_disk_while_it_was_given_back_writes_nothing_on_it() {
     let (site, volume) =
         (Site::Space(Extent { start: 2 * MIB, end: 3 * MIB }), PlannedVolume { id: id("late"), record });
     let made = member.create(site, &volume, node.pool.journal(), Duration::from_secs(30));
-    assert!(matches!(made, Ok(Taken::ByOther)), "it is made elsewhere");
+    assert!(matches!(made, Ok(Attempt::ByOther)), "it is made elsewhere");
     assert!(labelled.lock().create(site, &volume).is_err());
     assert!(labelled.lock().disk().is_ok_and(|disk| disk.mirror().is_err()));
     assert!(disk.is_zero(whole), "something was written");

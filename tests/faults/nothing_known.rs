@@ -7,7 +7,7 @@ use localpool::device::Verdict;
 use localpool::host::fake::{FakeHost, Platter, SparseBytes};
 use localpool::host::raw::{MountHow, MountUse};
 use localpool::host::{Extent, Geometry};
-use localpool::pool::{Outcome, PoolError};
+use localpool::pool::{Change, PoolError};
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, carved, start};
@@ -37,13 +37,13 @@ fn a_volume_is_not_called_deleted_while_a_disk_cannot_be_read_and_nothing_tells_
     disk.put_content(content);
     node.agent.event("fake0");
     node.passes().expect("looks");
-    assert_eq!(node.pool.delete(id("a")).expect("it is there"), Outcome::Done);
+    assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done);
 
     // It is gone for good: nobody waits for it.
     let (host, _disk, _content, mut node) = unread();
     host.unplug("fake0");
     node.passes().expect("looks");
-    assert_eq!(node.pool.delete(id("a")).expect("as far as anybody knows"), Outcome::AlreadySo);
+    assert_eq!(node.pool.delete(id("a")).expect("as far as anybody knows"), Change::AlreadySo);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_disk_that_cannot_be_read_keeps_no_deletion_waiting_where_the_journal_knows_
     other.lose(ALL);
     let mut node = start(&host);
     node.passes().expect("looks");
-    assert_eq!(node.pool.delete(id("a")).expect("it is nowhere"), Outcome::AlreadySo);
+    assert_eq!(node.pool.delete(id("a")).expect("it is nowhere"), Change::AlreadySo);
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
 }
 
@@ -64,7 +64,7 @@ fn a_disk_that_cannot_be_read_and_may_have_anything_keeps_no_new_volume_waiting(
     host.add_disk("fake1", "SERIAL-2", Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true });
     node.passes().expect("claims");
     node.pool.create(&request("b", BLOCK, MIB)).expect("made");
-    assert_eq!(node.pool.delete(id("b")).expect("it is here"), Outcome::Done);
+    assert_eq!(node.pool.delete(id("b")).expect("it is here"), Change::Done);
 }
 
 type Fails = Box<dyn Fn(&FakeHost, &Platter)>;
@@ -102,6 +102,6 @@ fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
         disk.put_content(content);
         node.agent.event("fake0");
         node.passes().expect("looks");
-        assert_eq!(node.pool.delete(id("a")).expect("it is there"), Outcome::Done, "{name}");
+        assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done, "{name}");
     }
 }

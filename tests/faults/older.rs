@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Host as _};
-use localpool::pool::{JOURNAL, Outcome, Standing, WantedUsage};
+use localpool::pool::{Change, JOURNAL, Standing, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, start};
@@ -153,15 +153,15 @@ fn a_snapshot_that_is_put_back_under_the_same_serial_is_not_used_either() {
 
 #[test]
 fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
-    type Change = fn(&Node);
-    let changes: [(&str, Change); 7] = [
+    type Verb = fn(&Node);
+    let changes: [(&str, Verb); 7] = [
         ("create", |node| drop(node.pool.create(&request("b", BLOCK, MIB)).expect("made"))),
-        ("delete", |node| assert_eq!(node.pool.delete(id("c")).expect("deleted"), Outcome::Done)),
+        ("delete", |node| assert_eq!(node.pool.delete(id("c")).expect("deleted"), Change::Done)),
         ("expand", |node| drop(node.pool.expand(id("a"), 4 * MIB, None).expect("grown"))),
         ("format", |node| node.pool.mark_formatted(id("d")).expect("formatted")),
         ("grow the filesystem", |node| node.pool.mark_grown(id("d"), MIB).expect("grown")),
         ("disown", |node| node.pool.disown_volume(id("a")).expect("disowned")),
-        ("adopt", |node| assert_eq!(node.pool.adopt_volume(id("e")).expect("adopted"), Outcome::Done)),
+        ("adopt", |node| assert_eq!(node.pool.adopt_volume(id("e")).expect("adopted"), Change::Done)),
     ];
     for (what, change) in changes {
         let (host, disk, mut node) = carved();

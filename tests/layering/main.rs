@@ -338,7 +338,7 @@ fn files_for_tests_are_told_from_others() {
 #[test]
 fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
     let bad = [
-        ("device/id", "use crate::pool::Wish;", "must not import `pool`"),
+        ("device/id", "use crate::pool::Demand;", "must not import `pool`"),
         ("host/disk", "fn f() { crate::device::id::identify() }", "must not import `device`"),
         ("pool/choose", "use crate::{\n    host::Extent,\n    volume::{VolumeId, Error},\n};", "rs:3: `pool`"),
         ("pool/plan/create", "use super::super::super::csi::server;", "must not import `csi`"),

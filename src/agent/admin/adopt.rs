@@ -9,7 +9,7 @@ use crate::agent::reconciler::Reconciler;
 use crate::device::label::Label;
 use crate::device::{self, Device, Verdict};
 use crate::host::Access;
-use crate::pool::{BareDevice, Member, Opened, Owner, PoolDisk, PoolError, Seen, Standing, relabel};
+use crate::pool::{BareDevice, LastSeen, Member, Opened, Owner, PoolDisk, PoolError, Standing, relabel};
 
 impl Reconciler {
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
@@ -37,7 +37,7 @@ impl Reconciler {
         self.done_in_time::<AdminError>(&device.id.text, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
             let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
-            let opened = PoolDisk::open(disk, label.disk, &was, &Seen::default())?;
+            let opened = PoolDisk::open(disk, label.disk, &was, &LastSeen::default())?;
             let Opened::Ours(mut disk) = opened else { return Ok(()) };
             disk.outnumber(seen);
             disk.change(|content| {

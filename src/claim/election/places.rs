@@ -2,7 +2,7 @@
 //!
 //! Takes in the contenders of a set, and how many it has; gives out for each of them, in turn, whether there is a place.
 
-use super::turn::{Contender, Turn};
+use super::turn::{Contender, SetTurn};
 use crate::claim::rejection::Rejection;
 use crate::claim::ripeness::Ripeness;
 
@@ -20,7 +20,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub fn of(turn: &Turn<'_, '_>, contenders: &[Contender<'_>]) -> Self {
+    pub fn of(turn: &SetTurn<'_, '_>, contenders: &[Contender<'_>]) -> Self {
         let rule = turn.rule;
         let has = turn.hall.ballot.claimed.get(&rule.set).copied().unwrap_or(0);
         let count = |wanted: &dyn Fn(&&Contender<'_>) -> bool| {

@@ -3,9 +3,9 @@
 //! Takes in one set's turn and a device; gives out nothing, or the first reason against it. The order of the questions is the order
 //! in which people are told.
 
-use super::turn::{Taken, Turn, is_free};
+use super::turn::{SetTurn, TakenBy, is_free};
 use crate::claim::mismatch::Mismatch;
-use crate::claim::rejection::{Rejection, Then};
+use crate::claim::rejection::{ContentFate, Rejection};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{Blankness, NodeMatch};
 use crate::device::attachment::{Attachment, Reach};
@@ -19,7 +19,7 @@ pub(super) fn holds_table(raw: &RawDisk) -> bool {
     !matches!(raw.kind, Kind::Partition(_) | Kind::Dm(_))
 }
 
-impl<'a> Turn<'_, 'a> {
+impl<'a> SetTurn<'_, 'a> {
     pub(super) fn ripeness(&self, device: &Device) -> Ripeness {
         if self.rule.dry_run { Ripeness::Ripe } else { self.hall.facts(device).ripeness }
     }
@@ -55,28 +55,28 @@ impl<'a> Turn<'_, 'a> {
     }
 
     /// What is said of a device that is not blank: only a set that orders its content to go says what becomes of that.
-    pub(super) fn content(&self, why: String, then: Then) -> Rejection {
+    pub(super) fn content(&self, why: String, then: ContentFate) -> Rejection {
         match (self.orders_wipe(), then) {
             (false, _) => Rejection::Verdict(why),
-            (true, Then::Wipe) if self.rule.dry_run => Rejection::Content { why, then: Then::WouldWipe },
+            (true, ContentFate::Wipe) if self.rule.dry_run => Rejection::Content { why, then: ContentFate::WouldWipe },
             (true, then) => Rejection::Content { why, then },
         }
     }
 
-    pub(super) fn suits(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
+    pub(super) fn suits(&self, device: &'a Device, taken: &TakenBy<'_>) -> Result<(), Rejection> {
         self.selects(device)?;
         is_free(device).map_err(Rejection::Verdict)?;
         self.may_take(device, taken)
     }
 
     /// The same of a device whose content may go, were it blank; and since when that content has been there.
-    pub(super) fn suits_when_wiped(&self, device: &'a Device, taken: &Taken<'_>) -> Result<Ripeness, Then> {
+    pub(super) fn suits_when_wiped(&self, device: &'a Device, taken: &TakenBy<'_>) -> Result<Ripeness, ContentFate> {
         let ripeness = match &self.hall.facts(device).wipe {
             Some(Ok(ripeness)) => *ripeness,
-            Some(Err(spared)) => return Err(Then::Spare(spared.clone())),
+            Some(Err(spared)) => return Err(ContentFate::Spare(spared.clone())),
             None => Ripeness::Unseen,
         };
-        self.may_take(device, taken).map_err(|why| Then::Reject(Box::new(why)))?;
+        self.may_take(device, taken).map_err(|why| ContentFate::Reject(Box::new(why)))?;
         Ok(if self.rule.dry_run { Ripeness::Ripe } else { ripeness })
     }
 
@@ -140,7 +140,7 @@ impl<'a> Turn<'_, 'a> {
         }
     }
 
-    pub(super) fn may_take(&self, device: &'a Device, taken: &Taken<'_>) -> Result<(), Rejection> {
+    pub(super) fn may_take(&self, device: &'a Device, taken: &TakenBy<'_>) -> Result<(), Rejection> {
         self.can_use(device)?;
         if let Some(least) = self.rule.filter.min_health {
             let silent = || Health::Unknown("it was not asked".to_owned());

@@ -44,7 +44,7 @@ impl<'a> Hall<'a> {
 }
 
 /// Who took or waits for a device, by kernel name.
-pub(super) type Taken<'a> = HashMap<&'a str, &'a SetRef>;
+pub(super) type TakenBy<'a> = HashMap<&'a str, &'a SetRef>;
 
 pub(super) fn is_pool(device: &Device) -> bool {
     device.verdict == Verdict::Ours
@@ -72,7 +72,7 @@ pub(super) struct Contender<'a> {
 }
 
 /// One set's turn to choose.
-pub(super) struct Turn<'h, 'a> {
+pub(super) struct SetTurn<'h, 'a> {
     pub(super) hall: &'h Hall<'a>,
     pub(super) rule: &'a Rule,
 }

@@ -15,12 +15,12 @@ pub(super) const MOST_LINKS: usize = 64;
 /// The one variable.
 pub(super) const DEVICE: &str = "device";
 
-pub(super) struct Seen<'a> {
+pub(super) struct Observed<'a> {
     pub(super) device: &'a Device,
     pub(super) attachment: Attachment,
 }
 
-pub(super) type Fact = (&'static str, fn(&Seen<'_>) -> Value);
+pub(super) type Fact = (&'static str, fn(&Observed<'_>) -> Value);
 
 /// What `device` has, by the names of a LocalVolumeDiscoveryResult; and the kernel's name and all links. A text that is
 /// not known is empty, a NUMA node that is not known -1: comparing it fails no expression.
@@ -58,7 +58,7 @@ pub(super) const FACTS: [Fact; 25] = [
     ("zoned", |seen| text(seen.device.raw.zoned.as_deref())),
 ];
 
-pub(super) fn facts(seen: &Seen<'_>) -> Value {
+pub(super) fn facts(seen: &Observed<'_>) -> Value {
     let facts: HashMap<Key, Value> =
         FACTS.iter().map(|(name, fact)| (Key::String(Arc::new((*name).to_owned())), fact(seen))).collect();
     Value::from(facts)

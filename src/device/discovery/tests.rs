@@ -177,13 +177,13 @@ impl Disk for Open {
     }
 }
 
-fn read(device: &dyn BlockDevice) -> Record {
+fn read(device: &dyn BlockDevice) -> Evidence {
     let mut first = [0; 16];
     device.read_at(0, &mut first).unwrap();
     match first.split(|byte| *byte == 0).next().unwrap() {
-        b"ours" => Record::Valid(Arc::new(label("c", "n"))),
-        b"torn" => Record::Unreadable("torn".into()),
-        _ => Record::None,
+        b"ours" => Evidence::Valid(Arc::new(label("c", "n"))),
+        b"torn" => Evidence::Unreadable("torn".into()),
+        _ => Evidence::None,
     }
 }
 

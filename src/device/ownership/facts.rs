@@ -1,6 +1,6 @@
 //! What one device's own facts say of it, whatever the others are.
 
-use super::record::Record;
+use super::evidence::Evidence;
 use crate::device::Verdict;
 use crate::device::reason::{FLOOR, Reason};
 use crate::host::raw::{Contents, Kind, LoopBacking, MountHow, Partition};
@@ -78,10 +78,10 @@ pub(super) fn unusable(raw: &RawDisk) -> Option<Reason> {
     (raw.size < FLOOR).then_some(Reason::TooSmall { size: raw.size })
 }
 
-pub(super) fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
+pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
     // Without an answer to whether it is ours, blank content proves nothing.
     let (record, contents) = match (record, probe) {
-        (Some(Record::Failed(why)), _) | (_, Probe::Failed(why)) => {
+        (Some(Evidence::Failed(why)), _) | (_, Probe::Failed(why)) => {
             return Verdict::Unknown(format!("could not be read: {why}"));
         }
         (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
@@ -97,7 +97,7 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Record>) -> Verdict {
     }
     // Either pair of eyes is enough: ours and libblkid's do not see the same damage.
     let seen = match record {
-        Record::Foreign(words) => Some(words),
+        Evidence::Foreign(words) => Some(words),
         _ => None,
     };
     match table.as_ref().or(seen) {

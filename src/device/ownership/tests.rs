@@ -14,15 +14,15 @@ fn home() -> Home {
     Home { cluster: "c".into(), node: "n".into() }
 }
 
-fn ours() -> Record {
-    Record::Valid(Arc::new(label("c", "n")))
+fn ours() -> Evidence {
+    Evidence::Valid(Arc::new(label("c", "n")))
 }
 
 /// The verdict on `name` among `all`, blank and without record where nothing else is said.
-fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Record)]) -> Verdict {
+fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Evidence)]) -> Verdict {
     let home = home();
     let machine = Machine::new(&home, all);
-    let mut records: HashMap<&str, Record> = all.iter().map(|raw| (raw.name.as_str(), Record::None)).collect();
+    let mut records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
     records.extend(said.iter().cloned());
     machine.judge(machine.get(name).unwrap(), probe, &records)
 }
@@ -120,7 +120,7 @@ fn content_of_any_sort_makes_it_theirs() {
 #[test]
 fn a_table_that_only_our_own_eyes_see_is_enough_and_says_nothing_of_a_partition() {
     let all = [disk("sda"), disk("sdb"), partition("sdb", 1, Some(GUID))];
-    let seen = |name| [(name, Record::Foreign("a gpt whose entries are damaged".into()))];
+    let seen = |name| [(name, Evidence::Foreign("a gpt whose entries are damaged".into()))];
     let Verdict::Theirs(reason) = judge_with(&all, "sda", &blank(), &seen("sda")) else { panic!("not theirs") };
     assert!(reason.to_string().starts_with("has a partition table (a gpt whose entries are damaged)"), "{reason}");
     assert_eq!(judge_with(&all, "sdb1", &blank(), &seen("sdb")), Verdict::Unclaimed);
@@ -132,7 +132,7 @@ fn what_was_not_or_cannot_be_read_is_unknown() {
     let unknown = |why: &str| Verdict::Unknown(why.to_owned());
     assert_eq!(judge_with(&all, "sda", &Probe::NotLooked, &[]), unknown(NOT_LOOKED));
     assert_eq!(judge_with(&all, "sda", &Probe::Failed("EIO".into()), &[]), unknown("could not be read: EIO"));
-    let failed = [("sda", Record::Failed("EIO".into()))];
+    let failed = [("sda", Evidence::Failed("EIO".into()))];
     assert_eq!(judge_with(&all, "sda", &blank(), &failed), unknown("could not be read: EIO"));
     let blind = [RawDisk { unreadable: Some("holders of sda".into()), ..disk("sda") }, partition("sda", 1, Some(GUID))];
     for name in ["sda", "sda1"] {
@@ -151,14 +151,14 @@ fn nothing_is_unclaimed_before_its_record_and_that_of_its_disk_were_looked_for()
         let verdict = machine.judge(machine.get(name).unwrap(), &blank(), &HashMap::new());
         assert_eq!(verdict, Verdict::Unknown(NOT_LOOKED.into()), "{name}");
     }
-    let failed = HashMap::from([("sda", Record::Failed("EIO".into()))]);
+    let failed = HashMap::from([("sda", Evidence::Failed("EIO".into()))]);
     assert!(matches!(machine.judge(&all[1], &blank(), &failed), Verdict::Unknown(_)));
 }
 
 #[test]
 fn facts_decide_before_a_failed_look_does() {
     let all = [mounted(disk("sda"), "/")];
-    let verdict = judge_with(&all, "sda", &Probe::NotLooked, &[("sda", Record::Failed("EIO".into()))]);
+    let verdict = judge_with(&all, "sda", &Probe::NotLooked, &[("sda", Evidence::Failed("EIO".into()))]);
     assert!(matches!(verdict, Verdict::Theirs(Reason::Mounted { .. })));
 }
 
@@ -173,7 +173,7 @@ fn a_label_of_this_cluster_and_node_makes_it_ours_though_its_volumes_are_mounted
         assert_eq!(judge_with(&all, name, &Probe::NotLooked, &[("sda", ours())]), Verdict::Ours, "{name}");
     }
     for (cluster, node) in [("c", "other"), ("other", "n")] {
-        let foreign = Record::Valid(Arc::new(label(cluster, node)));
+        let foreign = Evidence::Valid(Arc::new(label(cluster, node)));
         let expected = Verdict::Foreign { cluster: cluster.into(), node: node.into() };
         for name in ["sda", "sda2"] {
             assert_eq!(judge_with(&all, name, &blank(), &[("sda", foreign.clone())]), expected);
@@ -184,7 +184,7 @@ fn a_label_of_this_cluster_and_node_makes_it_ours_though_its_volumes_are_mounted
 #[test]
 fn a_damaged_or_newer_label_is_unknown_and_never_unclaimed() {
     let all = [disk("sda"), partition("sda", 1, Some(GUID))];
-    let record = || [("sda", Record::Unreadable("format 9 is newer than 1".into()))];
+    let record = || [("sda", Evidence::Unreadable("format 9 is newer than 1".into()))];
     for name in ["sda", "sda1"] {
         let Verdict::Unknown(why) = judge_with(&all, name, &blank(), &record()) else { panic!("{name}") };
         assert!(why.contains("format 9 is newer than 1"), "{why}");
@@ -325,10 +325,10 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
         partition("sdb", 2, Some(GUID)),
         dm("dm-2", "LVM-y", &["sdb1"]),
     ];
-    let bare = [("sda", Record::Bare), ("sdb1", Record::Bare), ("sdb", Record::Foreign("gpt".into()))];
+    let bare = [("sda", Evidence::Bare), ("sdb1", Evidence::Bare), ("sdb", Evidence::Foreign("gpt".into()))];
     let mut said = bare.to_vec();
     // What a tenant wrote there reads as a label of ours, and one of them has the id of another bare device.
-    said.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Record::Bare), ("sda1", Record::Bare)]);
+    said.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Evidence::Bare), ("sda1", Evidence::Bare)]);
     for name in ["sda", "sdb1"] {
         assert_eq!(judge_with(&all, name, &Probe::NotLooked, &said), Verdict::Ours, "{name}");
     }
@@ -364,7 +364,7 @@ fn a_suspended_mapped_device_is_never_read() {
     let all = [raw];
     let machine = Machine::new(&home, &all);
     assert!(!machine.may_carry_record(&all[0]));
-    assert!(!machine.needs_probe(&all[0], &HashMap::from([("dm-0", Record::None)])));
+    assert!(!machine.needs_probe(&all[0], &HashMap::from([("dm-0", Evidence::None)])));
     assert_eq!(why(&all, "dm-0"), "dm-0 is not running: its state is suspended");
 }
 
@@ -385,7 +385,7 @@ fn each_disk_of_256_is_judged_by_what_is_on_it() {
         all.push(mounted(partition(&name, 1, Some(GUID)), "/m"));
     }
     let home = home();
-    let records: HashMap<&str, Record> = all.iter().map(|raw| (raw.name.as_str(), Record::None)).collect();
+    let records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
     let machine = Machine::new(&home, &all);
     let theirs = all.iter().filter(|raw| matches!(machine.judge(raw, &blank(), &records), Verdict::Theirs(_))).count();
     assert_eq!(theirs, 512);
@@ -397,7 +397,7 @@ proptest! {
     fn any_single_sign_of_use_keeps_a_disk_from_being_unclaimed(which in 0usize..12, rotational: bool, size in FLOOR..1000 * GIB) {
         let mut raw = RawDisk { rotational, size, ..disk("sda") };
         let mut probe = blank();
-        let mut record = Record::None;
+        let mut record = Evidence::None;
         let looked = |contents| Probe::Looked(contents);
         match which {
             0 => raw = mounted(raw, "/"),
@@ -410,7 +410,7 @@ proptest! {
             7 => probe = looked(Contents { busy: true, ..Contents::default() }),
             8 => probe = looked(Contents { table: Some("PMBR".into()), ..Contents::default() }),
             9 => probe = Probe::NotLooked,
-            10 => record = Record::Unreadable("torn".into()),
+            10 => record = Evidence::Unreadable("torn".into()),
             _ => raw.unreadable = Some("x".into()),
         }
         let verdict = judge_with(&[raw], "sda", &probe, &[("sda", record)]);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::label::{Label, MARK};
-use super::ownership;
+use super::ownership::Evidence;
 use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
 use crate::host::{BlockDevice, chain};
 pub use frame::{
@@ -83,16 +83,14 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
 }
 
 /// The record of a disk, as far as the judgement of its owner needs it.
-pub fn judged_record(disk: &dyn BlockDevice) -> ownership::Record {
+pub fn judged_record(disk: &dyn BlockDevice) -> Evidence {
     match read_record(disk) {
-        Record::Nothing => ownership::Record::None,
-        Record::Foreign(words) => ownership::Record::Foreign(words),
-        Record::Unreadable(words) => ownership::Record::Failed(words),
-        Record::Ours(own) | Record::UnfinishedClaim(own) => ownership::Record::Valid(Arc::new(own.label)),
-        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => {
-            ownership::Record::Valid(Arc::from(label))
-        }
-        found @ (Record::Broken(_) | Record::Newer(_)) => ownership::Record::Unreadable(found.to_string()),
+        Record::Nothing => Evidence::None,
+        Record::Foreign(words) => Evidence::Foreign(words),
+        Record::Unreadable(words) => Evidence::Failed(words),
+        Record::Ours(own) | Record::UnfinishedClaim(own) => Evidence::Valid(Arc::new(own.label)),
+        Record::TornClaim { label, .. } | Record::UnfinishedRelease { label, .. } => Evidence::Valid(Arc::from(label)),
+        found @ (Record::Broken(_) | Record::Newer(_)) => Evidence::Unreadable(found.to_string()),
     }
 }
 

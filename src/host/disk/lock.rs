@@ -29,10 +29,10 @@ pub(super) struct NodeLock {
 pub(super) struct Exclusive<'a> {
     file: &'a File,
     path: &'a Path,
-    _turn: Turn<'a>,
+    _turn: NodeTurn<'a>,
 }
 
-struct Turn<'a>(&'a NodeLock);
+struct NodeTurn<'a>(&'a NodeLock);
 
 /// Takes LOCK_SH within `wait`.
 pub(super) fn shared(file: &File, path: &Path, wait: Duration) -> Result<(), HostError> {
@@ -63,7 +63,7 @@ impl NodeLock {
         Ok(Exclusive { file, path, _turn: turn })
     }
 
-    fn turn(&self, path: &Path, wait: Duration) -> Result<Turn<'_>, HostError> {
+    fn turn(&self, path: &Path, wait: Duration) -> Result<NodeTurn<'_>, HostError> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut taken, _) =
             self.freed.wait_timeout_while(taken, wait, |taken| *taken).unwrap_or_else(PoisonError::into_inner);
@@ -71,11 +71,11 @@ impl NodeLock {
             return Err(HostError::Busy { object: format!("the lock of {} by a write of our own", path.display()) });
         }
         *taken = true;
-        Ok(Turn(self))
+        Ok(NodeTurn(self))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for NodeTurn<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.0.freed.notify_one();

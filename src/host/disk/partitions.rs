@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::lock::is_only_among_the_dying;
-use super::{Held, Partitions, RealDisk, prove_unbound};
+use super::{HeldPartition, Partitions, RealDisk, prove_unbound};
 use crate::host::block::{Mapping, PartitionMap};
 use crate::host::command::close_for_good;
 use crate::host::error::HostError;
@@ -108,7 +108,7 @@ impl PartitionMap for RealDisk {
             let what = format!("{} is not mapped, so it cannot be held", self.partition_text(number));
             return Err(HostError::Unsupported { what });
         };
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { number, hold });
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(HeldPartition { number, hold });
         Ok(())
     }
 

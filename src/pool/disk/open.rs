@@ -12,7 +12,7 @@ use crate::device::record::{self, Own, Record};
 use crate::host::table::{self, Choice, Table};
 use crate::host::{Disk, HostError, chain};
 use crate::pool::content::Content;
-use crate::pool::earlier::{Seen, earlier};
+use crate::pool::earlier::{LastSeen, earlier};
 use crate::pool::error::ApplyError;
 use crate::pool::plan::{LABEL_NUMBER, Plan, Step, relabel};
 use crate::pool::view::Owner;
@@ -21,7 +21,7 @@ impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
     /// has the kernel map just the label and the volumes, and holds the disk.
     /// Another disk than `id` is refused, and an earlier state of it than what was `seen`.
-    pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, seen: &Seen) -> Result<Opened, ApplyError> {
+    pub fn open(disk: Arc<dyn Disk>, id: Uuid, owner: &Owner, seen: &LastSeen) -> Result<Opened, ApplyError> {
         let found = record::read_record(&*disk);
         if let Some(why) = found.label().and_then(|label| is_another(label, id, owner)) {
             return Err(ApplyError::not_ours(&disk.path(), &why));

@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::{JournalStore, Making};
-use crate::pool::earlier::Seen;
+use crate::pool::earlier::LastSeen;
 use crate::pool::error::StoreError;
 use crate::pool::journal::{Journal, KnownDisk};
 
@@ -146,7 +146,7 @@ impl JournalStore {
     }
 
     /// What was last seen of a disk with our label.
-    pub fn seen(&self, id: &str) -> Seen {
+    pub fn seen(&self, id: &str) -> LastSeen {
         self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
     }
 

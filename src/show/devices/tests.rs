@@ -6,14 +6,14 @@ use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, label, loop_over, partition, unclaimed};
 use crate::device::{Believed, Device, DiskId, Verdict};
 use crate::host::RawDisk;
-use crate::show::shown::{refusal, verdict_and_reason};
+use crate::show::listed::{refusal, verdict_and_reason};
 
-fn plain(device: Device) -> Shown {
-    Shown { device, note: None }
+fn plain(device: Device) -> ListedDevice {
+    ListedDevice { device, note: None }
 }
 
 /// One device of each verdict, in no order.
-fn machine() -> Vec<Shown> {
+fn machine() -> Vec<ListedDevice> {
     let mounted = Reason::Mounted { device: "nvme0n1p2".into(), target: "/".into() };
     let root = RawDisk {
         model: Some("Samsung SSD 980 PRO 1TB".into()),
@@ -32,7 +32,7 @@ fn machine() -> Vec<Shown> {
     let slow = RawDisk { rotational: true, model: Some("ST2000LM".into()), ..disk("sda10") };
     vec![
         plain(device(loop_over("loop0", "/a.img"), Verdict::Unknown("could not be read: EIO".into()))),
-        Shown { device: pool, note: Some("in pool, 3.2 GiB free".into()) },
+        ListedDevice { device: pool, note: Some("in pool, 3.2 GiB free".into()) },
         plain(foreign),
         plain(device(slow, Verdict::Unclaimed)),
         plain(unclaimed("sda2")),

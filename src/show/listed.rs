@@ -5,14 +5,14 @@ use crate::host::raw::Kind;
 
 /// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ListedDevice {
     pub device: Device,
     pub note: Option<String>,
 }
 
 /// Whose a device is and why, in the words of the table.
-pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
-    let Shown { device, note } = shown;
+pub fn verdict_and_reason(shown: &ListedDevice) -> (&'static str, String) {
+    let ListedDevice { device, note } = shown;
     let said = |otherwise: &str| note.clone().unwrap_or_else(|| otherwise.to_owned());
     let (verdict, reason) = match &device.verdict {
         Verdict::Unclaimed => ("Unclaimed", said("blank and not in use")),
@@ -37,8 +37,8 @@ pub fn verdict_and_reason(shown: &Shown) -> (&'static str, String) {
 }
 
 /// Why nobody may take a device, where it is so. Without the pool's words: those change with each volume.
-pub fn refusal(shown: &Shown) -> Option<String> {
+pub fn refusal(shown: &ListedDevice) -> Option<String> {
     let Device { verdict, believed, .. } = &shown.device;
     let free = *verdict == Verdict::Unclaimed && *believed == Believed::Yes;
-    (!free).then(|| verdict_and_reason(&Shown { device: shown.device.clone(), note: None }).1)
+    (!free).then(|| verdict_and_reason(&ListedDevice { device: shown.device.clone(), note: None }).1)
 }

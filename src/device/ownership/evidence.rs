@@ -1,4 +1,4 @@
-//! The record of a device as far as a verdict needs it; `device/record` reads it.
+//! What a device says of whose it is, as far as a verdict needs it; `device/record` reads it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::device::label::Label;
 
 /// What a device says of itself where our disks carry their record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum Evidence {
     /// Neither a table nor a label of ours.
     None,
     /// Somebody else's partition table, or a damaged one; the words say which.
