@@ -9,11 +9,12 @@ use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::Reconciler;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
+use localpool::device::ownership::Owner;
 use localpool::device::record::{Half, NewestCopy, Sequenced, read_label, write_label};
 use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
-use localpool::pool::{JOURNAL, Owner, Pool, PoolError, Selector, Standing, VolumeView, WantedUsage, Workers};
+use localpool::pool::{JOURNAL, Pool, PoolError, Selector, Standing, VolumeView, WantedUsage, Workers};
 use uuid::Uuid;
 
 const BLOCK: WantedUsage = WantedUsage::Block;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use localpool::device::discovery::Discovery;
-use localpool::device::ownership::Home;
+use localpool::device::ownership::Owner;
 use localpool::device::record::judged_record;
 use localpool::host::Host;
 use localpool::host::Roots;
@@ -156,8 +156,8 @@ fn host(lab: &Lab) -> Arc<dyn Host> {
     Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state))
 }
 
-fn home() -> Home {
-    Home { cluster: "bench".to_owned(), node: "bench".to_owned() }
+fn home() -> Owner {
+    Owner { cluster: "bench".to_owned(), node: "bench".to_owned() }
 }
 
 fn devices(lab: &Lab) -> Result<String> {

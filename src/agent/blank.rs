@@ -133,10 +133,11 @@ mod tests {
     use crate::agent::reconciler::Reconciler;
     use crate::claim::sample::rule;
     use crate::claim::{Blankness, Rejection, Rule};
+    use crate::device::ownership::Owner;
     use crate::device::sample::unclaimed;
     use crate::host::fake::{FakeHost, Fault};
     use crate::host::{Extent, Geometry};
-    use crate::pool::{Owner, Pool, Workers};
+    use crate::pool::{Pool, Workers};
 
     const MIB: u64 = 1 << 20;
 

@@ -13,13 +13,14 @@ use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
 use crate::claim::{Ballot, Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
 use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
+use crate::device::ownership::Owner;
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict, id};
 use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
 use crate::pool::{
-    BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Owner, Pool, PoolDisk, data_area, places,
+    BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, data_area, places,
     reads_as_zeros,
 };
 

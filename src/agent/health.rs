@@ -57,9 +57,10 @@ impl Healths {
 mod tests {
     use super::*;
     use crate::agent::reconciler::Reconciler;
+    use crate::device::ownership::Owner;
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
-    use crate::pool::{Owner, Pool, Workers};
+    use crate::pool::{Pool, Workers};
 
     #[test]
     fn a_disk_is_asked_once_and_again_after_an_event_or_an_hour_or_when_it_is_another() {

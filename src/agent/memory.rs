@@ -9,7 +9,7 @@ use super::blank::Blanks;
 use super::health::Healths;
 use crate::claim::Watchlist;
 use crate::device::discovery::{Discovery, Snapshot};
-use crate::device::ownership::Home;
+use crate::device::ownership::Owner;
 use crate::device::remembered::{KEEP, Remembered};
 use crate::host::raw::Incarnation;
 
@@ -29,9 +29,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new(home: Home, min_age: Duration) -> Self {
+    pub fn new(owner: Owner, min_age: Duration) -> Self {
         Self {
-            discovery: Discovery::new(home, KEEP),
+            discovery: Discovery::new(owner, KEEP),
             watch: Watchlist::new(min_age),
             wipes: Watchlist::new(min_age),
             wiped: Remembered::default(),

@@ -125,10 +125,11 @@ mod tests {
 
     use super::*;
     use crate::device::Verdict;
+    use crate::device::ownership::Owner;
     use crate::device::reason::Reason;
     use crate::host::fake::FakeHost;
     use crate::host::{Geometry, Host};
-    use crate::pool::{Owner, Pool, Workers};
+    use crate::pool::{Pool, Workers};
 
     const GEOMETRY: Geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };
 

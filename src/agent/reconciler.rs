@@ -15,14 +15,13 @@ use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::duplicate::Identities;
 use crate::device::label::SetRef;
-use crate::device::ownership::Home;
 use crate::device::record::judged_record;
 use crate::device::{Device, Verdict};
 use crate::host::backoff::Backoff;
 use crate::host::patience::Patience;
 use crate::host::raw::{Contents, is_or_is_on};
 use crate::host::{Host, Probe, chain};
-use crate::pool::{LabelledDisk, Member, Owner, Pool, PoolError};
+use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
@@ -86,11 +85,10 @@ impl PassReport {
 
 impl Reconciler {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, min_age: Duration, rules: Vec<Rule>) -> Self {
-        let Owner { cluster, node } = pool.owner().clone();
         Self {
+            memory: Memory::new(pool.owner().clone(), min_age),
             pool,
             host,
-            memory: Memory::new(Home { cluster, node }, min_age),
             rules: rules.into_iter().map(Arc::new).collect(),
             knows_sets: false,
             again: Backoff::new(AGAIN, AGAIN_AT_MOST),
@@ -303,6 +301,7 @@ mod hangs;
 mod tests {
     use super::*;
     use crate::claim::sample;
+    use crate::device::ownership::Owner;
     use crate::host::Geometry;
     use crate::host::fake::FakeHost;
     use crate::pool::Workers;

@@ -260,9 +260,10 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::device::ownership::Owner;
     use crate::host::fake::FakeHost;
     use crate::host::{Geometry, Host};
-    use crate::pool::{Owner, Workers};
+    use crate::pool::Workers;
 
     #[test]
     fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {

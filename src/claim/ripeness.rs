@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
     use crate::device::discovery::Discovery;
-    use crate::device::ownership::Home;
+    use crate::device::ownership::Owner;
     use crate::device::reason::Reason;
     use crate::device::record::judged_record;
     use crate::device::sample::unclaimed;
@@ -236,7 +236,7 @@ mod tests {
             fake.add_disk(name, serial, geometry);
         }
         let host = Arc::clone(&fake) as Arc<dyn Host>;
-        let mut discovery = Discovery::new(Home { cluster: "c".into(), node: "n".into() }, DEFAULT);
+        let mut discovery = Discovery::new(Owner { cluster: "c".into(), node: "n".into() }, DEFAULT);
         let (mut list, mut seen) = (Watchlist::new(DEFAULT), Vec::new());
         for second in 0..=61 {
             if second == 30 {

@@ -12,10 +12,11 @@ use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{
     DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
 };
+use crate::device::ownership::Owner;
 use crate::host::dry::DryHost;
 use crate::host::state::StateDir;
 use crate::host::{Host, StateStore as _, chain};
-use crate::pool::{JOURNAL, Owner, Pool};
+use crate::pool::{JOURNAL, Pool};
 use crate::role::node::CLUSTER_FILE;
 use crate::role::{AGENT_SOCKET, machine, observer, sets};
 use crate::show::devices::{Format, render};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::duplicate::{self, Identities};
 use super::label::Hardware;
-use super::ownership::{Evidence, Home, Machine};
+use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
 use super::{Believed, Device, Verdict, id};
 use crate::host::patience::{self, Patience};
@@ -24,7 +24,7 @@ pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
 /// What the looks at one machine remember of each other.
 #[derive(Debug)]
 pub struct Discovery {
-    home: Home,
+    owner: Owner,
     /// Hardware ids of the devices that are claimed bare.
     bare: BTreeSet<String>,
     /// Those that were, and may have a tenant's bytes on them.
@@ -87,9 +87,9 @@ enum Scope<'s> {
 }
 
 impl Discovery {
-    pub fn new(home: Home, keep: Duration) -> Self {
+    pub fn new(owner: Owner, keep: Duration) -> Self {
         Self {
-            home,
+            owner,
             bare: BTreeSet::new(),
             given_up: BTreeSet::new(),
             identities: Identities::new(),
@@ -210,8 +210,8 @@ impl Discovery {
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
         self.patience.forget(|whom| here.contains(whom));
-        let (home, last_on, identities) = (self.home.clone(), self.last_on.clone(), self.identities.clone());
-        let machine = Machine::new(&home, &raws).knowing(&last_on, &identities);
+        let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
+        let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
         let known: HashMap<&str, Kept<Finding>> =
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();

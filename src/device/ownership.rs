@@ -37,9 +37,10 @@ use super::{Verdict, id};
 use crate::host::raw::{Dm, Kind, MountHow, Offer};
 use crate::host::{Probe, RawDisk};
 
-/// Whose node this is.
+/// Whose disks they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct Owner {
+    /// UID of the cluster, or `standalone`.
     pub cluster: String,
     pub node: String,
 }
@@ -47,7 +48,7 @@ pub struct Home {
 /// All devices of a machine, indexed once so that each can be judged among the others.
 #[derive(Debug)]
 pub struct Machine<'a> {
-    home: &'a Home,
+    owner: &'a Owner,
     by_name: HashMap<&'a str, &'a RawDisk>,
     /// Every path that leads to a device: its node, its links, and where its node is bind-mounted.
     by_path: HashMap<&'a Path, &'a str>,
@@ -66,7 +67,7 @@ enum Decision {
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(home: &'a Home, all: &'a [RawDisk]) -> Self {
+    pub fn new(owner: &'a Owner, all: &'a [RawDisk]) -> Self {
         let by_name = all.iter().map(|raw| (raw.name.as_str(), raw)).collect();
         let mut by_path = HashMap::new();
         for raw in all {
@@ -75,8 +76,14 @@ impl<'a> Machine<'a> {
                 [&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &*raw.name)),
             );
         }
-        let mut machine =
-            Self { home, by_name, by_path, loops_over: HashMap::new(), ours: BTreeSet::new(), copies: BTreeSet::new() };
+        let mut machine = Self {
+            owner,
+            by_name,
+            by_path,
+            loops_over: HashMap::new(),
+            ours: BTreeSet::new(),
+            copies: BTreeSet::new(),
+        };
         machine.loops_over = all
             .iter()
             .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, raw.name.as_str())))
@@ -268,7 +275,7 @@ impl<'a> Machine<'a> {
             // A bare disk was decided on before, with all that is on it.
             Evidence::None | Evidence::Foreign(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
             Evidence::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
-            Evidence::Valid(label) if label.cluster == self.home.cluster && label.node == self.home.node => {
+            Evidence::Valid(label) if label.cluster == self.owner.cluster && label.node == self.owner.node => {
                 Some(Verdict::Ours)
             }
             Evidence::Valid(label) => {

@@ -8,14 +8,6 @@ use uuid::Uuid;
 use super::journal::KnownDisk;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
 
-/// Whose disks they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// UID of the cluster, or `standalone`.
-    pub cluster: String,
-    pub node: String,
-}
-
 /// Whether a member can be used, in words for people where it cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {

@@ -16,6 +16,7 @@ use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::{Interest, observe};
 use crate::csi::client;
 use crate::csi::proto::agent::WatchRequest;
+use crate::device::ownership::Owner;
 use crate::host::arrival::Arrival;
 use crate::host::events::DeviceEvents;
 use crate::host::state::StateDir;
@@ -23,7 +24,6 @@ use crate::host::{HostError, Roots, chain};
 use crate::operator;
 use crate::operator::discovery::Reporter;
 use crate::operator::node::cluster_uid;
-use crate::pool::Owner;
 use crate::show::devices::list;
 use crate::show::row::{List, Row};
 

@@ -25,6 +25,7 @@ use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
+use crate::device::ownership::Owner;
 use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
@@ -33,7 +34,7 @@ use crate::host::{Host, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
-use crate::pool::{Owner, Pool, Workers};
+use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// Of a label's value.

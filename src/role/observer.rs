@@ -8,12 +8,13 @@ use anyhow::Result;
 use super::machine;
 use super::node::CLUSTER_FILE;
 use crate::agent::Reconciler;
+use crate::device::ownership::Owner;
 use crate::host::agent_lock::AgentLock;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::state::StateDir;
 use crate::host::{Host, Roots, StateStore};
-use crate::pool::{Owner, Pool, Workers};
+use crate::pool::{Pool, Workers};
 
 /// Whose disks an agent of Kubernetes has written down that these are.
 pub fn known_cluster(state: &dyn StateStore) -> Result<Option<String>> {

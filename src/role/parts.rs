@@ -80,9 +80,10 @@ mod tests {
 
     use super::*;
     use crate::agent::{AgentHandle, Reconciler};
+    use crate::device::ownership::Owner;
     use crate::host::Host;
     use crate::host::fake::FakeHost;
-    use crate::pool::{Owner, Pool, Workers};
+    use crate::pool::{Pool, Workers};
 
     /// Far more than anything here takes: what does not end in time never does.
     const AT_MOST: Duration = Duration::from_secs(60);

@@ -18,11 +18,12 @@ use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
+use crate::device::ownership::Owner;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
 use crate::host::real::RealHost;
 use crate::host::{Host, Roots};
-use crate::pool::{Owner, Pool, Workers};
+use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
 /// What the role is started with.

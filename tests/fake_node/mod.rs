@@ -8,9 +8,10 @@ use localpool::agent::{PassReport, Reconciler};
 use localpool::claim::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::device::ownership::Owner;
 use localpool::host::fake::FakeHost;
 use localpool::host::{FsKind, Host};
-use localpool::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use localpool::agent::{Reconciler, Verb};
 use localpool::device::label::{ErasePolicy, Layout};
+use localpool::device::ownership::Owner;
 use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::pool::{Change, Doubt, Owner, Pool, Standing, Workers};
+use localpool::pool::{Change, Doubt, Pool, Standing, Workers};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, problem};

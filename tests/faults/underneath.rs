@@ -6,10 +6,11 @@ use std::time::Duration;
 use localpool::agent::Reconciler;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
+use localpool::device::ownership::Owner;
 use localpool::host::fake::{FakeDisk, FakeHost, Platter};
 use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
 use localpool::host::{Extent, Geometry, Host};
-use localpool::pool::{Made, Owner, Pool, Workers};
+use localpool::pool::{Made, Pool, Workers};
 use uuid::Uuid;
 
 use crate::fake_node::{MIB, Node, id, request, rule};

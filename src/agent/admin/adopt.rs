@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
 use crate::device::label::Label;
+use crate::device::ownership::Owner;
 use crate::device::{self, Device, Verdict};
 use crate::host::Access;
-use crate::pool::{BareDevice, LastSeen, Member, Opened, Owner, PoolDisk, PoolError, Standing, relabel};
+use crate::pool::{BareDevice, LastSeen, Member, Opened, PoolDisk, PoolError, Standing, relabel};
 
 impl Reconciler {
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.

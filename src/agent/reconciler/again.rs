@@ -3,6 +3,7 @@
 use super::*;
 use crate::claim::sample;
 use crate::device::label::Layout;
+use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::{Extent, Geometry};
 use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::claim::sample;
 use crate::device::label::Layout;
+use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Platter};
 use crate::host::{FsKind, Geometry};
 use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};

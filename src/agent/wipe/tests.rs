@@ -7,11 +7,12 @@ use super::*;
 use crate::agent::reconciler::PassReport;
 use crate::claim::{Filter, Named, Promise, sample};
 use crate::device::label::Layout;
+use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::patience::Patience;
 use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
 use crate::host::{FsKind, Geometry};
-use crate::pool::{CreateRequest, Owner, Pool, Selector, WantedUsage, Workers};
+use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 const AGE: Duration = Duration::from_secs(60);

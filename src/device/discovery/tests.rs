@@ -188,7 +188,7 @@ fn read(device: &dyn BlockDevice) -> Evidence {
 }
 
 fn discovery() -> Discovery {
-    Discovery::new(Home { cluster: "c".into(), node: "n".into() }, Duration::from_secs(60))
+    Discovery::new(Owner { cluster: "c".into(), node: "n".into() }, Duration::from_secs(60))
 }
 
 fn verdicts(set: &Snapshot) -> Vec<(&str, &'static str)> {

@@ -10,8 +10,8 @@ use crate::host::raw::{MountUse, Offer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
-fn home() -> Home {
-    Home { cluster: "c".into(), node: "n".into() }
+fn owner() -> Owner {
+    Owner { cluster: "c".into(), node: "n".into() }
 }
 
 fn ours() -> Evidence {
@@ -20,8 +20,8 @@ fn ours() -> Evidence {
 
 /// The verdict on `name` among `all`, blank and without record where nothing else is said.
 fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Evidence)]) -> Verdict {
-    let home = home();
-    let machine = Machine::new(&home, all);
+    let owner = owner();
+    let machine = Machine::new(&owner, all);
     let mut records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
     records.extend(said.iter().cloned());
     machine.judge(machine.get(name).unwrap(), probe, &records)
@@ -144,9 +144,9 @@ fn what_was_not_or_cannot_be_read_is_unknown() {
 
 #[test]
 fn nothing_is_unclaimed_before_its_record_and_that_of_its_disk_were_looked_for() {
-    let home = home();
+    let owner = owner();
     let all = [over(disk("sda"), &["sda1"], &[]), partition("sda", 1, Some(GUID)), disk("sdb")];
-    let machine = Machine::new(&home, &all);
+    let machine = Machine::new(&owner, &all);
     for name in ["sda1", "sdb"] {
         let verdict = machine.judge(machine.get(name).unwrap(), &blank(), &HashMap::new());
         assert_eq!(verdict, Verdict::Unknown(NOT_LOOKED.into()), "{name}");
@@ -239,8 +239,8 @@ fn paths_of_a_multipath_device_and_members_of_an_array_are_theirs_whatever_they_
             let verdict = judge_with(&all, name, &blank(), &records);
             assert!(matches!(verdict, Verdict::Theirs(Reason::Component { .. })), "{name}: {verdict:?}");
         }
-        let home = home();
-        assert!(!Machine::new(&home, &all).may_carry_record(&all[0]));
+        let owner = owner();
+        assert!(!Machine::new(&owner, &all).may_carry_record(&all[0]));
     }
 }
 
@@ -360,9 +360,9 @@ fn a_suspended_mapped_device_is_never_read() {
     let mut raw = dm("dm-0", "mpath-3600", &[]);
     let Kind::Dm(own) = &mut raw.kind else { unreachable!() };
     own.suspended = true;
-    let home = home();
+    let owner = owner();
     let all = [raw];
-    let machine = Machine::new(&home, &all);
+    let machine = Machine::new(&owner, &all);
     assert!(!machine.may_carry_record(&all[0]));
     assert!(!machine.needs_probe(&all[0], &HashMap::from([("dm-0", Evidence::None)])));
     assert_eq!(why(&all, "dm-0"), "dm-0 is not running: its state is suspended");
@@ -384,9 +384,9 @@ fn each_disk_of_256_is_judged_by_what_is_on_it() {
         all.push(over(disk(&name), &[&format!("{name}1")], &[]));
         all.push(mounted(partition(&name, 1, Some(GUID)), "/m"));
     }
-    let home = home();
+    let owner = owner();
     let records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
-    let machine = Machine::new(&home, &all);
+    let machine = Machine::new(&owner, &all);
     let theirs = all.iter().filter(|raw| matches!(machine.judge(raw, &blank(), &records), Verdict::Theirs(_))).count();
     assert_eq!(theirs, 512);
 }

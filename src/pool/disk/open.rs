@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::perform::{lock, wipe};
 use super::{Opened, PoolDisk};
 use crate::device::label::{Label, MARK};
+use crate::device::ownership::Owner;
 use crate::device::record::{self, Own, Record};
 use crate::host::table::{self, Choice, Table};
 use crate::host::{Disk, HostError, chain};
@@ -15,7 +16,6 @@ use crate::pool::content::Content;
 use crate::pool::earlier::{LastSeen, earlier};
 use crate::pool::error::ApplyError;
 use crate::pool::plan::{LABEL_NUMBER, Plan, Step, relabel};
-use crate::pool::view::Owner;
 
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,
