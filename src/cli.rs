@@ -30,11 +30,11 @@ const LOGS: &str =
 #[command(version, after_help = LOGS)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run a whole CSI driver (Identity, Controller and Node) on this machine's disks, without Kubernetes
     Standalone(StandaloneArgs),
     /// Run the agent of one Kubernetes node: its pool, its objects, and CSI for kubelet
@@ -129,13 +129,13 @@ enum StateCommand {
 struct SetAsideArgs {
     /// Which one: the journal; or the name of the cluster that the node was in
     #[arg(value_enum)]
-    document: Document,
+    document: KeptDocument,
     #[command(flatten)]
     how: HowArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Document {
+enum KeptDocument {
     Journal,
     Cluster,
 }
@@ -217,33 +217,33 @@ fn show(answer: &clap::Error) -> Result<ExitCode> {
 impl Cli {
     pub fn run(self) -> Result<()> {
         match self.command {
-            Command::Standalone(args) => args.run(),
-            Command::Node(args) => args.run(),
-            Command::Controller(args) => args.run(),
-            Command::Discovery(args) => args.run(),
-            Command::Devices(DevicesArgs { output, state }) => Ok(print(&ask::devices(&state.local()?, output)?)?),
-            Command::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
-            Command::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
-            Command::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
-            Command::Set(SetCommand::Plan(args)) => args.run(),
-            Command::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
+            CliCommand::Standalone(args) => args.run(),
+            CliCommand::Node(args) => args.run(),
+            CliCommand::Controller(args) => args.run(),
+            CliCommand::Discovery(args) => args.run(),
+            CliCommand::Devices(DevicesArgs { output, state }) => Ok(print(&ask::devices(&state.local()?, output)?)?),
+            CliCommand::Volumes(DevicesArgs { output, state }) => Ok(print(&ask::volumes(&state.local()?, output)?)?),
+            CliCommand::Disk(DiskCommand::Release(args)) => args.print(ask::release_disk),
+            CliCommand::Disk(DiskCommand::Adopt(args)) => args.print(ask::adopt_disk),
+            CliCommand::Set(SetCommand::Plan(args)) => args.run(),
+            CliCommand::Volume(VolumeCommand::Adopt(VolumeArgs { volume, how })) => {
                 print_lines(&ask::adopt_volume(&how.state.local()?, &volume, how.dry_run)?)
             }
-            Command::Volume(VolumeCommand::Settle(SettleArgs { volume, keep, how })) => {
+            CliCommand::Volume(VolumeCommand::Settle(SettleArgs { volume, keep, how })) => {
                 print_lines(&ask::settle_volume(&how.state.local()?, volume, &keep, how.dry_run)?)
             }
-            Command::Volume(VolumeCommand::Abandon(args)) => args.run(),
-            Command::State(StateCommand::SetAside(SetAsideArgs { document, how })) => {
+            CliCommand::Volume(VolumeCommand::Abandon(args)) => args.run(),
+            CliCommand::State(StateCommand::SetAside(SetAsideArgs { document, how })) => {
                 let local = how.state.local()?;
                 print_lines(&match document {
-                    Document::Journal => ask::set_aside_journal(&local, how.dry_run)?,
-                    Document::Cluster => ask::set_aside_cluster(&local, how.dry_run)?,
+                    KeptDocument::Journal => ask::set_aside_journal(&local, how.dry_run)?,
+                    KeptDocument::Cluster => ask::set_aside_cluster(&local, how.dry_run)?,
                 })
             }
-            Command::Crds(args) => args.run(),
-            Command::UdevRules(args) => args.run(&udev_rules::text(), host_rules::install_udev_rules),
-            Command::LvmFilter(args) => args.run(&lvm_filter::text(), host_rules::install_lvm_filter),
-            Command::Demo => Ok(demo::run()?),
+            CliCommand::Crds(args) => args.run(),
+            CliCommand::UdevRules(args) => args.run(&udev_rules::text(), host_rules::install_udev_rules),
+            CliCommand::LvmFilter(args) => args.run(&lvm_filter::text(), host_rules::install_lvm_filter),
+            CliCommand::Demo => Ok(demo::run()?),
         }
     }
 }

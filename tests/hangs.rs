@@ -20,7 +20,7 @@ use localpool::host::{FsKind, Geometry, Host};
 use localpool::pool::{Change, Pool, PoolError, Selector, WantedUsage};
 use localpool::role::metrics::NodeMetrics;
 use localpool::role::{http, node, runtime};
-use localpool::volume::{Error, MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
+use localpool::volume::{AccessType, Error, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
 /// Far more than an answer takes on a busy machine; what hangs takes for ever.
@@ -220,7 +220,7 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
     let id = VolumeId::of_name("small");
-    let wish = MountWish::Mount { fs: None, flags: Vec::new() };
+    let wish = AccessType::Mount { fs: None, flags: Vec::new() };
     let stage = StageRequest { id, staging: "/staging".to_owned(), wish: wish.clone() };
     let publish = PublishRequest {
         id,
@@ -281,7 +281,7 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let calls = Calls::new(&registry, "node").expect("fresh names");
     let mut csi = runtime.block_on(async {
         for name in ["small", "large"] {
-            let (id, wish) = (VolumeId::of_name(name), MountWish::Mount { fs: None, flags: Vec::new() });
+            let (id, wish) = (VolumeId::of_name(name), AccessType::Mount { fs: None, flags: Vec::new() });
             volumes.stage(StageRequest { id, staging: format!("/{name}"), wish }).await.expect("staged");
         }
         let routes = node::services(&calls, Readiness::default(), volumes, 0);

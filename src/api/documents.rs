@@ -22,7 +22,7 @@ pub fn split(text: &str) -> Vec<Document> {
     let mut documents = Vec::new();
     let mut number = 0;
     // A byte order mark is no content.
-    let mut part = Part { line: 1, text: String::new() };
+    let mut part = DocumentText { line: 1, text: String::new() };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut begun = false;
     for (index, line) in text.split_inclusive('\n').enumerate() {
@@ -35,7 +35,7 @@ pub fn split(text: &str) -> Vec<Document> {
             }
             begun = marker == "---";
             let rest = if begun { format!("   {}", &line[3..]) } else { String::new() };
-            part = Part { line: index + 1, text: rest };
+            part = DocumentText { line: index + 1, text: rest };
         } else {
             part.text.push_str(line);
         }
@@ -51,12 +51,12 @@ fn is_marker(line: &str, marker: &str) -> bool {
 }
 
 /// The lines of one document.
-struct Part {
+struct DocumentText {
     line: usize,
     text: String,
 }
 
-impl Part {
+impl DocumentText {
     /// Whether there is nothing but comments, directives and blank lines.
     fn is_empty(&self) -> bool {
         self.text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(['#', '%']))

@@ -60,7 +60,7 @@ fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Optio
     spec.finish();
 
     let common = Common { metadata: metadata?, node: selects, tolerations, dry_run: left_alone, position };
-    let mut seen = Seen::default();
+    let mut seen = FirstPlaces::default();
     Some(entries.into_iter().map(|entry| common.rule(read_entry(entry, &mut seen))).collect())
 }
 
@@ -74,7 +74,7 @@ struct Common {
 }
 
 /// One of `storageClassDevices`.
-struct Entry {
+struct ClassDevices {
     class: String,
     volume_mode: Option<VolumeMode>,
     fs: FsKind,
@@ -82,8 +82,8 @@ struct Entry {
 }
 
 impl Common {
-    fn rule(&self, entry: Entry) -> Rule {
-        let Entry { class, volume_mode, fs, named } = entry;
+    fn rule(&self, entry: ClassDevices) -> Rule {
+        let ClassDevices { class, volume_mode, fs, named } = entry;
         let SetRef { namespace, name, uid } = &self.metadata.set;
         Rule {
             // Two classes are two owners: a disk must never find the other one by the object's UID.
@@ -114,12 +114,12 @@ impl Common {
 
 /// Where each class and each path stood first.
 #[derive(Default)]
-struct Seen {
+struct FirstPlaces {
     classes: HashMap<String, String>,
     paths: HashMap<PathBuf, String>,
 }
 
-fn read_entry(entry: Field<'_, '_>, seen: &mut Seen) -> Entry {
+fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
     let (mut object, _) = entry.object();
     let class_field = object.field(&["storageClassName"]).required();
     let class = class_field.string().unwrap_or_default().to_owned();
@@ -139,10 +139,10 @@ fn read_entry(entry: Field<'_, '_>, seen: &mut Seen) -> Entry {
     let elements = object.field(&["devicePaths"]).list().unwrap_or_default();
     let paths = elements.iter().filter_map(|element| read_path(element, seen)).collect();
     object.finish();
-    Entry { class, volume_mode, fs, named: Named { paths, wipe } }
+    ClassDevices { class, volume_mode, fs, named: Named { paths, wipe } }
 }
 
-fn read_path(field: &Field<'_, '_>, seen: &mut Seen) -> Option<PathBuf> {
+fn read_path(field: &Field<'_, '_>, seen: &mut FirstPlaces) -> Option<PathBuf> {
     let text = field.string()?;
     let path = Path::new(text);
     if text.contains(['*', '?', '[']) {

@@ -13,7 +13,7 @@ use crate::claim::NodeMatch;
 
 /// A valid one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Discovery {
+pub struct DiscoverySpec {
     /// A NodeSelector of Kubernetes, as it was written.
     pub node_selector: Option<Value>,
     /// Tolerations of Kubernetes, as they were written.
@@ -21,7 +21,7 @@ pub struct Discovery {
     pub node: NodeMatch,
 }
 
-pub fn parse_discovery(value: &Value, node: &Node) -> Result<Discovery, Vec<Problem>> {
+pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<Problem>> {
     let problems = Problems::default();
     let read = {
         let mut object = At::new(value, "", &problems).object();
@@ -37,7 +37,7 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<Discovery, Vec<Prob
         spec.finish();
         object.finish();
         let given = |name: &str| value["spec"].get(name).filter(|field| !field.is_null()).cloned();
-        Discovery { node_selector: given("nodeSelector"), tolerations: given("tolerations"), node }
+        DiscoverySpec { node_selector: given("nodeSelector"), tolerations: given("tolerations"), node }
     };
     match problems.into_vec() {
         none if none.is_empty() => Ok(read),
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(name: &str, spec: &Value) -> Result<Discovery, Vec<String>> {
+    fn parse(name: &str, spec: &Value) -> Result<DiscoverySpec, Vec<String>> {
         let read = parse_discovery(&json!({"metadata": {"name": name}, "spec": spec}), &Node::standalone("worker-0"));
         read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
@@ -71,7 +71,7 @@ mod tests {
     fn an_empty_one_is_for_every_node() {
         for spec in [Value::Null, json!({}), json!({"nodeSelector": null, "tolerations": null})] {
             let read = parse(DISCOVERY_NAME, &spec).expect("valid");
-            assert_eq!(read, Discovery { node_selector: None, tolerations: None, node: NodeMatch::Selected });
+            assert_eq!(read, DiscoverySpec { node_selector: None, tolerations: None, node: NodeMatch::Selected });
         }
     }
 

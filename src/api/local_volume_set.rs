@@ -170,17 +170,17 @@ fn count(field: &Field<'_, '_>) -> Option<u32> {
 
 fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
     #[derive(Clone, Copy)]
-    enum Named {
+    enum LayoutName {
         Whole,
         RawDevice,
     }
     let named_field = spec.field(&["layout"]);
-    let named = named_field.one_of(&[("Whole", Named::Whole), ("RawDevice", Named::RawDevice)], Case::Exact);
+    let named = named_field.one_of(&[("Whole", LayoutName::Whole), ("RawDevice", LayoutName::RawDevice)], Case::Exact);
     let partitioning = spec.field(&["partitioningSpec"]);
     if !partitioning.is_given() {
         return match named {
-            Some(Named::RawDevice) => Layout::RawDevice {},
-            Some(Named::Whole) | None => Layout::Whole {},
+            Some(LayoutName::RawDevice) => Layout::RawDevice {},
+            Some(LayoutName::Whole) | None => Layout::Whole {},
         };
     }
     if named.is_some() {

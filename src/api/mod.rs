@@ -17,7 +17,7 @@ pub mod strict;
 mod tolerations;
 
 pub use local_volume::parse_volume;
-pub use local_volume_discovery::{Discovery, parse_discovery};
+pub use local_volume_discovery::{DiscoverySpec, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
 pub use set_error::SetError;

@@ -74,7 +74,7 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
     let mut election = Election::default();
     for rule in hall.rules() {
         let turn = SetTurn { hall: &hall, rule };
-        let Choice { outcome, wipes } = match rule.dry_run {
+        let SetChoice { outcome, wipes } = match rule.dry_run {
             false => turn.choose(&mut taken),
             // What it would take stays there for the sets after it.
             true => turn.choose(&mut taken.clone()).not_done(),
@@ -110,12 +110,12 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
 }
 
 /// What one set takes, and what it has wiped.
-struct Choice {
+struct SetChoice {
     outcome: Outcome,
     wipes: Vec<String>,
 }
 
-impl Choice {
+impl SetChoice {
     fn not_done(self) -> Self {
         let Outcome { takes, .. } = self.outcome;
         Self { outcome: Outcome { would_take: takes, takes: Vec::new(), ..self.outcome }, wipes: Vec::new() }
@@ -133,7 +133,7 @@ struct Contention<'a> {
 }
 
 impl<'a> SetTurn<'_, 'a> {
-    fn choose(&self, taken: &mut TakenBy<'a>) -> Choice {
+    fn choose(&self, taken: &mut TakenBy<'a>) -> SetChoice {
         let Contention { mut contenders, mut rejected, deselected } = self.contend(taken);
         // Blank ones first, and of these ripe ones, so that one that keeps changing does not hold the place of one that does
         // not.
@@ -172,7 +172,7 @@ impl<'a> SetTurn<'_, 'a> {
             rejected: rejected.into_iter().map(|(index, why)| (name(index), why)).collect(),
             deselected,
         };
-        Choice { outcome, wipes }
+        SetChoice { outcome, wipes }
     }
 
     /// Which devices the set would have, if there is a place for them.

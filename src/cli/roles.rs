@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::state::StateArgs;
-use crate::operator::controller::{Gone, Pattern};
+use crate::operator::controller::{DaemonTemplate, Gone};
 use crate::role::sidecar::Sidecar;
 use crate::role::{LogFormat, controller, discovery, node, standalone};
 
@@ -88,7 +88,7 @@ pub struct ControllerArgs {
     deleted_node_volumes: Gone,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
     #[arg(long, env = "LOCALPOOL_DISCOVERY_DAEMONSET", hide_env_values = true)]
-    discovery_daemonset: Option<Pattern>,
+    discovery_daemonset: Option<DaemonTemplate>,
     /// Log lines as text or json
     #[arg(long, default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
@@ -114,7 +114,7 @@ impl DiscoveryArgs {
         let Self { state, namespace, resync, log_format } = self;
         let node = state.node()?;
         let state_dir = state.state_dir;
-        discovery::run(discovery::Settings { node, state_dir, namespace, resync, log: log_format })
+        discovery::run(discovery::DiscoverySettings { node, state_dir, namespace, resync, log: log_format })
     }
 }
 
@@ -122,7 +122,7 @@ impl StandaloneArgs {
     pub fn run(self) -> Result<()> {
         let Self { socket, state, sets, device_min_age, max_volumes_per_node } = self;
         let node = state.node()?;
-        standalone::run(standalone::Settings {
+        standalone::run(standalone::StandaloneSettings {
             socket,
             state_dir: state.state_dir,
             sets,
@@ -146,7 +146,7 @@ impl NodeArgs {
             log_format,
         } = self;
         let node = state.node()?;
-        node::run(node::Settings {
+        node::run(node::NodeSettings {
             node,
             state_dir: state.state_dir,
             kubelet_dir,
@@ -176,7 +176,7 @@ impl ControllerArgs {
             log_format,
         } = self;
         let sidecar = sidecar_service_account.zip(sidecar_token_dir);
-        controller::run(controller::Settings {
+        controller::run(controller::ControllerSettings {
             namespace,
             pod_name,
             socket,

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::proto::volume_capability::{AccessType, access_mode::Mode};
+use super::proto::volume_capability::{AccessType as CsiAccessType, access_mode::Mode};
 use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
 use crate::host::FsKind;
-use crate::volume::{Error, MountWish, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
+use crate::volume::{AccessType, Error, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
 
 /// CSI 1.13, "Size Limits": strings without a stated limit have at most 128 bytes.
 const MAX_STRING: usize = 128;
@@ -17,8 +17,8 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 
 /// One capability: what the volume is to be used as, and how.
 #[derive(Clone, Debug)]
-pub struct Access {
-    pub wish: MountWish,
+pub struct Capability {
+    pub wish: AccessType,
     pub single_target: bool,
 }
 
@@ -46,7 +46,7 @@ pub fn volume_name(text: &str) -> Result<&str, Error> {
 }
 
 /// Reads one capability.
-pub fn access(capability: Option<&VolumeCapability>) -> Result<Access, Error> {
+pub fn access(capability: Option<&VolumeCapability>) -> Result<Capability, Error> {
     let Some(capability) = capability else { return invalid("volume_capability is missing") };
     let mode = match &capability.access_mode {
         None => return invalid("volume_capability.access_mode is missing"),
@@ -67,15 +67,15 @@ pub fn access(capability: Option<&VolumeCapability>) -> Result<Access, Error> {
     }
     let wish = match &capability.access_type {
         None => return invalid("volume_capability has neither `mount` nor `block`"),
-        Some(AccessType::Block(_)) => MountWish::Block,
-        Some(AccessType::Mount(mount)) => {
+        Some(CsiAccessType::Block(_)) => AccessType::Block,
+        Some(CsiAccessType::Mount(mount)) => {
             if !mount.volume_mount_group.is_empty() {
                 return invalid("volume_mount_group is not supported; Kubernetes sets fsGroup itself");
             }
-            MountWish::Mount { fs: filesystem(&mount.fs_type)?, flags: mount.mount_flags.clone() }
+            AccessType::Mount { fs: filesystem(&mount.fs_type)?, flags: mount.mount_flags.clone() }
         }
     };
-    Ok(Access { wish, single_target: mode == Mode::SingleNodeSingleWriter })
+    Ok(Capability { wish, single_target: mode == Mode::SingleNodeSingleWriter })
 }
 
 /// Reads all capabilities of a request that makes or asks about a volume: they must agree.
@@ -83,8 +83,8 @@ pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
     let mut wanted = None;
     for capability in capabilities {
         let usage = match access(Some(capability))?.wish {
-            MountWish::Block => WantedUsage::Block,
-            MountWish::Mount { fs, .. } => WantedUsage::Mount(fs),
+            AccessType::Block => WantedUsage::Block,
+            AccessType::Mount { fs, .. } => WantedUsage::Mount(fs),
         };
         match wanted {
             None => wanted = Some(usage),
@@ -165,12 +165,12 @@ mod tests {
     use super::super::proto::volume_capability::{AccessMode, BlockVolume, MountVolume};
     use super::*;
 
-    fn capability(mode: Mode, access: AccessType) -> VolumeCapability {
+    fn capability(mode: Mode, access: CsiAccessType) -> VolumeCapability {
         VolumeCapability { access_mode: Some(AccessMode { mode: mode.into() }), access_type: Some(access) }
     }
 
-    fn mount(fs: &str) -> AccessType {
-        AccessType::Mount(MountVolume { fs_type: fs.to_owned(), ..MountVolume::default() })
+    fn mount(fs: &str) -> CsiAccessType {
+        CsiAccessType::Mount(MountVolume { fs_type: fs.to_owned(), ..MountVolume::default() })
     }
 
     fn words<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(words(access(None)), "volume_capability is missing");
         let both = [
             capability(Mode::SingleNodeWriter, mount("xfs")),
-            capability(Mode::SingleNodeWriter, AccessType::Block(BlockVolume {})),
+            capability(Mode::SingleNodeWriter, CsiAccessType::Block(BlockVolume {})),
         ];
         assert!(words(usage(&both)).contains("contradict"));
         assert!(words(usage(&[])).contains("volume_capabilities is missing"));

@@ -35,7 +35,7 @@ pub struct LoopDisk {
 
 /// What a range of a disk reads as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct ReadBack {
     pub not_zero: u64,
     /// Bytes that the image has given back to its filesystem, and which read as zeros for that reason.
     pub holes: u64,
@@ -89,7 +89,7 @@ impl LoopDisk {
     }
 
     /// Reads a whole range in the image, which is what the device would say.
-    pub fn content(&self, range: Extent) -> Result<Content, Error> {
+    pub fn content(&self, range: Extent) -> Result<ReadBack, Error> {
         let read = File::open(&self.image).and_then(|image| content(&image, range));
         read.map_err(Error::io("read", self.image.display()))
     }
@@ -153,8 +153,8 @@ fn scanned(node: &Path, image: &Path) -> Result<RawDisk, Error> {
     })
 }
 
-fn content(image: &File, range: Extent) -> io::Result<Content> {
-    let mut found = Content::default();
+fn content(image: &File, range: Extent) -> io::Result<ReadBack> {
+    let mut found = ReadBack::default();
     let mut piece = vec![0; PIECE];
     let mut at = range.start;
     while at < range.end {

@@ -15,14 +15,14 @@ pub fn say(text: &str) {
 #[derive(Debug)]
 pub struct Report {
     begun: Instant,
-    rows: Vec<Row>,
+    rows: Vec<StepRow>,
     before: String,
     after: String,
 }
 
 /// A step, with what happened to each volume in few words: the same words for many volumes are told once.
 #[derive(Debug)]
-struct Row {
+struct StepRow {
     step: &'static str,
     gists: Vec<(String, Vec<String>)>,
     took: Duration,
@@ -39,7 +39,7 @@ impl Report {
         say(format!("{:>9}  {step:<20}{:<13}{detail}", millis(took), volume.unwrap_or_default()).trim_end());
         let at = self.rows.iter().position(|row| row.step == step).unwrap_or(self.rows.len());
         if at == self.rows.len() {
-            self.rows.push(Row { step, gists: Vec::new(), took: Duration::ZERO });
+            self.rows.push(StepRow { step, gists: Vec::new(), took: Duration::ZERO });
         }
         let row = &mut self.rows[at];
         row.took += took;
@@ -69,7 +69,7 @@ fn millis(took: Duration) -> String {
     format!("{:.1} ms", took.as_secs_f64() * 1000.0)
 }
 
-fn table(rows: &[Row], all: Duration) -> String {
+fn table(rows: &[StepRow], all: Duration) -> String {
     let lines = rows.iter().flat_map(lines);
     let total = ("all", "every step did what it should".to_owned(), millis(all));
     let lines: Vec<(&str, String, String)> = lines.chain([total]).collect();
@@ -85,7 +85,7 @@ fn table(rows: &[Row], all: Duration) -> String {
 }
 
 /// One line for each thing that happened, the time on the first.
-fn lines(row: &Row) -> impl Iterator<Item = (&str, String, String)> {
+fn lines(row: &StepRow) -> impl Iterator<Item = (&str, String, String)> {
     let alone = row.gists.len() == 1;
     row.gists.iter().enumerate().map(move |(index, (gist, volumes))| {
         let words = match (alone, volumes.as_slice()) {

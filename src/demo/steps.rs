@@ -7,7 +7,7 @@ use super::driver::{self, Clients, Driver, call};
 use super::error::Error;
 use super::lab::Lab;
 use super::report::Report;
-use super::volumes::{DemoVolume, Done, Growth, Wish};
+use super::volumes::{DemoVolume, Growth, StepDone, Wish};
 use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 use crate::device::size::Size;
 use crate::host::FsKind;
@@ -158,8 +158,8 @@ async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result
     Ok(volumes)
 }
 
-fn tell(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &Done) {
-    let Done { detail, gist, took } = done;
+fn tell(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &StepDone) {
+    let StepDone { detail, gist, took } = done;
     report.done(step, Some(volume.label()), detail, gist, *took);
 }
 

@@ -4,15 +4,15 @@
 //! Takes in the five roots, so that a machine may be a folder; gives out [`RawDisk`]s. A device that
 //! goes away meanwhile is left out; one that cannot be read says so in `unreadable`.
 
+mod directory;
 mod disk;
 mod identity;
 mod kind;
-mod node;
 mod offered;
 
+use directory::Directory;
 use disk::Reader;
 use identity::NumaNodes;
-use node::Node;
 
 use super::error::HostError;
 use super::in_use;
@@ -30,7 +30,7 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
         object: folder.display().to_string(),
         source,
     };
-    let block = Node::open(&folder).map_err(failed)?;
+    let block = Directory::open(&folder).map_err(failed)?;
     let mut entries = block.entries(".").map_err(failed)?;
     entries.sort_by(|a, b| natural(a, b));
 

@@ -32,12 +32,12 @@ pub enum Workers {
 pub struct Background {
     workers: Workers,
     stopping: Arc<AtomicBool>,
-    news: Arc<News>,
+    news: Arc<WorkNews>,
 }
 
 /// What workers tell others.
 #[derive(Default)]
-struct News {
+struct WorkNews {
     /// Disks whose work failed when it was last tried.
     failed: Mutex<BTreeSet<String>>,
     /// Told of each piece of work that is done.
@@ -46,7 +46,7 @@ struct News {
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl News {
+impl WorkNews {
     fn failed(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }

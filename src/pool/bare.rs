@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::choose::Offer;
+use super::choose::DiskOffer;
 use super::erase::samples_are_zero;
 use super::error::{BareError, StoreError};
 use super::extents::ExtentSet;
@@ -187,7 +187,7 @@ impl BareDevice {
         Ok(())
     }
 
-    pub fn offer<D>(&self, member: D, usage: VolumeUsage) -> Option<Offer<D>> {
+    pub fn offer<D>(&self, member: D, usage: VolumeUsage) -> Option<DiskOffer<D>> {
         let claim = self.claim().ok()?;
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
@@ -198,7 +198,7 @@ impl BareDevice {
             true => vec![(Site::Slot(0), whole(claim.size))],
             false => Vec::new(),
         };
-        let offer = Offer { disk: member, places, room: ExtentSet::default(), volume_ends: Vec::new() };
+        let offer = DiskOffer { disk: member, places, room: ExtentSet::default(), volume_ends: Vec::new() };
         (allowed && shown.standing == Standing::Ready).then_some(offer)
     }
 

@@ -18,7 +18,7 @@ pub struct Demand {
 
 /// What one disk has to give for one usage.
 #[derive(Clone, Debug)]
-pub struct Offer<D> {
+pub struct DiskOffer<D> {
     pub disk: D,
     /// Places of a fixed size: free slots.
     pub places: Vec<(Site, Extent)>,
@@ -75,7 +75,7 @@ pub fn minimum(usage: VolumeUsage) -> u64 {
 }
 
 /// What a labelled disk offers. Raw block volumes get clean space only, unless the device zeroes by itself.
-pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> Offer<D> {
+pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> DiskOffer<D> {
     let clean_only = usage == VolumeUsage::Block && !content.geometry.offloads_zeroes;
     let clean = content.clean();
     let givable = |e: &Extent| !clean_only || clean.contains(e);
@@ -94,11 +94,11 @@ pub fn offer<D>(disk: D, content: &Content, usage: VolumeUsage) -> Offer<D> {
         (true, false) => content.unpartitioned(),
     };
     let volume_ends = content.volumes().map(|v| v.entry.extent.end).collect();
-    Offer { disk, places, room, volume_ends }
+    DiskOffer { disk, places, room, volume_ends }
 }
 
 /// Picks a place: carved space first, as it wastes nothing; else the smallest slot that holds the volume.
-pub fn choose<D: Copy>(offers: &[Offer<D>], wish: &Demand) -> Result<(D, Site), NoPlace> {
+pub fn choose<D: Copy>(offers: &[DiskOffer<D>], wish: &Demand) -> Result<(D, Site), NoPlace> {
     if offers.is_empty() {
         return Err(NoPlace::NoDisk);
     }
@@ -137,7 +137,7 @@ pub fn choose<D: Copy>(offers: &[Offer<D>], wish: &Demand) -> Result<(D, Site), 
 }
 
 /// What there is to give, over all offers made for one usage.
-pub fn capacity<D>(offers: &[Offer<D>], usage: VolumeUsage) -> Capacity {
+pub fn capacity<D>(offers: &[DiskOffer<D>], usage: VolumeUsage) -> Capacity {
     let least = minimum(usage);
     let places = || offers.iter().flat_map(|o| o.places.iter().map(|(_, e)| e.len())).filter(|len| *len >= least);
     let rooms = || offers.iter().flat_map(|o| o.room.iter().map(Extent::len)).filter(|len| *len >= least);
@@ -155,14 +155,14 @@ mod tests {
     use super::*;
     use crate::host::FsKind;
 
-    fn slots(disk: u32, mib: &[u64]) -> Offer<u32> {
+    fn slots(disk: u32, mib: &[u64]) -> DiskOffer<u32> {
         let places = (2..).zip(mib).map(|(n, m)| (Site::Slot(n), Extent { start: 0, end: m * MIB })).collect();
-        Offer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new() }
+        DiskOffer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new() }
     }
 
-    fn carved(disk: u32, mib: u64) -> Offer<u32> {
+    fn carved(disk: u32, mib: u64) -> DiskOffer<u32> {
         let room = ExtentSet::from_iter([Extent { start: 2 * MIB, end: (2 + mib) * MIB }]);
-        Offer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
+        DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
     }
 
     fn wish(required: u64, limit: Option<u64>) -> Demand {

@@ -38,13 +38,13 @@ pub struct BusyPartition {
 
 /// A volume on a disk: its entry, and its description where the label has one.
 #[derive(Clone, Copy, Debug)]
-pub struct OnDisk<'a> {
+pub struct VolumeEntry<'a> {
     pub number: u32,
     pub entry: &'a Entry,
     pub record: Option<&'a VolumeRecord>,
 }
 
-impl OnDisk<'_> {
+impl VolumeEntry<'_> {
     pub fn id(&self) -> Uuid {
         self.entry.guid
     }
@@ -68,15 +68,15 @@ impl Content {
         self.entries(LABEL_TYPE).next()
     }
 
-    pub fn volumes(&self) -> impl Iterator<Item = OnDisk<'_>> {
-        self.entries(VOLUME_TYPE).map(|(number, entry)| OnDisk {
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeEntry<'_>> {
+        self.entries(VOLUME_TYPE).map(|(number, entry)| VolumeEntry {
             number,
             entry,
             record: self.label.volumes.get(&entry.guid),
         })
     }
 
-    pub fn volume(&self, id: Uuid) -> Option<OnDisk<'_>> {
+    pub fn volume(&self, id: Uuid) -> Option<VolumeEntry<'_>> {
         self.volumes().find(|volume| volume.id() == id)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::choose::{Capacity, Demand, Offer, capacity, choose};
+use super::choose::{Capacity, Demand, DiskOffer, capacity, choose};
 use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::{Attempt, Member};
@@ -179,7 +179,7 @@ fn wish(request: &CreateRequest, usage: VolumeUsage) -> Demand {
 }
 
 /// What each member that the selector means has to give.
-fn offers(members: &[Member], selector: &Selector, usage: VolumeUsage) -> Vec<Offer<usize>> {
+fn offers(members: &[Member], selector: &Selector, usage: VolumeUsage) -> Vec<DiskOffer<usize>> {
     let selected = |member: &Member| member.rule().is_some_and(|rule| selector.selects(&rule));
     let offer = |(index, member): (usize, &Member)| selected(member).then(|| member.offer(index, usage)).flatten();
     members.iter().enumerate().filter_map(offer).collect()

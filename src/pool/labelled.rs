@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::choose::{Offer, offer};
-use super::content::{Content, OnDisk};
+use super::choose::{DiskOffer, offer};
+use super::content::{Content, VolumeEntry};
 use super::disk::PoolDisk;
 use super::error::ApplyError;
 use super::extents::ExtentSet;
@@ -213,12 +213,12 @@ impl LabelledShown {
     }
 
     /// What it has to give for `usage`, where its set exists and allows that.
-    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+    pub fn offer(&self, member: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
         let rule = self.rule.as_ref()?;
         (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
     }
 
-    fn view(&self, member: &str, volume: &OnDisk<'_>) -> VolumeView {
+    fn view(&self, member: &str, volume: &VolumeEntry<'_>) -> VolumeView {
         let content = &self.content;
         let mut into = content.unpartitioned();
         let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);

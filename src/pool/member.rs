@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::bare::BareDevice;
-use super::choose::Offer;
+use super::choose::DiskOffer;
 use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
 use super::error::{ApplyError, BareError, PoolError};
 use super::extents::ExtentSet;
@@ -72,7 +72,7 @@ impl Member {
         }
     }
 
-    pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<Offer<usize>> {
+    pub fn offer(&self, place: usize, usage: VolumeUsage) -> Option<DiskOffer<usize>> {
         match self {
             Self::Labelled(member) => member.shown().offer(place, usage),
             Self::Bare(member) => member.offer(place, usage),

@@ -18,13 +18,13 @@ use super::{LogFormat, http, log_to_stderr};
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::{Calls, ControllerService, ExpansionService, IdentityService, Readiness, server};
-use crate::operator::controller::{Caches, Discoveries, Gone, Leader, Metrics, Pattern};
+use crate::operator::controller::{Caches, DaemonTemplate, Discoveries, Gone, Leader, Metrics};
 use crate::operator::lease;
 use crate::operator::lease::Lease;
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ControllerSettings {
     pub namespace: String,
     pub pod_name: String,
     pub socket: PathBuf,
@@ -35,19 +35,19 @@ pub struct Settings {
     pub deleted_node_volumes: Gone,
     pub sidecar: Option<Sidecar>,
     /// What a LocalVolumeDiscovery runs.
-    pub discovery: Option<Pattern>,
+    pub discovery: Option<DaemonTemplate>,
     pub log: LogFormat,
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(settings: Settings) -> Result<()> {
+pub fn run(settings: ControllerSettings) -> Result<()> {
     log_to_stderr(settings.log);
     super::run(|stop| work(settings, stop))
 }
 
 /// All that runs, each part until `stop`.
-async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
-    let Settings {
+async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<()> {
+    let ControllerSettings {
         namespace,
         pod_name,
         socket,
@@ -114,9 +114,9 @@ async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
     let lead = async {
         let leader = async || {
             let leader = Leader::new(client.clone(), caches.clone(), metrics.clone(), deleted_node_volumes, &pod_name);
-            let pattern = discovery.clone();
+            let template = discovery.clone();
             let discoveries =
-                Discoveries::new(client.clone(), &caches, metrics.clone(), &namespace, pattern, &pod_name);
+                Discoveries::new(client.clone(), &caches, metrics.clone(), &namespace, template, &pod_name);
             tokio::join!(leader.run(), discoveries.run());
         };
         tokio::select! {

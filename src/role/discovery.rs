@@ -25,7 +25,7 @@ use crate::operator;
 use crate::operator::discovery::Reporter;
 use crate::operator::node::cluster_uid;
 use crate::show::devices::list;
-use crate::show::row::{List, Row};
+use crate::show::row::{DeviceList, DeviceRow};
 
 /// How long an agent that ended may take to come back before its disks are looked at without it.
 const RESTART: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DiscoverySettings {
     pub node: String,
     pub state_dir: PathBuf,
     pub namespace: String,
@@ -46,17 +46,17 @@ pub struct Settings {
     pub log: LogFormat,
 }
 
-type Found = watch::Sender<Option<Arc<Vec<Row>>>>;
+type Found = watch::Sender<Option<Arc<Vec<DeviceRow>>>>;
 
 /// Runs until SIGTERM or SIGINT, or until something fails that trying again does not mend.
-pub fn run(settings: Settings) -> Result<()> {
+pub fn run(settings: DiscoverySettings) -> Result<()> {
     log_to_stderr(settings.log);
     super::run(|stop| serve(settings, stop))
 }
 
-async fn serve(settings: Settings, stop: CancellationToken) -> Result<()> {
+async fn serve(settings: DiscoverySettings, stop: CancellationToken) -> Result<()> {
     let client = operator::client().await?;
-    let Settings { node, namespace, resync, .. } = settings.clone();
+    let DiscoverySettings { node, namespace, resync, .. } = settings.clone();
     let (found, rows) = watch::channel(None);
     let reporter = Reporter { client: client.clone(), namespace, node, resync };
     tokio::select! {
@@ -67,21 +67,21 @@ async fn serve(settings: Settings, stop: CancellationToken) -> Result<()> {
 }
 
 /// Finds devices for ever, by whom it may be.
-async fn find(settings: &Settings, client: &kube::Client, found: &Found) -> Result<()> {
+async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found) -> Result<()> {
     let socket = settings.state_dir.join(AGENT_SOCKET);
     let mut had_agent = false;
     loop {
         // Before the agent is asked, so that one that starts right after it is not missed.
         let arrival = Arrival::watch(&settings.state_dir, AGENT_SOCKET)?;
         match ask(&socket, found).await {
-            Asked::Answered => {
+            AgentAnswer::Answered => {
                 had_agent = true;
                 continue;
             }
-            Asked::NobodyThere => {}
+            AgentAnswer::NobodyThere => {}
         }
         if std::mem::take(&mut had_agent) {
-            let back = Until::new(arrival);
+            let back = AwaitedAgent::new(arrival);
             let _ = tokio::time::timeout(RESTART, back.arrived()).await;
             continue;
         }
@@ -90,19 +90,19 @@ async fn find(settings: &Settings, client: &kube::Client, found: &Found) -> Resu
     }
 }
 
-enum Asked {
+enum AgentAnswer {
     Answered,
     NobodyThere,
 }
 
 /// Takes the agent's inventory for as long as it gives one.
-async fn ask(socket: &std::path::Path, found: &Found) -> Asked {
-    let Ok(mut agent) = client::agent(socket).await else { return Asked::NobodyThere };
+async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
+    let Ok(mut agent) = client::agent(socket).await else { return AgentAnswer::NobodyThere };
     let mut stream = match agent.watch_inventory(WatchRequest {}).await {
         Ok(stream) => stream.into_inner(),
         Err(status) => {
             tracing::warn!(error = status.message(), "the agent of this node gives no inventory");
-            return Asked::NobodyThere;
+            return AgentAnswer::NobodyThere;
         }
     };
     let mut replies = 0_u64;
@@ -111,11 +111,11 @@ async fn ask(socket: &std::path::Path, found: &Found) -> Asked {
         let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
         let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
             tracing::warn!("the agent of this node answers, and does not tell of its devices");
-            return Asked::NobodyThere;
+            return AgentAnswer::NobodyThere;
         };
         let words = match message {
-            Ok(Some(reply)) => match serde_json::from_str::<List>(&reply.text) {
-                Ok(List { devices }) => {
+            Ok(Some(reply)) => match serde_json::from_str::<DeviceList>(&reply.text) {
+                Ok(DeviceList { devices }) => {
                     if replies == 0 {
                         tracing::info!("the agent of this node tells of its devices");
                     }
@@ -131,14 +131,14 @@ async fn ask(socket: &std::path::Path, found: &Found) -> Asked {
         tracing::info!("the agent of this node tells nothing any more: {words}");
         if replies == 0 {
             tokio::time::sleep(AGAIN).await;
-            return Asked::NobodyThere;
+            return AgentAnswer::NobodyThere;
         }
-        return Asked::Answered;
+        return AgentAnswer::Answered;
     }
 }
 
 /// Looks at the disks until an agent comes.
-async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival: Arrival) -> Result<()> {
+async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found, arrival: Arrival) -> Result<()> {
     let state = StateDir::at(&settings.state_dir);
     let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
@@ -161,7 +161,7 @@ async fn look(settings: &Settings, client: &kube::Client, found: &Found, arrival
         })
     };
     tokio::pin!(looks);
-    let until = Until::new(arrival);
+    let until = AwaitedAgent::new(arrival);
     tokio::select! {
         looked = &mut looks => return looked?.context("looking at the disks of this node"),
         () = until.arrived() => {}
@@ -184,12 +184,12 @@ async fn cluster(client: &kube::Client) -> Result<String> {
 }
 
 /// A wait for an agent's socket, which ends with the value.
-struct Until {
+struct AwaitedAgent {
     arrival: Arc<Arrival>,
     unwanted: Arc<AtomicBool>,
 }
 
-impl Until {
+impl AwaitedAgent {
     fn new(arrival: Arrival) -> Self {
         Self { arrival: Arc::new(arrival), unwanted: Arc::default() }
     }
@@ -207,7 +207,7 @@ impl Until {
     }
 }
 
-impl Drop for Until {
+impl Drop for AwaitedAgent {
     fn drop(&mut self) {
         self.unwanted.store(true, Ordering::Relaxed);
     }

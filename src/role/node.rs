@@ -44,7 +44,7 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(30);
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NodeSettings {
     pub node: String,
     pub state_dir: PathBuf,
     pub kubelet_dir: PathBuf,
@@ -57,7 +57,7 @@ pub struct Settings {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(settings: Settings) -> Result<()> {
+pub fn run(settings: NodeSettings) -> Result<()> {
     log_to_stderr(settings.log);
     super::run(|stop| work(settings, stop))
 }
@@ -73,8 +73,8 @@ fn check_name(node: &str) -> Result<()> {
     Ok(())
 }
 
-async fn work(settings: Settings, stop: CancellationToken) -> Result<()> {
-    let Settings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, lvm_dir, log: _ } =
+async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
+    let NodeSettings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, lvm_dir, log: _ } =
         settings;
     check_name(&node)?;
     let readiness = Readiness::default();

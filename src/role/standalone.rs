@@ -28,7 +28,7 @@ use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
 /// What the role is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StandaloneSettings {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
     pub sets: PathBuf,
@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(settings: Settings) -> Result<()> {
+pub fn run(settings: StandaloneSettings) -> Result<()> {
     log_to_stderr(LogFormat::Text);
     let rules = read_sets(&settings.sets, &settings.node)?;
     super::run(|stop| serve(settings, rules, stop))
@@ -57,7 +57,7 @@ fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
-async fn serve(settings: Settings, rules: Vec<Rule>, stop: CancellationToken) -> Result<()> {
+async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: CancellationToken) -> Result<()> {
     let state_dir = settings.state_dir.clone();
     let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
     let (state, lock) = tokio::select! {

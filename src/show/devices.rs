@@ -3,7 +3,7 @@
 //! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
 
 use super::listed::ListedDevice;
-use super::row::{List, Row, rows};
+use super::row::{DeviceList, DeviceRow, rows};
 use crate::device::size::Size;
 use crate::host::natural_order::natural;
 use crate::host::raw::Kind;
@@ -68,18 +68,18 @@ fn sorted(devices: &[ListedDevice]) -> Vec<&ListedDevice> {
 }
 
 /// All devices in the order of their names.
-pub fn list(devices: &[ListedDevice]) -> List {
+pub fn list(devices: &[ListedDevice]) -> DeviceList {
     let devices = sorted(devices);
-    List { devices: rows(devices.iter().copied(), &devices) }
+    DeviceList { devices: rows(devices.iter().copied(), &devices) }
 }
 
 /// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
 /// is a disk. They are counted below it. The narrow one is without the pool's own partitions, too: a disk says how many
 /// volumes it has, and they come and go.
-fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&Row) -> bool) -> String {
+fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&DeviceRow) -> bool) -> String {
     let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
-    let rows: Vec<Row> = rows(disks, devices).into_iter().filter(has).collect();
+    let rows: Vec<DeviceRow> = rows(disks, devices).into_iter().filter(has).collect();
     let mut text = table(&rows, columns);
     match devices.iter().filter(|shown| is_idle(shown)).count() {
         0 => {}
@@ -93,7 +93,7 @@ fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&Row) -> bo
 struct Column {
     head: &'static str,
     side: Side,
-    cell: fn(&Row) -> String,
+    cell: fn(&DeviceRow) -> String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,11 +102,11 @@ enum Side {
     Right,
 }
 
-const fn left(head: &'static str, cell: fn(&Row) -> String) -> Column {
+const fn left(head: &'static str, cell: fn(&DeviceRow) -> String) -> Column {
     Column { head, side: Side::Left, cell }
 }
 
-const fn right(head: &'static str, cell: fn(&Row) -> String) -> Column {
+const fn right(head: &'static str, cell: fn(&DeviceRow) -> String) -> Column {
     Column { head, side: Side::Right, cell }
 }
 
@@ -148,7 +148,7 @@ fn yes_or_no(holds: bool) -> String {
     if holds { "yes" } else { "no" }.to_owned()
 }
 
-fn table(rows: &[Row], columns: &[Column]) -> String {
+fn table(rows: &[DeviceRow], columns: &[Column]) -> String {
     if rows.is_empty() {
         return "no block devices were found\n".to_owned();
     }

@@ -1,6 +1,6 @@
 //! One device as programs read it: what `localpool devices -o json` prints, and what an agent hands to discovery.
 //!
-//! Takes in a device with the pool's words, gives out a [`Row`]. Names stay; new ones may come, and a reader of
+//! Takes in a device with the pool's words, gives out a [`DeviceRow`]. Names stay; new ones may come, and a reader of
 //! another version does without them.
 
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use crate::host::raw::{Kind, Probe};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Row {
+pub struct DeviceRow {
     pub path: String,
     pub disk_id: String,
     /// Whether the id outlives a reboot and another port.
@@ -83,19 +83,19 @@ pub struct Row {
 
 /// All devices of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct List {
-    pub devices: Vec<Row>,
+pub struct DeviceList {
+    pub devices: Vec<DeviceRow>,
 }
 
 /// Rows of devices, in their order. `all` may be more than is asked for: what stands on others is where those are.
-pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&ListedDevice]) -> Vec<Row> {
+pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&ListedDevice]) -> Vec<DeviceRow> {
     let attachments = Attachments::new(all.iter().map(|shown| &shown.device.raw));
     let of_pool = |shown: &&&ListedDevice| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();
     let pool_disks: HashSet<&str> = all.iter().filter(of_pool).map(|shown| shown.device.raw.name.as_str()).collect();
     devices.into_iter().map(|shown| row(shown, &attachments, &pool_disks)).collect()
 }
 
-fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> Row {
+fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> DeviceRow {
     let (verdict, reason) = verdict_and_reason(shown);
     let pool_partition = match &shown.device.raw.kind {
         Kind::Partition(partition) => pool_disks.contains(&*partition.disk),
@@ -108,7 +108,7 @@ fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &
         Probe::NotLooked | Probe::Failed(_) => None,
     };
     let attachment = attachments.of(raw);
-    Row {
+    DeviceRow {
         path: raw.path.display().to_string(),
         disk_id: id.text.clone(),
         stable_id: id.stable,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_reader_does_without_names_that_it_does_not_know_or_does_not_get() {
-        let old: Row = serde_json::from_str(r#"{"path": "/dev/sda", "size": 5, "later": [1]}"#).expect("read");
+        let old: DeviceRow = serde_json::from_str(r#"{"path": "/dev/sda", "size": 5, "later": [1]}"#).expect("read");
         assert_eq!((old.path.as_str(), old.size, old.attachment), ("/dev/sda", 5, Reach::Unknown));
     }
 
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(made[0].by_path.as_deref(), Some("/dev/disk/by-path/pci-0000:00:17.0-ata-1"));
         assert_eq!(made[0].children, ["/dev/sda1", "/dev/dm-0"]);
         assert_eq!((made[0].fstype.as_deref(), made[0].numa_node), (Some("ext4"), Some(1)));
-        let text = serde_json::to_string(&List { devices: made.clone() }).expect("written");
-        assert_eq!(serde_json::from_str::<List>(&text).expect("read").devices, made);
+        let text = serde_json::to_string(&DeviceList { devices: made.clone() }).expect("written");
+        assert_eq!(serde_json::from_str::<DeviceList>(&text).expect("read").devices, made);
     }
 }

@@ -13,7 +13,7 @@ use crate::volume::{Condition, VolumeId};
 /// One volume as programs read it. Names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct VolumeRow {
     id: String,
     name: String,
     /// `Ready`, `Found`, or the reason of its condition.
@@ -29,11 +29,11 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct List {
-    volumes: Vec<Row>,
+struct VolumeList {
+    volumes: Vec<VolumeRow>,
 }
 
-impl Row {
+impl VolumeRow {
     fn of(view: &VolumeView) -> Self {
         let found = view.record.as_ref().is_some_and(|record| record.found);
         let condition = Condition::of(view);
@@ -71,21 +71,21 @@ impl Row {
 
 /// All volumes in the order of their names, ending in a line end.
 pub fn render(views: &[VolumeView], format: Format) -> Result<String, ShowError> {
-    let mut rows: Vec<Row> = views.iter().map(Row::of).collect();
+    let mut rows: Vec<VolumeRow> = views.iter().map(VolumeRow::of).collect();
     rows.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
     Ok(match format {
-        Format::Json => serde_json::to_string_pretty(&List { volumes: rows }).map_err(ShowError::Json)? + "\n",
-        Format::Yaml => serde_saphyr::to_string(&List { volumes: rows }).map_err(ShowError::Yaml)?,
+        Format::Json => serde_json::to_string_pretty(&VolumeList { volumes: rows }).map_err(ShowError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(&VolumeList { volumes: rows }).map_err(ShowError::Yaml)?,
         Format::Table | Format::Wide => table(&rows, format == Format::Wide),
     })
 }
 
-fn table(rows: &[Row], wide: bool) -> String {
+fn table(rows: &[VolumeRow], wide: bool) -> String {
     if rows.is_empty() {
         return "no volumes on the disks of this node's pool\n".to_owned();
     }
     let mut lines = vec![["ID", "NAME", "STATE", "SIZE", "USE", "SET", "DISK"].map(str::to_owned)];
-    lines.extend(rows.iter().map(Row::cells));
+    lines.extend(rows.iter().map(VolumeRow::cells));
     let columns = if wide { 7 } else { 6 };
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

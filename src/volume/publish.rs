@@ -11,7 +11,7 @@ const MAX_PATH: usize = 4096;
 
 /// What a capability asks of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MountWish {
+pub enum AccessType {
     Block,
     Mount { fs: Option<FsKind>, flags: Vec<String> },
 }
@@ -48,17 +48,17 @@ pub fn checked_path(field: &str, text: &str) -> Result<PathBuf, Error> {
 }
 
 /// The filesystem to mount: what the volume was made for, which a request may repeat but not change.
-pub fn agreed(usage: VolumeUsage, wish: &MountWish) -> Result<Option<FsKind>, Error> {
+pub fn agreed(usage: VolumeUsage, wish: &AccessType) -> Result<Option<FsKind>, Error> {
     match (usage, wish) {
-        (VolumeUsage::Block, MountWish::Block) => Ok(None),
-        (VolumeUsage::Mount(made), MountWish::Mount { fs, .. }) if fs.is_none_or(|fs| fs == made) => Ok(Some(made)),
-        (VolumeUsage::Mount(made), MountWish::Mount { .. }) => {
+        (VolumeUsage::Block, AccessType::Block) => Ok(None),
+        (VolumeUsage::Mount(made), AccessType::Mount { fs, .. }) if fs.is_none_or(|fs| fs == made) => Ok(Some(made)),
+        (VolumeUsage::Mount(made), AccessType::Mount { .. }) => {
             Err(Error::Invalid(format!("the volume was made for {}, not for the fs_type of this request", made.name())))
         }
-        (VolumeUsage::Block, MountWish::Mount { .. }) => {
+        (VolumeUsage::Block, AccessType::Mount { .. }) => {
             Err(Error::Invalid("the volume is a raw block volume and cannot be mounted as a filesystem".to_owned()))
         }
-        (VolumeUsage::Mount(_), MountWish::Block) => {
+        (VolumeUsage::Mount(_), AccessType::Block) => {
             Err(Error::Invalid("the volume has a filesystem and cannot be published as a raw block device".to_owned()))
         }
     }
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn a_volume_is_used_as_what_it_was_made_for() {
-        let mount = |fs| MountWish::Mount { fs, flags: Vec::new() };
+        let mount = |fs| AccessType::Mount { fs, flags: Vec::new() };
         assert_eq!(agreed(VolumeUsage::Mount(FsKind::Xfs), &mount(None)).expect("agrees"), Some(FsKind::Xfs));
         assert!(agreed(VolumeUsage::Mount(FsKind::Xfs), &mount(Some(FsKind::Ext4))).is_err());
         assert!(agreed(VolumeUsage::Block, &mount(None)).is_err());
-        assert!(agreed(VolumeUsage::Mount(FsKind::Ext4), &MountWish::Block).is_err());
-        assert_eq!(agreed(VolumeUsage::Block, &MountWish::Block).expect("agrees"), None);
+        assert!(agreed(VolumeUsage::Mount(FsKind::Ext4), &AccessType::Block).is_err());
+        assert_eq!(agreed(VolumeUsage::Block, &AccessType::Block).expect("agrees"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::id::VolumeId;
-use super::publish::MountWish;
+use super::publish::AccessType;
 use crate::host::Usage;
 
 /// NodeStageVolume, parsed.
@@ -10,7 +10,7 @@ use crate::host::Usage;
 pub struct StageRequest {
     pub id: VolumeId,
     pub staging: String,
-    pub wish: MountWish,
+    pub wish: AccessType,
 }
 
 /// NodePublishVolume, parsed.
@@ -19,7 +19,7 @@ pub struct PublishRequest {
     pub id: VolumeId,
     pub staging: String,
     pub target: String,
-    pub wish: MountWish,
+    pub wish: AccessType,
     pub read_only: bool,
     /// RWOP: a second target is refused.
     pub single_target: bool,

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
 use localpool::operator::discovery::{Reporter, result_name};
-use localpool::show::row::Row;
+use localpool::show::row::DeviceRow;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -21,8 +21,8 @@ use crate::server::Cluster;
 
 type Results = Api<LocalVolumeDiscoveryResult>;
 
-fn row(path: &str, verdict: &str, refusal: Option<&str>) -> Row {
-    Row {
+fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
+    DeviceRow {
         path: path.to_owned(),
         link: format!("/dev/disk/by-id/of-{}", path.rsplit('/').next().expect("a name")),
         disk_id: format!("wwid-{path}"),
@@ -30,7 +30,7 @@ fn row(path: &str, verdict: &str, refusal: Option<&str>) -> Row {
         refusal: refusal.map(str::to_owned),
         size: 1 << 40,
         kind: "disk".to_owned(),
-        ..Row::default()
+        ..DeviceRow::default()
     }
 }
 
@@ -60,7 +60,7 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
         resync: Duration::from_secs(2),
     };
     let task = tokio::spawn(reporter.clone().run(watched.clone()));
-    let send = |some: Vec<Row>| drop(rows.send_replace(Some(Arc::new(some))));
+    let send = |some: Vec<DeviceRow>| drop(rows.send_replace(Some(Arc::new(some))));
     send(vec![row("/dev/sda", "Theirs", Some("sda1 is mounted at /")), row("/dev/sdb", "Unclaimed", None)]);
     let first = found(&results, &node, "two devices", |result| devices(result).len() == 2).await;
     assert_eq!(first.spec.node_name, node);
@@ -75,7 +75,7 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
 
     // Words that come and go with each volume are not among what is told.
     send(vec![
-        Row { reason: "other words".to_owned(), ..row("/dev/sda", "Theirs", Some("sda1 is mounted at /")) },
+        DeviceRow { reason: "other words".to_owned(), ..row("/dev/sda", "Theirs", Some("sda1 is mounted at /")) },
         row("/dev/sdb", "Unclaimed", None),
     ]);
     // Longer than a resync, which reads and finds nothing to write.
@@ -105,13 +105,13 @@ async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
     let cluster = cluster!(shared);
     let (space, node) = (namespace(&cluster.client).await, unique("n".repeat(200).as_str()));
     let results: Results = Api::namespaced(cluster.client.clone(), &space);
-    let many = |n: u32| Row {
+    let many = |n: u32| DeviceRow {
         model: Some("evil\u{1b}[2J\u{0}\u{fffd}\n\"".to_owned() + &"é".repeat(40)),
         serial: Some(format!("S{n:08}")),
         children: (0..9).map(|child| format!("/dev/disk{n}p{child}")).collect(),
         ..row(&format!("/dev/disk{n}"), "Theirs", Some("has partitions: a, b, c, d and 5 more"))
     };
-    let mut all: Vec<Row> = (0..6000).map(many).collect();
+    let mut all: Vec<DeviceRow> = (0..6000).map(many).collect();
     all.push(row("/dev/sdfree", "Unclaimed", None));
     let (rows, watched) = watch::channel(Some(Arc::new(all)));
     let resync = Duration::from_secs(3600);

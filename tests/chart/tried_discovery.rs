@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use localpool::operator::controller::{Caches, Discoveries, Metrics};
 use localpool::operator::discovery::{Reporter, result_name};
-use localpool::show::row::Row;
+use localpool::show::row::DeviceRow;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -60,7 +60,8 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let agent = lab.token("localpool-node", Some("agent-one"));
 
     // The code, with its own rights.
-    let row = Row { path: "/dev/sda".into(), verdict: "Unclaimed".into(), kind: "disk".into(), ..Row::default() };
+    let row =
+        DeviceRow { path: "/dev/sda".into(), verdict: "Unclaimed".into(), kind: "disk".into(), ..DeviceRow::default() };
     let (rows, watched) = watch::channel(None);
     let reporter = Reporter {
         client: client(&lab, &one).await,

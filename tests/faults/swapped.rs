@@ -9,7 +9,7 @@ use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host, Mounts as _};
 use localpool::pool::{Standing, WantedUsage};
-use localpool::volume::{MountWish, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
+use localpool::volume::{AccessType, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, carved, geometry, start};
@@ -107,7 +107,7 @@ fn while_a_bare_device_is_opened_under_another_name_nothing_is_published_from_it
             id: VolumeId::of_name("a"),
             staging: "/staging".to_owned(),
             target: "/target".to_owned(),
-            wish: MountWish::Block,
+            wish: AccessType::Block,
             read_only: false,
             single_target: false,
         };
@@ -123,14 +123,14 @@ fn while_a_bare_device_is_opened_under_another_name_no_filesystem_is_made_on_wha
         let stage = StageRequest {
             id: VolumeId::of_name("a"),
             staging: "/staging".to_owned(),
-            wish: MountWish::Mount { fs: None, flags: Vec::new() },
+            wish: AccessType::Mount { fs: None, flags: Vec::new() },
         };
         volumes.stage(stage).await.map_err(|e| e.to_string())
     });
     assert!(is_as_it_was, "a filesystem was made on another disk: {staged:?}");
 }
 
-fn publish(name: &str, wish: MountWish, read_only: bool) -> PublishRequest {
+fn publish(name: &str, wish: AccessType, read_only: bool) -> PublishRequest {
     PublishRequest {
         id: VolumeId::of_name(name),
         staging: format!("/staging-{name}"),
@@ -149,7 +149,7 @@ fn targets(host: &FakeHost) -> Vec<String> {
 
 /// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: what is taken down of one is not
 /// the other's.
-async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: MountWish) {
+async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
     let host = Arc::new(FakeHost::default());
     host.add_disk("fake0", "serial-0", geometry());
     let mut node = bare(&host);
@@ -165,7 +165,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: MountWish) {
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&node.pool), VolumeLocks::default());
     let [x, y] = ["x", "y"].map(VolumeId::of_name);
-    let is_mounted = matches!(wish, MountWish::Mount { .. });
+    let is_mounted = matches!(wish, AccessType::Mount { .. });
     let stage = |name: &str| StageRequest {
         id: VolumeId::of_name(name),
         staging: format!("/staging-{name}"),
@@ -209,11 +209,11 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: MountWish) {
 
 #[tokio::test]
 async fn a_published_device_that_has_the_name_of_a_missing_one_is_left_when_that_is_taken_down_and_comes_down_itself() {
-    x_is_away_and_y_has_its_name(BLOCK, MountWish::Block).await;
+    x_is_away_and_y_has_its_name(BLOCK, AccessType::Block).await;
 }
 
 #[tokio::test]
 async fn a_mounted_device_that_has_the_name_of_a_missing_one_is_left_when_that_is_taken_down_and_comes_down_itself() {
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
-    x_is_away_and_y_has_its_name(ext4, MountWish::Mount { fs: None, flags: Vec::new() }).await;
+    x_is_away_and_y_has_its_name(ext4, AccessType::Mount { fs: None, flags: Vec::new() }).await;
 }

@@ -37,21 +37,21 @@ const LISTS: &str = "makes a list or map of what a macro (all, exists, exists_on
      inside of one, lists hold constants";
 
 pub(super) fn check(expression: &IdedExpr) -> Result<(), ExpressionError> {
-    let cost = Walk { bound: Vec::new(), depth: 0, macros: 0 }.cost(expression)?;
+    let cost = CostWalk { bound: Vec::new(), depth: 0, macros: 0 }.cost(expression)?;
     if cost > MOST_COST {
         return Err(ExpressionError::TooCostly { cost });
     }
     Ok(())
 }
 
-struct Walk<'e> {
+struct CostWalk<'e> {
     /// The variables of the macros around.
     bound: Vec<&'e str>,
     depth: usize,
     macros: usize,
 }
 
-impl<'e> Walk<'e> {
+impl<'e> CostWalk<'e> {
     /// At most how many steps it takes.
     fn cost(&mut self, expression: &'e IdedExpr) -> Result<u64, ExpressionError> {
         if self.depth > MOST_DEPTH {

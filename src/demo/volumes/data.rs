@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::time::Instant;
 
-use super::{DemoVolume, Done, MIB, bytes, text};
+use super::{DemoVolume, MIB, StepDone, bytes, text};
 use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
 use crate::demo::driver::{Clients, call};
 use crate::demo::error::Error;
@@ -17,7 +17,7 @@ pub const WRITTEN: u64 = 8 * MIB;
 
 impl DemoVolume {
     /// Bytes at the start, in the middle and at the end of a raw volume, or as a file.
-    pub fn write(&mut self, lab: &Lab) -> Result<Done, Error> {
+    pub fn write(&mut self, lab: &Lab) -> Result<StepDone, Error> {
         let data = self.data(&self.target(lab));
         let failed = |source| Error::io("write", data.display())(source);
         self.places = match self.wish.fs {
@@ -33,13 +33,13 @@ impl DemoVolume {
         let crc = self.pattern.write(&file.map_err(failed)?, &self.places).map_err(failed)?;
         let written: u64 = self.places.iter().map(Extent::len).sum();
         let what = if self.wish.fs.is_some() { "file of" } else { "pattern of" };
-        Ok(Done::new(begun, "random bytes, synced", format!("{what} {}, CRC-32 {crc:08x}", Size(written))))
+        Ok(StepDone::new(begun, "random bytes, synced", format!("{what} {}, CRC-32 {crc:08x}", Size(written))))
     }
 
-    pub fn read_back(&self, lab: &Lab) -> Result<Done, Error> {
+    pub fn read_back(&self, lab: &Lab) -> Result<StepDone, Error> {
         let begun = Instant::now();
         let crc = self.verify(&self.data(&self.target(lab)))?;
-        Ok(Done::new(begun, "every byte as it was written", format!("every byte agrees, CRC-32 {crc:08x}")))
+        Ok(StepDone::new(begun, "every byte as it was written", format!("every byte agrees, CRC-32 {crc:08x}")))
     }
 
     pub(super) fn verify(&self, data: &Path) -> Result<u32, Error> {
@@ -47,7 +47,7 @@ impl DemoVolume {
         self.pattern.verify(&file, &self.places).map_err(|error| self.wrong(chain(&error)))
     }
 
-    pub async fn stats(&self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+    pub async fn stats(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
         let request = NodeGetVolumeStatsRequest {
             volume_id: self.id.clone(),
             volume_path: text(&self.target(lab)),
@@ -67,13 +67,13 @@ impl DemoVolume {
             if self.wish.fs.is_some() || total != self.size {
                 return Err(self.wrong(format!("its stats say {total} bytes and no inodes, it has {}", self.size)));
             }
-            return Ok(Done { detail: format!("{total} bytes"), gist: "size is right".into(), took });
+            return Ok(StepDone { detail: format!("{total} bytes"), gist: "size is right".into(), took });
         };
         if total > self.size || used < WRITTEN || inodes.used < 1 {
             let words = format!("its stats say {total} bytes, {used} used, {} inodes used", inodes.used);
             return Err(self.wrong(words));
         }
         let detail = format!("{} of {} used, {} of {} inodes", Size(used), Size(total), inodes.used, inodes.total);
-        Ok(Done { detail, gist: "bytes and inodes are plausible".into(), took })
+        Ok(StepDone { detail, gist: "bytes and inodes are plausible".into(), took })
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::data::WRITTEN;
-use super::{DemoVolume, Done, Growth, bytes, capability, range, text};
+use super::{DemoVolume, Growth, StepDone, bytes, capability, range, text};
 use crate::csi::proto::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
 use crate::demo::driver::{Clients, call};
 use crate::demo::error::Error;
@@ -17,7 +17,7 @@ use crate::host::{Extent, FsKind, Mounts, ioctl};
 
 impl DemoVolume {
     /// Grows it while it is published.
-    pub async fn expand(&mut self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+    pub async fn expand(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
         let target = self.target(lab);
         let before = self.measure(&target)?;
         let request = ControllerExpandVolumeRequest {
@@ -64,7 +64,7 @@ impl DemoVolume {
                 ("grown while in use".to_owned(), words)
             }
         };
-        Ok(Done { detail, gist, took })
+        Ok(StepDone { detail, gist, took })
     }
 
     /// Only ext4, and only where this process really lacks what it needs.

@@ -62,20 +62,20 @@ pub enum Growth {
 }
 
 /// What a step did: its words, and how long the driver took.
-pub struct Done {
+pub struct StepDone {
     pub detail: String,
     pub gist: String,
     pub took: Duration,
 }
 
-impl Done {
+impl StepDone {
     fn new(begun: Instant, gist: &str, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), gist: gist.to_owned(), took: begun.elapsed() }
     }
 }
 
 impl DemoVolume {
-    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, Done), Error> {
+    pub async fn create(clients: &mut Clients, disk: &LoopDisk, wish: Wish) -> Result<(Self, StepDone), Error> {
         let request = CreateVolumeRequest {
             name: format!("demo-{}", wish.label),
             capacity_range: range(wish.size),
@@ -103,7 +103,7 @@ impl DemoVolume {
         let pattern = Pattern::new(uuid::Uuid::new_v4().as_u64_pair().0);
         let volume =
             Self { wish, id: made.volume_id, size, number, extent, pattern, places: Vec::new(), growth: Growth::Done };
-        Ok((volume, Done { detail, gist: wish.how.to_owned(), took }))
+        Ok((volume, StepDone { detail, gist: wish.how.to_owned(), took }))
     }
 
     pub fn label(&self) -> &'static str {
@@ -142,7 +142,7 @@ impl DemoVolume {
     }
 
     /// Deletes it; where it lies now, and proof that it held something.
-    pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<Done, Error> {
+    pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<StepDone, Error> {
         let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is no UUID"))?;
         let found = disk.partition(guid)?.ok_or_else(|| self.wrong("its partition is gone before it was deleted"))?;
         if found.0 != self.number || found.1.start != self.extent.start {
@@ -155,7 +155,7 @@ impl DemoVolume {
         }
         let begun = Instant::now();
         self.remove(clients).await?;
-        Ok(Done::new(begun, "deleted", format!("its range held {} of other than zeros", Size(held))))
+        Ok(StepDone::new(begun, "deleted", format!("its range held {} of other than zeros", Size(held))))
     }
 }
 

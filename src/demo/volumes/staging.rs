@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{DemoVolume, Done, Growth, capability, text};
+use super::{DemoVolume, Growth, StepDone, capability, text};
 use crate::csi::proto::{
     NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
@@ -15,7 +15,7 @@ use crate::host::Mounts;
 use crate::host::mount::RealMounts;
 
 impl DemoVolume {
-    pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+    pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
         let staging = self.staging(lab);
         let request = NodeStageVolumeRequest {
             volume_id: self.id.clone(),
@@ -27,7 +27,7 @@ impl DemoVolume {
         call("NodeStageVolume", self.label(), clients.node.node_stage_volume(request)).await?;
         let took = begun.elapsed();
         let Some(fs) = self.wish.fs else {
-            return Ok(Done { detail: "nothing to do".into(), gist: "raw: nothing to do".into(), took });
+            return Ok(StepDone { detail: "nothing to do".into(), gist: "raw: nothing to do".into(), took });
         };
         self.expect_mounted(lab, &staging, Some(fs.name()))?;
         let total = RealMounts.usage(&staging).map_err(Error::host("measure the filesystem"))?.total;
@@ -38,13 +38,13 @@ impl DemoVolume {
             self.growth = Growth::Done;
             let detail = format!("{} grew from {} to {}, its file is whole", fs.name(), Size(had), Size(total));
             self.verify(&self.data(&staging))?;
-            return Ok(Done { detail, gist: "filesystem grown to its volume".into(), took });
+            return Ok(StepDone { detail, gist: "filesystem grown to its volume".into(), took });
         }
         let detail = format!("{} made and mounted, {}", fs.name(), Size(total));
-        Ok(Done { detail, gist: "filesystem made and mounted".into(), took })
+        Ok(StepDone { detail, gist: "filesystem made and mounted".into(), took })
     }
 
-    pub async fn publish(&mut self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+    pub async fn publish(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
         let target = self.target(lab);
         let request = NodePublishVolumeRequest {
             volume_id: self.id.clone(),
@@ -59,7 +59,7 @@ impl DemoVolume {
             Some(fs) => ("bind-mounted for a pod", Some(fs.name())),
             None => ("device node bind-mounted for a pod", None),
         };
-        let done = Done::new(begun, gist, text(&target));
+        let done = StepDone::new(begun, gist, text(&target));
         self.expect_mounted(lab, &target, fs)?;
         Ok(done)
     }
@@ -74,13 +74,13 @@ impl DemoVolume {
         }
     }
 
-    pub async fn take_down(&self, clients: &mut Clients, lab: &Lab) -> Result<Done, Error> {
+    pub async fn take_down(&self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {
         let (target, staging) = (self.target(lab), self.staging(lab));
         let begun = Instant::now();
         let request = NodeUnpublishVolumeRequest { volume_id: self.id.clone(), target_path: text(&target) };
         call("NodeUnpublishVolume", self.label(), clients.node.node_unpublish_volume(request)).await?;
         self.unstage(clients, lab).await?;
-        let done = Done::new(begun, "unmounted, target removed", "");
+        let done = StepDone::new(begun, "unmounted, target removed", "");
         if target.exists() || lab.mounts()?.iter().any(|mount| [&target, &staging].contains(&&mount.target)) {
             return Err(self.wrong("something is still mounted, or its target is still there"));
         }

@@ -236,7 +236,7 @@ fn read_half(dev: &dyn BlockDevice, half: Half) -> Result<Sequenced, LabelError>
         Ok(bytes)
     };
     let head = read(BLOCK as usize)?;
-    let header = Header::decode(&head)?;
+    let header = FrameHeader::decode(&head)?;
     let end = HEADER as usize + header.length as usize;
     let frame = if end <= head.len() { head } else { read(end.next_multiple_of(BLOCK as usize))? };
     header.open(&frame[HEADER as usize..end])
@@ -244,14 +244,14 @@ fn read_half(dev: &dyn BlockDevice, half: Half) -> Result<Sequenced, LabelError>
 
 /// A header that is sound, of this version's format, and whose payload fits.
 #[derive(Debug)]
-struct Header {
+struct FrameHeader {
     disk: Uuid,
     sequence: u64,
     length: u32,
     crc: u32,
 }
 
-impl Header {
+impl FrameHeader {
     /// `block` is the first 4096 bytes of a copy.
     fn decode(block: &[u8]) -> Result<Self, LabelError> {
         if !block.starts_with(MAGIC) {

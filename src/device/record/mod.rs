@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::label::{Label, MARK};
 use super::ownership::Evidence;
-use crate::host::table::{Choice, Copies, Mbr, Part, Refusal, Table, TableError, choose, read_copies};
+use crate::host::table::{Choice, Copies, Mbr, Part, Table, TableError, TableRefusal, choose, read_copies};
 use crate::host::{BlockDevice, chain};
 pub use frame::{
     Half, LabelCopies, LabelError, NewestCopy, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label,
@@ -75,10 +75,10 @@ pub fn read_record(dev: &dyn BlockDevice) -> Record {
     let labels = read_label(dev);
     match choose(&copies, &MARK) {
         Ok(choice) => with_table(choice, &copies, labels),
-        Err(Refusal::Absent) => without_table(&labels),
-        Err(Refusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
-        Err(Refusal::Broken(words)) => Record::Broken(words),
-        Err(Refusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
+        Err(TableRefusal::Absent) => without_table(&labels),
+        Err(TableRefusal::Foreign(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Foreign(words)),
+        Err(TableRefusal::Broken(words)) => Record::Broken(words),
+        Err(TableRefusal::Unreadable(words)) => torn_backup(&copies, &labels).unwrap_or(Record::Unreadable(words)),
     }
 }
 
@@ -98,7 +98,7 @@ pub fn judged_record(disk: &dyn BlockDevice) -> Evidence {
 pub fn wipe_labels(dev: &dyn BlockDevice, disk: Uuid) -> Result<(), LabelError> {
     let in_use = |why: &str| Err(LabelError::InUse { why: why.to_owned() });
     match choose(&read_copies(dev), &MARK) {
-        Err(Refusal::Absent) => {}
+        Err(TableRefusal::Absent) => {}
         Err(refusal) => return in_use(&refusal.to_string()),
         Ok(_) => return in_use("its partition table is still there"),
     }

@@ -6,9 +6,9 @@
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-use super::identity::{self, Identity, NumaNodes};
+use super::directory::{Directory, Notes, kernel_name, printable};
+use super::identity::{self, NumaNodes, SysfsIdentity};
 use super::kind;
-use super::node::{Node, Notes, kernel_name, printable};
 use crate::host::raw::{DevNo, Kind, Partition, RawDisk, gpt_uuid};
 
 /// sysfs counts in these, whatever the disk's own sector is.
@@ -16,7 +16,7 @@ const SECTOR: u64 = 512;
 
 /// Reads one disk after the other from `/sys/block`.
 pub(super) struct Reader<'a> {
-    pub block: Node,
+    pub block: Directory,
     pub dev: &'a Path,
     pub numa: NumaNodes,
 }
@@ -55,7 +55,7 @@ impl Reader<'_> {
 
     /// The disk itself, and the names in its directory. `None` for the hidden path of an NVMe multipath
     /// head: it has no device node, and the head is the disk.
-    fn facts(&mut self, entry: &str, node: &Node, notes: &mut Notes) -> Option<(RawDisk, Vec<String>)> {
+    fn facts(&mut self, entry: &str, node: &Directory, notes: &mut Notes) -> Option<(RawDisk, Vec<String>)> {
         let entries = node.entries(".").unwrap_or_else(|why| {
             notes.add("its directory in sysfs", &why);
             Vec::new()
@@ -67,7 +67,7 @@ impl Reader<'_> {
         }
         let place = self.block.link(entry).unwrap_or_default();
         let kind = kind::kind(node, entry, self.dev, has, notes);
-        let Identity { vendor, model, serial, wwid, transport, state } =
+        let SysfsIdentity { vendor, model, serial, wwid, transport, state } =
             identity::identity(node, entry, &place, has, notes);
         let state = match &kind {
             Kind::Dm(dm) => Some(if dm.suspended { "suspended".into() } else { "running".into() }),
@@ -106,7 +106,7 @@ impl Reader<'_> {
     /// `None` where it has gone.
     fn partition(
         &self,
-        parent: &Node,
+        parent: &Directory,
         entry: &str,
         number: u32,
         disk: &RawDisk,
@@ -180,7 +180,7 @@ struct Uevent {
 }
 
 impl Uevent {
-    fn read(node: &Node) -> Self {
+    fn read(node: &Directory) -> Self {
         let bytes = node.bytes("uevent").unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let mut uevent = Self::default();
@@ -200,7 +200,7 @@ impl Uevent {
     }
 }
 
-fn devno(node: &Node, uevent: &Uevent, notes: &mut Notes) -> DevNo {
+fn devno(node: &Directory, uevent: &Uevent, notes: &mut Notes) -> DevNo {
     let unknown = DevNo { major: 0, minor: 0 };
     uevent.devno.unwrap_or_else(|| {
         let text = notes.word(node, "dev");
@@ -212,7 +212,7 @@ fn devno(node: &Node, uevent: &Uevent, notes: &mut Notes) -> DevNo {
     })
 }
 
-fn bytes(notes: &mut Notes, node: &Node, attribute: &str) -> u64 {
+fn bytes(notes: &mut Notes, node: &Directory, attribute: &str) -> u64 {
     let sectors: u64 = notes.number(node, attribute).unwrap_or(0);
     sectors.checked_mul(SECTOR).unwrap_or_else(|| {
         notes.say(format!("{attribute} is {sectors} sectors, which no disk has"));
@@ -220,12 +220,12 @@ fn bytes(notes: &mut Notes, node: &Node, attribute: &str) -> u64 {
     })
 }
 
-fn number<T: std::str::FromStr>(node: &Node, attribute: &str) -> Option<T> {
+fn number<T: std::str::FromStr>(node: &Directory, attribute: &str) -> Option<T> {
     node.text(attribute)?.parse().ok()
 }
 
 /// bcache shows the holder of a backing device only; its cache devices are held all the same.
-fn holders(node: &Node, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<String> {
+fn holders(node: &Directory, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<String> {
     let mut holders = notes.devices(node, "holders");
     if holders.is_empty() && bcache() {
         let set = node.entries("bcache/set").unwrap_or_default();
@@ -239,7 +239,7 @@ fn holders(node: &Node, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<Str
     holders
 }
 
-fn zoned(node: &Node, notes: &mut Notes) -> Option<String> {
+fn zoned(node: &Directory, notes: &mut Notes) -> Option<String> {
     match node.bytes("queue/zoned") {
         Ok(text) => printable(&text).filter(|model| model != "none"),
         Err(why) if why.kind() == ErrorKind::NotFound => None,

@@ -1,15 +1,15 @@
 //! Who made a disk, how it is attached, and what names its firmware has for it.
 //!
-//! Takes in a disk's directory and its path under /sys/devices, gives out an [`Identity`].
+//! Takes in a disk's directory and its path under /sys/devices, gives out an [`SysfsIdentity`].
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::node::{Node, Notes, printable};
+use super::directory::{Directory, Notes, printable};
 
 #[derive(Debug, Default)]
-pub(super) struct Identity {
+pub(super) struct SysfsIdentity {
     pub vendor: Option<String>,
     pub model: Option<String>,
     pub serial: Option<String>,
@@ -21,36 +21,36 @@ pub(super) struct Identity {
 /// Reads what the disk and the device that it belongs to say. `has` answers whether the disk's own
 /// directory has such an entry.
 pub(super) fn identity(
-    disk: &Node,
+    disk: &Directory,
     entry: &str,
     place: &Path,
     has: impl Fn(&str) -> bool,
     notes: &mut Notes,
-) -> Identity {
+) -> SysfsIdentity {
     let mut own = |attribute| has(attribute).then(|| notes.optional_word(disk, attribute)).flatten();
     let (serial, wwid) = (own("serial"), own("wwid"));
     if !has("device") {
-        return Identity { serial, wwid, ..Identity::default() };
+        return SysfsIdentity { serial, wwid, ..SysfsIdentity::default() };
     }
     let device = match disk.child("device") {
         Ok(device) => device,
         Err(why) => {
             notes.add("device", &why);
-            return Identity { serial, wwid, ..Identity::default() };
+            return SysfsIdentity { serial, wwid, ..SysfsIdentity::default() };
         }
     };
     let state = device.text("state");
     if entry.starts_with("nvme") {
         // A controller's serial is that of all its namespaces: only the namespace's own wwid names a disk.
         let (model, serial) = (notes.optional_word(&device, "model"), notes.optional_word(&device, "serial"));
-        return Identity { vendor: None, model, serial, wwid, transport: nvme_transport(&device), state };
+        return SysfsIdentity { vendor: None, model, serial, wwid, transport: nvme_transport(&device), state };
     }
     let transport = transport(place);
     if entry.starts_with("mmcblk") {
         let (model, serial) = (notes.optional_word(&device, "name"), notes.optional_word(&device, "serial"));
-        return Identity { vendor: None, model, serial, wwid, transport, state };
+        return SysfsIdentity { vendor: None, model, serial, wwid, transport, state };
     }
-    Identity {
+    SysfsIdentity {
         vendor: device.text("vendor"),
         model: notes.optional_word(&device, "model"),
         serial: serial
@@ -65,7 +65,7 @@ pub(super) fn identity(
 }
 
 /// A namespace's parent is a controller, or, of a multipath head, the subsystem that lists its controllers.
-fn nvme_transport(parent: &Node) -> Option<String> {
+fn nvme_transport(parent: &Directory) -> Option<String> {
     let controllers = || parent.entries(".").unwrap_or_default().into_iter();
     let transport = parent.text("transport").or_else(|| {
         controllers()
@@ -107,7 +107,7 @@ pub(super) struct NumaNodes {
 
 impl NumaNodes {
     /// `block` is the directory that `place` is relative to.
-    pub fn of(&mut self, block: &Node, place: &Path) -> Option<i32> {
+    pub fn of(&mut self, block: &Directory, place: &Path) -> Option<i32> {
         let function =
             place.ancestors().find(|part| part.file_name().and_then(|n| n.to_str()).is_some_and(pci_address))?;
         if let Some(node) = self.known.get(function) {

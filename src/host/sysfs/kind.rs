@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::node::{Node, Notes};
+use super::directory::{Directory, Notes};
 use crate::host::ioctl;
 use crate::host::raw::{Dm, Kind, LoopBacking, Md};
 use crate::host::udev::md_uuid;
@@ -16,7 +16,7 @@ const SCSI_DISKS: [&str; 3] = ["0", "14", "20"];
 const SCSI_ROM: &str = "5";
 
 /// `dev` is where its device node is.
-pub(super) fn kind(node: &Node, entry: &str, dev: &Path, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
+pub(super) fn kind(node: &Directory, entry: &str, dev: &Path, has: impl Fn(&str) -> bool, notes: &mut Notes) -> Kind {
     if has("dm") {
         return Kind::Dm(dm(node, notes));
     }
@@ -51,7 +51,7 @@ fn driver(entry: &str) -> &str {
         .unwrap_or(&entry[..letters])
 }
 
-fn dm(node: &Node, notes: &mut Notes) -> Dm {
+fn dm(node: &Directory, notes: &mut Notes) -> Dm {
     Dm {
         name: notes.word(node, "dm/name"),
         uuid: notes.word(node, "dm/uuid"),
@@ -59,7 +59,7 @@ fn dm(node: &Node, notes: &mut Notes) -> Dm {
     }
 }
 
-fn md(node: &Node, notes: &mut Notes) -> Md {
+fn md(node: &Directory, notes: &mut Notes) -> Md {
     Md {
         uuid: notes.optional_word(node, "md/uuid").as_deref().and_then(md_uuid),
         level: node.text("md/level"),
@@ -69,7 +69,7 @@ fn md(node: &Node, notes: &mut Notes) -> Md {
 
 const DELETED: &str = " (deleted)";
 
-fn backing(node: &Node, device: &Path, notes: &mut Notes) -> Option<LoopBacking> {
+fn backing(node: &Directory, device: &Path, notes: &mut Notes) -> Option<LoopBacking> {
     let name = notes.word(node, "loop/backing_file");
     if name.is_empty() {
         return None;

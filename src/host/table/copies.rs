@@ -60,7 +60,7 @@ pub struct Choice {
 
 /// Why a disk has no table of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TableRefusal {
     #[error("no partition table")]
     Absent,
     /// Somebody's; the words say what was found.
@@ -163,11 +163,11 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
 }
 
 /// Which copy is to be believed, and what is to be mended beside it: nothing that somebody made something else over.
-pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
+pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     let choice = believe(copies, mark)?;
     let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
     match copies.over.filter(|_| choice.stale.iter().any(is_at_start)) {
-        Some(over) => Err(Refusal::Broken(format!(
+        Some(over) => Err(TableRefusal::Broken(format!(
             "{over} was made over our partition table, of which the copy at the end of the disk is left; it stays as it is. If \
              nobody needs it, `wipefs --offset` takes it away, and the pool has its disk again, with what is left of its \
              volumes"
@@ -179,7 +179,7 @@ pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
 /// A sound primary wins, as it does in the kernel; the backup counts only where the primary is absent, damaged or
 /// unreadable, and only with our label. Two copies that contradict each other beyond what a stopped write leaves are
 /// somebody's work, and nobody's to mend by itself.
-fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
+fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     match (&copies.primary, &copies.backup) {
         (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
         // What a drive has lost in the middle of a write it cannot read, until it is written again.
@@ -187,10 +187,10 @@ fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, Refusal> {
             choose_backup(copies, damage, backup, mark)
         }
         (Err(TableError::Unreadable { source, .. }), _) => Err(unreadable(source)),
-        (Err(e), _) if !e.is_damage() => Err(Refusal::Foreign(e.to_string())),
+        (Err(e), _) if !e.is_damage() => Err(TableRefusal::Foreign(e.to_string())),
         (Err(damage), Ok(backup)) => choose_backup(copies, damage, backup, mark),
         (Err(_), Err(TableError::Unreadable { source, .. })) => Err(unreadable(source)),
-        (Err(_), Err(e)) if !e.is_damage() => Err(Refusal::Foreign(format!("a lone backup: {e}"))),
+        (Err(_), Err(e)) if !e.is_damage() => Err(TableRefusal::Foreign(format!("a lone backup: {e}"))),
         (Err(primary), Err(backup)) => Err(without_table(copies, primary, backup)),
     }
 }
@@ -200,9 +200,9 @@ fn choose_primary(
     primary: &Table,
     backup: &Result<Table, TableError>,
     mark: &Mark,
-) -> Result<Choice, Refusal> {
+) -> Result<Choice, TableRefusal> {
     if !primary.is_marked(mark) {
-        return Err(Refusal::Foreign("a GPT without our label".into()));
+        return Err(TableRefusal::Foreign("a GPT without our label".into()));
     }
     let mut stale = Vec::new();
     let of = backup.as_ref().map_or_else(TableError::disk, |backup| Some(backup.disk()));
@@ -213,15 +213,15 @@ fn choose_primary(
         Ok(backup) if backup == primary => {}
         Ok(_) | Err(TableError::Unreadable { .. }) => stale.push(Part::Backup),
         Err(e) if e.is_damage() => stale.push(Part::Backup),
-        Err(e) => return Err(Refusal::Broken(format!("our table with another's backup: {e}"))),
+        Err(e) => return Err(TableRefusal::Broken(format!("our table with another's backup: {e}"))),
     }
     stale.extend(stale_mbr(copies)?);
     Ok(Choice { table: primary.clone(), good: Part::Primary, stale })
 }
 
-fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Mark) -> Result<Choice, Refusal> {
+fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Mark) -> Result<Choice, TableRefusal> {
     if !backup.is_marked(mark) {
-        return Err(Refusal::Foreign(format!("a backup GPT without our label ({damage})")));
+        return Err(TableRefusal::Foreign(format!("a backup GPT without our label ({damage})")));
     }
     if let Some(disk) = damage.disk().filter(|disk| *disk != backup.disk()) {
         return Err(two_disks(backup, disk));
@@ -232,32 +232,34 @@ fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Ma
 }
 
 /// Whether the MBR is missing or unreadable. One with partitions in it is refused: other systems would use them.
-fn stale_mbr(copies: &Copies) -> Result<Option<Part>, Refusal> {
+fn stale_mbr(copies: &Copies) -> Result<Option<Part>, TableRefusal> {
     match &copies.mbr {
         Ok(Mbr::Protective) => Ok(None),
         Ok(Mbr::None) | Err(_) => Ok(Some(Part::Mbr)),
-        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(Refusal::Broken(format!("our table under {mbr}"))),
+        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(TableRefusal::Broken(format!("our table under {mbr}"))),
     }
 }
 
-fn without_table(copies: &Copies, primary: &TableError, backup: &TableError) -> Refusal {
+fn without_table(copies: &Copies, primary: &TableError, backup: &TableError) -> TableRefusal {
     let absent = |e: &TableError| matches!(e, TableError::NoSignature { .. });
     match (&copies.other_sector, &copies.mbr) {
-        _ if !absent(primary) || !absent(backup) => Refusal::Foreign(format!("a damaged GPT: {primary}; {backup}")),
+        _ if !absent(primary) || !absent(backup) => {
+            TableRefusal::Foreign(format!("a damaged GPT: {primary}; {backup}"))
+        }
         (Err(e), _) | (_, Err(e)) => unreadable(e),
-        (Ok(Some(sector)), _) => Refusal::Foreign(format!("a GPT for sectors of {sector} bytes")),
-        (Ok(None), Ok(Mbr::None)) => Refusal::Absent,
-        (Ok(None), Ok(Mbr::Protective)) => Refusal::Foreign("a protective MBR without a GPT".into()),
-        (Ok(None), Ok(mbr)) => Refusal::Foreign(mbr.to_string()),
+        (Ok(Some(sector)), _) => TableRefusal::Foreign(format!("a GPT for sectors of {sector} bytes")),
+        (Ok(None), Ok(Mbr::None)) => TableRefusal::Absent,
+        (Ok(None), Ok(Mbr::Protective)) => TableRefusal::Foreign("a protective MBR without a GPT".into()),
+        (Ok(None), Ok(mbr)) => TableRefusal::Foreign(mbr.to_string()),
     }
 }
 
-fn two_disks(table: &Table, other: uuid::Uuid) -> Refusal {
-    Refusal::Broken(format!("two partition tables, of disk {} and of disk {other}", table.disk()))
+fn two_disks(table: &Table, other: uuid::Uuid) -> TableRefusal {
+    TableRefusal::Broken(format!("two partition tables, of disk {} and of disk {other}", table.disk()))
 }
 
-fn unreadable(error: &IoError) -> Refusal {
-    Refusal::Unreadable(format!("{error}: {}", error.source))
+fn unreadable(error: &IoError) -> TableRefusal {
+    TableRefusal::Unreadable(format!("{error}: {}", error.source))
 }
 
 impl fmt::Display for Mbr {

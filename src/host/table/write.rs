@@ -14,7 +14,7 @@
 use uuid::Uuid;
 
 use super::codec::{backup_bytes, mbr_bytes, primary_bytes};
-use super::copies::{Choice, Mbr, Part, Refusal, choose, read_copies, read_copy};
+use super::copies::{Choice, Mbr, Part, TableRefusal, choose, read_copies, read_copy};
 use super::error::TableError;
 use super::partitions::{Mark, Table};
 use crate::host::block::{BlockDevice, IoError};
@@ -29,7 +29,7 @@ pub enum TableWriteError {
         source: IoError,
     },
     #[error("the disk has no table of ours to change")]
-    Refused(#[source] Refusal),
+    Refused(#[source] TableRefusal),
     #[error("the primary table is damaged and has to be repaired first")]
     Damaged,
     #[error("the table has changed underneath: {what}")]
@@ -76,7 +76,7 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
     let occupied = |what: String| Err(TableWriteError::Occupied { what });
     match choose(&copies, mark) {
         Ok(found) if found.table != *table => return occupied(format!("a table of disk {}", found.table.disk())),
-        Ok(_) | Err(Refusal::Absent) => {}
+        Ok(_) | Err(TableRefusal::Absent) => {}
         Err(_) if is_torn(&copies.primary, &copies.backup, table.disk()) && matches!(copies.mbr, Ok(Mbr::None)) => {}
         Err(refusal) => return occupied(refusal.to_string()),
     }

@@ -10,7 +10,7 @@ use kube::Client;
 
 pub use self::caches::{Caches, Changes};
 pub use self::metrics::Metrics;
-pub use crate::operator::discovery::controller::{Discoveries, Pattern, PatternError};
+pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
 pub use crate::operator::leader::{Gone, Leader};
 pub use crate::operator::store::{Cache, Known};
 pub use crate::operator::volume::controller::ClusterVolumes;

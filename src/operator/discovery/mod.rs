@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::error::{Error, words};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::host::backoff::Backoff;
-use crate::show::row::Row;
+use crate::show::row::DeviceRow;
 
 /// The field manager of results.
 const MANAGER: &str = "localpool-discovery";
@@ -45,7 +45,7 @@ impl Reporter {
     }
 
     /// Writes until the rows end. An error is one that trying again does not mend.
-    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<Row>>>>) -> Result<(), Error> {
+    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), Error> {
         let mut written: Option<DiscoveryResultStatus> = None;
         let (mut backoff, mut refusals) = (Backoff::new(AGAIN, AGAIN_AT_MOST), 0);
         let mut retry_in = None;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::api::crd::{
     DeviceFacts, DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultStatus, MechanicalProperty,
 };
-use crate::show::row::Row;
+use crate::show::row::DeviceRow;
 
 /// The label of the proposal, and that of the operator as it is today.
 const LABELS: [&str; 2] = ["local.storage.openshift.io/discovery-node", "discovery-result-node"];
@@ -38,7 +38,7 @@ pub fn labels(node: &str) -> BTreeMap<String, String> {
 }
 
 /// The status, without the time of the change.
-pub fn status(rows: &[Row]) -> DiscoveryResultStatus {
+pub fn status(rows: &[DeviceRow]) -> DiscoveryResultStatus {
     let all: Vec<DiscoveredDevice> = rows.iter().filter(|row| is_listed(row)).map(device).collect();
     let available = all.iter().filter(|device| device.status.state == DeviceState::Available).count();
     let device_count = count(all.len());
@@ -63,12 +63,12 @@ pub fn same(a: &DiscoveryResultStatus, b: &DiscoveryResultStatus) -> bool {
 
 /// Drives without a medium are no devices yet. What is on a pool disk is told by DevicePool and PoolVolumes, and comes
 /// and goes with each volume.
-fn is_listed(row: &Row) -> bool {
+fn is_listed(row: &DeviceRow) -> bool {
     !row.empty && !row.pool_partition
 }
 
-fn device(row: &Row) -> DiscoveredDevice {
-    let Row {
+fn device(row: &DeviceRow) -> DiscoveredDevice {
+    let DeviceRow {
         path,
         disk_id,
         stable_id: _,
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use crate::device::attachment::Reach;
 
-    fn row(path: &str, verdict: &str, refusal: Option<&str>) -> Row {
-        Row {
+    fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
+        DeviceRow {
             path: path.to_owned(),
             link: path.to_owned(),
             disk_id: format!("wwid-{path}"),
@@ -191,7 +191,7 @@ mod tests {
             size: 5 << 40,
             kind: "disk".to_owned(),
             attachment: Reach::Local,
-            ..Row::default()
+            ..DeviceRow::default()
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_operators_fields_are_filled_and_ours_stand_beside_them() {
-        let row = Row {
+        let row = DeviceRow {
             link: "/dev/disk/by-id/wwn-0x5000".to_owned(),
             model: Some("SAMSUNG MZ7LN512".to_owned()),
             vendor: Some("ATA".to_owned()),
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn drives_without_a_medium_and_the_volumes_of_a_pool_disk_are_not_listed() {
-        let empty = Row { empty: true, ..row("/dev/sr0", "Theirs", Some("no medium")) };
-        let volume = Row { pool_partition: true, ..row("/dev/sdb2", "Ours", Some("a partition of a pool disk")) };
-        let theirs = Row { kind: "part".to_owned(), ..row("/dev/sda1", "Theirs", Some("holds ext4")) };
-        let pool = Row { children: vec!["/dev/sdb2".to_owned()], ..row("/dev/sdb", "Ours", Some("in pool")) };
+        let empty = DeviceRow { empty: true, ..row("/dev/sr0", "Theirs", Some("no medium")) };
+        let volume = DeviceRow { pool_partition: true, ..row("/dev/sdb2", "Ours", Some("a partition of a pool disk")) };
+        let theirs = DeviceRow { kind: "part".to_owned(), ..row("/dev/sda1", "Theirs", Some("holds ext4")) };
+        let pool = DeviceRow { children: vec!["/dev/sdb2".to_owned()], ..row("/dev/sdb", "Ours", Some("in pool")) };
         let status = status(&[empty, volume, theirs, pool]);
         let paths: Vec<&str> = status.discovered_devices.iter().map(|device| device.path.as_str()).collect();
         assert_eq!(paths, ["/dev/sda1", "/dev/sdb"]);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn thousands_of_disks_fit_and_the_available_ones_are_kept() {
-        let long = |n: usize| Row {
+        let long = |n: usize| DeviceRow {
             model: Some("M".repeat(40)),
             children: (0..20).map(|child| format!("/dev/disk{n}p{child}")).collect(),
             ..row(
@@ -278,7 +278,7 @@ mod tests {
                 (n % 10 != 9).then_some("used"),
             )
         };
-        let rows: Vec<Row> = (0..8000).map(long).collect();
+        let rows: Vec<DeviceRow> = (0..8000).map(long).collect();
         let status = status(&rows);
         let text = serde_json::to_string(&status).expect("written");
         assert!(text.len() < ROOM + 1000, "{}", text.len());
@@ -294,7 +294,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_of_firmware_or_file_names_brings_a_control_character_or_a_megabyte(model in any::<String>(), path in ".{0,3000}") {
-            let row = Row { model: Some(model), refusal: Some(format!("mounted at {path}")), ..row("/dev/sda", "Theirs", None) };
+            let row = DeviceRow { model: Some(model), refusal: Some(format!("mounted at {path}")), ..row("/dev/sda", "Theirs", None) };
             let status = status(&[row]);
             let device = &status.discovered_devices[0];
             for text in [&device.model, device.status.reason.as_ref().expect("a reason")] {
@@ -304,7 +304,7 @@ mod tests {
 
         #[test]
         fn the_same_rows_are_no_change(paths in proptest::collection::vec("[a-z]{1,5}", 0..5)) {
-            let rows: Vec<Row> = paths.iter().map(|path| row(path, "Theirs", Some("x"))).collect();
+            let rows: Vec<DeviceRow> = paths.iter().map(|path| row(path, "Theirs", Some("x"))).collect();
             let mut written = status(&rows);
             written.discovered_time_stamp = "2020-03-09T08:37:19Z".to_owned();
             prop_assert!(same(&written, &status(&rows)));

@@ -10,7 +10,7 @@ use crate::volume::condition::Condition;
 use crate::volume::error::Error;
 use crate::volume::id::VolumeId;
 use crate::volume::publish::{
-    AtTarget, MountWish, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
+    AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
 };
 use crate::volume::request::{PublishRequest, Stats};
 
@@ -48,11 +48,11 @@ impl Work {
         )))
     }
 
-    pub(super) fn stage(&self, id: VolumeId, staging: &Path, wish: &MountWish) -> Result<(), Error> {
+    pub(super) fn stage(&self, id: VolumeId, staging: &Path, wish: &AccessType) -> Result<(), Error> {
         let (view, usage) = self.usable(id)?;
         let table = self.mount_table()?;
         self.prove_unshared(&table, &view)?;
-        let MountWish::Mount { flags, .. } = wish else {
+        let AccessType::Mount { flags, .. } = wish else {
             return agreed(usage, wish).map(drop);
         };
         let Some(kind) = agreed(usage, wish)? else { return Ok(()) };

@@ -129,7 +129,7 @@ fn a_torn_release_goes_on_to_a_blank_disk() {
                     assert_eq!(chosen(&dev).table, table);
                 }
                 release(&dev).unwrap();
-                assert_eq!(refused(&dev), Refusal::Absent);
+                assert_eq!(refused(&dev), TableRefusal::Absent);
                 assert!(dev.bytes(0, MIB).iter().all(|byte| *byte == 0));
             },
         );

@@ -41,7 +41,7 @@ fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> Memory {
 
 fn says(dev: &Memory) -> String {
     let said = read_copies(dev).primary.unwrap_err().to_string();
-    assert!(matches!(refused(dev), Refusal::Foreign(_)), "{said}: a sealed table must not be written over");
+    assert!(matches!(refused(dev), TableRefusal::Foreign(_)), "{said}: a sealed table must not be written over");
     assert!(dev.largest_read() <= LONGEST_READ, "{} bytes were read", dev.largest_read());
     said
 }
@@ -124,7 +124,7 @@ fn bad_checksums_are_told_apart_and_fall_back_to_the_backup() {
     assert!(matches!(read_copies(&dev).primary, Err(TableError::EntriesCrc { disk: DISK, .. })));
     assert_eq!(chosen(&dev).table, table);
     dev.flip(SIZE - 512 + 57, 1);
-    let Refusal::Foreign(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
+    let TableRefusal::Foreign(words) = refused(&dev) else { panic!("two damaged copies are nobody's to mend") };
     assert!(words.starts_with("a damaged GPT: the checksum of the partition entries is "), "{words}");
 }
 
@@ -168,9 +168,11 @@ fn a_lone_backup_counts_only_with_our_label() {
 
         let strange = Mark { label: THEIRS, ..MARK };
         let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
-        assert!(matches!(&refusal, Refusal::Foreign(words) if words.starts_with("a backup GPT without our label")));
+        assert!(
+            matches!(&refusal, TableRefusal::Foreign(words) if words.starts_with("a backup GPT without our label"))
+        );
         let elsewhere = Mark { extent: Extent { start: MIB, end: 3 * MIB }, ..MARK };
-        assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(Refusal::Foreign(_))));
+        assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::Foreign(_))));
     }
 }
 
@@ -183,9 +185,9 @@ fn a_table_for_the_other_sector_size_is_seen() {
         dev.poke(SIZE - MIB, &source.bytes(SIZE - MIB, MIB));
         dev.poke(510, &[0; 2]);
         let words = format!("a GPT for sectors of {other} bytes");
-        assert_eq!(refused(&dev), Refusal::Foreign(words.clone()));
+        assert_eq!(refused(&dev), TableRefusal::Foreign(words.clone()));
         dev.poke(0, &vec![0; usize::try_from(MIB).unwrap()]);
-        assert_eq!(refused(&dev), Refusal::Foreign(words), "a lone backup");
+        assert_eq!(refused(&dev), TableRefusal::Foreign(words), "a lone backup");
     }
 }
 
@@ -193,9 +195,9 @@ fn a_table_for_the_other_sector_size_is_seen() {
 fn an_mbr_with_partitions_beside_our_table_is_refused() {
     let (dev, _) = written(512);
     dev.poke(462, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
-    assert_eq!(refused(&dev), Refusal::Broken("our table under a hybrid MBR".into()));
+    assert_eq!(refused(&dev), TableRefusal::Broken("our table under a hybrid MBR".into()));
     dev.poke(446, &[0; 16]);
-    assert_eq!(refused(&dev), Refusal::Broken("our table under a DOS partition table or boot sector".into()));
+    assert_eq!(refused(&dev), TableRefusal::Broken("our table under a DOS partition table or boot sector".into()));
     assert!(matches!(repair(&dev, &MARK, &sample(&dev)), Err(TableWriteError::Refused(_))));
     assert_eq!(dev.ops(), []);
 }
@@ -207,9 +209,11 @@ fn two_tables_of_two_disks_are_not_mended_into_one() {
     other.poke(SIZE - 512 + 56, &Uuid::from_u128(0xbad).to_bytes_le());
     seal(&other, SIZE / 512 - 1);
     dev.poke(SIZE - MIB, &other.bytes(SIZE - MIB, MIB));
-    assert!(matches!(refused(&dev), Refusal::Broken(words) if words.starts_with("two partition tables, of disk ")));
+    assert!(
+        matches!(refused(&dev), TableRefusal::Broken(words) if words.starts_with("two partition tables, of disk "))
+    );
     dev.flip(1024, 1);
-    assert!(matches!(refused(&dev), Refusal::Broken(_)), "a primary with torn entries still says whose it is");
+    assert!(matches!(refused(&dev), TableRefusal::Broken(_)), "a primary with torn entries still says whose it is");
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn a_protective_mbr_alone_is_not_a_blank_disk() {
     let (dev, _) = written(512);
     dev.poke(512, &vec![0; 33 * 512]);
     dev.poke(SIZE - 33 * 512, &vec![0; 33 * 512]);
-    assert_eq!(refused(&dev), Refusal::Foreign("a protective MBR without a GPT".into()));
+    assert_eq!(refused(&dev), TableRefusal::Foreign("a protective MBR without a GPT".into()));
 }
 
 /// Every sector of both ends of a disk: of the MBR, of the primary, of the backup.
@@ -258,7 +262,7 @@ fn a_disk_with_a_sector_of_its_tables_that_cannot_be_read_is_released_all_the_sa
             dev.break_range(lost);
             wipe_primary(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
             wipe_backup(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
-            assert_eq!(refused(&dev), Refusal::Absent, "{lost}");
+            assert_eq!(refused(&dev), TableRefusal::Absent, "{lost}");
         }
     }
 }
@@ -268,19 +272,19 @@ fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
     for lost in sectors_of_tables(512).into_iter().filter(|lost| lost.start < SIZE / 2) {
         let dev = Memory::new(SIZE, 512);
         dev.break_range(lost);
-        assert!(matches!(refused(&dev), Refusal::Unreadable(_) | Refusal::Absent), "{lost}");
+        assert!(matches!(refused(&dev), TableRefusal::Unreadable(_) | TableRefusal::Absent), "{lost}");
     }
     let header = Extent { start: 512, end: 1024 };
     let dev = Memory::new(SIZE, 512);
     let foreign = sample(&dev).with(1, None).unwrap();
     dev.poke(SIZE - 33 * 512, &backup_bytes(&foreign));
     dev.break_range(header);
-    assert!(matches!(refused(&dev), Refusal::Unreadable(_)), "the backup is somebody's");
+    assert!(matches!(refused(&dev), TableRefusal::Unreadable(_)), "the backup is somebody's");
 
     let (dev, table) = written(512);
     dev.break_range(header);
     dev.poke(SIZE - 512, &[0; 512]);
-    assert!(matches!(refused(&dev), Refusal::Unreadable(_)), "no copy is left");
+    assert!(matches!(refused(&dev), TableRefusal::Unreadable(_)), "no copy is left");
     assert!(repair(&dev, &MARK, &table).is_err() && wipe_primary(&dev, &MARK, &table).is_err());
     assert_eq!(dev.ops(), []);
 
@@ -289,7 +293,7 @@ fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
     dev.poke(512 + 56, &Uuid::from_u128(0xbad).to_bytes_le());
     seal(&dev, 1);
     dev.break_range(Extent { start: 1024, end: 1536 });
-    assert!(matches!(refused(&dev), Refusal::Broken(_)));
+    assert!(matches!(refused(&dev), TableRefusal::Broken(_)));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn chosen(dev: &Memory) -> Choice {
     choose(&read_copies(dev), &MARK).unwrap()
 }
 
-fn refused(dev: &Memory) -> Refusal {
+fn refused(dev: &Memory) -> TableRefusal {
     choose(&read_copies(dev), &MARK).unwrap_err()
 }
 
@@ -126,7 +126,7 @@ fn every_copy_is_one_write_and_is_synced_before_the_next() {
         let front = Op::Write { offset: 0, len: sector + copy };
         assert_eq!(dev.ops(), [front, Op::Sync, backup, Op::Sync]);
         assert_eq!(dev.bytes(0, SIZE), vec![0; usize::try_from(SIZE).unwrap()]);
-        assert_eq!(refused(&dev), Refusal::Absent);
+        assert_eq!(refused(&dev), TableRefusal::Absent);
     }
 }
 
@@ -312,7 +312,10 @@ fn a_grown_disk_keeps_its_table_until_the_table_is_grown_too() {
 fn a_disk_that_shrank_is_refused() {
     let (dev, _) = written(512);
     let said = refused(&dev.resized(SIZE / 2));
-    assert_eq!(said, Refusal::Foreign("the table is of a disk of 16777216 bytes, and this one has 8388608".into()));
+    assert_eq!(
+        said,
+        TableRefusal::Foreign("the table is of a disk of 16777216 bytes, and this one has 8388608".into())
+    );
 }
 
 #[test]

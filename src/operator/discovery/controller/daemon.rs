@@ -9,7 +9,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::api::Discovery;
+use crate::api::DiscoverySpec;
 use crate::api::crd::LocalVolumeDiscovery;
 
 /// On the DaemonSet: whose it is, where an owner reference cannot say so, as it does not reach another namespace.
@@ -20,9 +20,9 @@ const WANTED: &str = "localpool.dev/wanted";
 /// Our namespace of such names.
 const NAMES: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_da3305e70001);
 
-/// Why a pattern is none.
+/// Why a template is none.
 #[derive(Debug, thiserror::Error)]
-pub enum PatternError {
+pub enum TemplateError {
     #[error("it is no DaemonSet")]
     Json(#[from] serde_json::Error),
     #[error("it has no {0}")]
@@ -31,19 +31,19 @@ pub enum PatternError {
 
 /// The DaemonSet as the chart gives it, without what the object decides.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct DaemonTemplate {
     daemon: Arc<DaemonSet>,
     pub name: String,
     /// Finds its pods: `key=value,…`.
     pub selector: String,
 }
 
-impl std::str::FromStr for Pattern {
-    type Err = PatternError;
+impl std::str::FromStr for DaemonTemplate {
+    type Err = TemplateError;
 
-    fn from_str(text: &str) -> Result<Self, PatternError> {
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
         let daemon: DaemonSet = serde_json::from_str(text)?;
-        let missing = PatternError::Missing;
+        let missing = TemplateError::Missing;
         let name = daemon.metadata.name.clone().ok_or(missing("metadata.name"))?;
         let spec = daemon.spec.as_ref().ok_or(missing("spec"))?;
         let labels = spec.selector.match_labels.as_ref().filter(|labels| !labels.is_empty());
@@ -57,15 +57,15 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-impl Pattern {
+impl DaemonTemplate {
     /// The DaemonSet that an object wants in `namespace`, which is ours, wherever the object is.
     pub fn daemon(
         &self,
         namespace: &str,
         object: &LocalVolumeDiscovery,
-        read: &Discovery,
-    ) -> Result<DaemonSet, PatternError> {
-        let Discovery { node_selector, tolerations, node: _ } = read;
+        read: &DiscoverySpec,
+    ) -> Result<DaemonSet, TemplateError> {
+        let DiscoverySpec { node_selector, tolerations, node: _ } = read;
         let mut daemon = DaemonSet::clone(&self.daemon);
         let home = object.namespace().unwrap_or_default();
         daemon.metadata.namespace = Some(namespace.to_owned());
@@ -73,8 +73,8 @@ impl Pattern {
             daemon.metadata.owner_references = object.controller_owner_ref(&()).map(|owner| vec![owner]);
         }
         daemon.annotations_mut().insert(FOR.to_owned(), format!("{home}/{}", object.name_any()));
-        let spec = daemon.spec.as_mut().ok_or(PatternError::Missing("spec"))?;
-        let pod = spec.template.spec.as_mut().ok_or(PatternError::Missing("spec.template.spec"))?;
+        let spec = daemon.spec.as_mut().ok_or(TemplateError::Missing("spec"))?;
+        let pod = spec.template.spec.as_mut().ok_or(TemplateError::Missing("spec.template.spec"))?;
         if let Some(selector) = node_selector {
             let nodes = pod.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
             let selector: NodeSelector = serde_json::from_value(selector.clone())?;
@@ -82,7 +82,7 @@ impl Pattern {
         }
         let tolerations: Option<Vec<Toleration>> = tolerations.clone().map(serde_json::from_value).transpose()?;
         pod.tolerations = tolerations.filter(|all| !all.is_empty());
-        let container = pod.containers.first_mut().ok_or(PatternError::Missing("container"))?;
+        let container = pod.containers.first_mut().ok_or(TemplateError::Missing("container"))?;
         container.args.get_or_insert_default().push(format!("--namespace={home}"));
         let text = serde_json::to_vec(&daemon)?;
         daemon.annotations_mut().insert(WANTED.to_owned(), Uuid::new_v5(&NAMES, &text).to_string());
@@ -108,7 +108,7 @@ pub fn covers(wanted: &Value, live: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::sample::{discovery, pattern};
+    use super::super::sample::{discovery, template};
     use super::*;
     use crate::api::{Node, parse_discovery};
 
@@ -116,7 +116,7 @@ mod tests {
         let object = discovery("storage", spec);
         let value = serde_json::to_value(&object).expect("written");
         let read = parse_discovery(&value, &Node::standalone("n")).expect("valid");
-        serde_json::to_value(pattern().daemon(namespace, &object, &read).expect("made")).expect("written")
+        serde_json::to_value(template().daemon(namespace, &object, &read).expect("made")).expect("written")
     }
 
     #[test]
@@ -167,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_is_refused() {
+    fn a_template_that_is_none_is_refused() {
         for (text, words) in
             [("{", "no DaemonSet"), ("{}", "metadata.name"), (r#"{"metadata": {"name": "d"}}"#, "no spec")]
         {
-            let error = text.parse::<Pattern>().expect_err("refused");
+            let error = text.parse::<DaemonTemplate>().expect_err("refused");
             assert!(error.to_string().contains(words), "{text}: {error}");
         }
     }

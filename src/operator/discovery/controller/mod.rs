@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::api::crd::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
 };
-use crate::api::{Discovery, Node, parse_discovery};
+use crate::api::{DiscoverySpec, Node, parse_discovery};
 use crate::host::backoff::Backoff;
 use crate::operator::controller::caches::Caches;
 use crate::operator::controller::metrics::Metrics;
@@ -38,7 +38,7 @@ use crate::operator::store::Cache;
 use crate::operator::volume::objects::within;
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
-pub use daemon::{Pattern, PatternError};
+pub use daemon::{DaemonTemplate, TemplateError};
 use decide::{Daemons, State, TOLD};
 
 /// The field manager of the DaemonSet.
@@ -55,7 +55,7 @@ pub struct Discoveries {
     /// Where the DaemonSet runs.
     namespace: String,
     /// None where nobody said what to run.
-    pattern: Option<Pattern>,
+    template: Option<DaemonTemplate>,
     nodes: Cache<PartialObjectMeta<KubeNode>>,
     objects: Cache<LocalVolumeDiscovery>,
     daemons: Cache<DaemonSet>,
@@ -70,13 +70,13 @@ impl Discoveries {
         caches: &Caches,
         metrics: Metrics,
         namespace: &str,
-        pattern: Option<Pattern>,
+        template: Option<DaemonTemplate>,
         identity: &str,
     ) -> Self {
         let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             namespace: namespace.to_owned(),
-            pattern,
+            template,
             nodes: caches.nodes.clone(),
             objects: Cache::new(|a, b| a == b),
             daemons: Cache::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
@@ -93,7 +93,7 @@ impl Discoveries {
         let mut tasks = JoinSet::new();
         let api = Api::<DeserializeGuard<LocalVolumeDiscovery>>::all(self.client.clone());
         tasks.spawn(store::keep(self.objects.clone(), api, "LocalVolumeDiscoveries"));
-        if let Some(Pattern { name, selector, .. }) = &self.pattern {
+        if let Some(DaemonTemplate { name, selector, .. }) = &self.template {
             let api = Api::<DeserializeGuard<DaemonSet>>::namespaced(self.client.clone(), &self.namespace);
             let config = Config::default().fields(&format!("metadata.name={name}"));
             tasks.spawn(store::keep_some(self.daemons.clone(), api, config, "DaemonSets"));
@@ -113,7 +113,7 @@ impl Discoveries {
             for kind in [&mut objects, &mut daemons, &mut pods, &mut nodes] {
                 kind.mark_unchanged();
             }
-            let known = self.pattern.is_none() || (self.daemons.is_synced() && self.pods.is_synced());
+            let known = self.template.is_none() || (self.daemons.is_synced() && self.pods.is_synced());
             let done = match known && self.objects.is_synced() && self.nodes.is_synced() {
                 true => self.pass().await,
                 false => true,
@@ -194,7 +194,7 @@ impl Discoveries {
     /// Brings the DaemonSet to what an object wants. Gives how it stands, and whether that is all that can be done.
     async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (State, bool) {
         let refused = |reason, message| (State::Refused { reason, message }, true);
-        let Some(pattern) = &self.pattern else {
+        let Some(template) = &self.template else {
             let message = "the controller was not told what to run (--discovery-daemonset): install it by the chart";
             return refused("NotConfigured", message.to_owned());
         };
@@ -203,15 +203,15 @@ impl Discoveries {
             // What runs already, runs on.
             Err(problems) => return refused("Invalid", problems),
         };
-        let wanted = match pattern.daemon(&self.namespace, object, &read) {
+        let wanted = match template.daemon(&self.namespace, object, &read) {
             Ok(wanted) => wanted,
             Err(error) => return refused("Invalid", words(&error)),
         };
-        let live = self.daemons.get(&format!("{}/{}", self.namespace, pattern.name));
+        let live = self.daemons.get(&format!("{}/{}", self.namespace, template.name));
         let value = json!(wanted);
         let live = match live {
             Some(live) if daemon::covers(&value, &json!(*live)) => live,
-            _ => match self.apply(&pattern.name, &value).await {
+            _ => match self.apply(&template.name, &value).await {
                 Ok(live) => {
                     self.note(Ok(()));
                     Arc::new(live)
@@ -237,7 +237,7 @@ impl Discoveries {
     }
 
     /// What the object says, and how many nodes it selects; or all that is wrong with it.
-    fn read(&self, object: &LocalVolumeDiscovery) -> Result<(Discovery, usize), String> {
+    fn read(&self, object: &LocalVolumeDiscovery) -> Result<(DiscoverySpec, usize), String> {
         let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
         let read = parse_discovery(&value, &Node::standalone("any"))
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
@@ -258,15 +258,15 @@ impl Discoveries {
 
     /// Nobody asks for discovery: the DaemonSet goes, the results stay.
     async fn remove(&self) -> bool {
-        let Some(pattern) = &self.pattern else { return true };
-        let Some(live) = self.daemons.get(&format!("{}/{}", self.namespace, pattern.name)) else { return true };
+        let Some(template) = &self.template else { return true };
+        let Some(live) = self.daemons.get(&format!("{}/{}", self.namespace, template.name)) else { return true };
         if live.metadata.deletion_timestamp.is_some() || !live.annotations().contains_key(daemon::FOR) {
             return true;
         }
         let uid = Preconditions { uid: live.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::background() };
-        let what = format!("deleting DaemonSet {}/{}", self.namespace, pattern.name);
-        match within(&what, self.daemon_api().delete(&pattern.name, &params)).await {
+        let what = format!("deleting DaemonSet {}/{}", self.namespace, template.name);
+        match within(&what, self.daemon_api().delete(&template.name, &params)).await {
             Err(error) if error.is_not_found() || error.is_conflict() => true,
             Ok(_) => self.note(Ok(())),
             Err(error) => self.note(Err::<(), _>(error)),

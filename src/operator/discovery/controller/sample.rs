@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::daemon::Pattern;
+use super::daemon::DaemonTemplate;
 use crate::api::crd::LocalVolumeDiscovery;
 
 pub fn discovery(namespace: &str, spec: Value) -> LocalVolumeDiscovery {
@@ -15,12 +15,12 @@ pub fn discovery(namespace: &str, spec: Value) -> LocalVolumeDiscovery {
     serde_json::from_value(object).expect("an object")
 }
 
-pub fn pattern() -> Pattern {
+pub fn template() -> DaemonTemplate {
     let labels = json!({"app.kubernetes.io/component": "discovery"});
     let pod = json!({"containers": [{"name": "localpool", "image": "i", "args": ["--state-dir=/var/lib/localpool"]}]});
     let daemon = json!({
         "metadata": {"name": "localpool-discovery"},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
     });
-    daemon.to_string().parse().expect("a pattern")
+    daemon.to_string().parse().expect("a template")
 }

@@ -14,14 +14,14 @@ use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
 /// An open directory.
-pub(super) struct Node {
+pub(super) struct Directory {
     fd: OwnedFd,
 }
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 const ATTRIBUTE: OFlag = OFlag::O_RDONLY.union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
 
-impl Node {
+impl Directory {
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self { fd: nix::fcntl::open(path, DIRECTORY, Mode::empty())? })
     }
@@ -101,7 +101,7 @@ impl Notes {
     }
 
     /// A fact that is a number; noted and `None` where it is not to be had.
-    pub fn number<T: FromStr>(&mut self, node: &Node, attribute: &str) -> Option<T> {
+    pub fn number<T: FromStr>(&mut self, node: &Directory, attribute: &str) -> Option<T> {
         let text = match node.bytes(attribute) {
             Ok(bytes) => printable(&bytes).unwrap_or_default(),
             Err(why) => {
@@ -117,12 +117,12 @@ impl Notes {
     }
 
     /// A fact that is 0 or 1.
-    pub fn flag(&mut self, node: &Node, attribute: &str) -> bool {
+    pub fn flag(&mut self, node: &Directory, attribute: &str) -> bool {
         self.number::<u32>(node, attribute).is_some_and(|number| number != 0)
     }
 
     /// A fact that is a word; an empty one is a fact.
-    pub fn word(&mut self, node: &Node, attribute: &str) -> String {
+    pub fn word(&mut self, node: &Directory, attribute: &str) -> String {
         match node.bytes(attribute) {
             Ok(bytes) => printable(&bytes).unwrap_or_default(),
             Err(why) => {
@@ -134,7 +134,7 @@ impl Notes {
 
     /// A fact that not every device has; noted only where it is there and cannot be read, as a disk must
     /// not get another name because a read failed.
-    pub fn optional(&mut self, node: &Node, attribute: &str) -> Option<Vec<u8>> {
+    pub fn optional(&mut self, node: &Directory, attribute: &str) -> Option<Vec<u8>> {
         match node.bytes(attribute) {
             Ok(bytes) => Some(bytes),
             Err(why) if has_none(&why) => None,
@@ -146,12 +146,12 @@ impl Notes {
     }
 
     /// Such a fact that is a word.
-    pub fn optional_word(&mut self, node: &Node, attribute: &str) -> Option<String> {
+    pub fn optional_word(&mut self, node: &Directory, attribute: &str) -> Option<String> {
         printable(&self.optional(node, attribute)?)
     }
 
     /// Kernel names of the devices that a directory links to.
-    pub fn devices(&mut self, node: &Node, directory: &str) -> Vec<String> {
+    pub fn devices(&mut self, node: &Directory, directory: &str) -> Vec<String> {
         match node.entries(directory) {
             Ok(mut names) => {
                 names.sort();
@@ -205,7 +205,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for len in [0, 1, 4095, 4096, 4097, 20000] {
             std::fs::write(dir.path().join("long"), vec![b'x'; len]).unwrap();
-            assert_eq!(Node::open(dir.path()).unwrap().bytes("long").unwrap().len(), len);
+            assert_eq!(Directory::open(dir.path()).unwrap().bytes("long").unwrap().len(), len);
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("size")).unwrap();
         std::fs::write(dir.path().join("ro"), "perhaps\n").unwrap();
-        let node = Node::open(dir.path()).unwrap();
+        let node = Directory::open(dir.path()).unwrap();
         let mut notes = Notes::default();
         assert_eq!(notes.number::<u64>(&node, "size"), None);
         assert!(!notes.flag(&node, "ro"));
