@@ -57,7 +57,9 @@ fn a_damaged_journal_stops_no_labelled_disk_and_nothing_is_taken_made_or_called_
             let mut node = start(&host, &layout);
             let pass = node.passes().expect("looks");
             assert!(node.pool.usable(id("labelled")).is_ok(), "{damaged}: it is on the disk");
+            let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: true };
             let refused = [
+                node.agent.verb(&release).expect_err("it would not be remembered").to_string(),
                 node.pool.usable(id("bare")).expect_err("nobody knows where it is").to_string(),
                 node.pool.create(&request("new", BLOCK, MIB)).expect_err("it may be somewhere").to_string(),
                 node.pool.delete(id("gone")).expect_err("it may be somewhere").to_string(),

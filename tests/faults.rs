@@ -305,6 +305,7 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
             node.pool.delete(id("a")).expect_err("deleted"),
             node.pool.expand(id("a"), 3 * MIB, None).expect_err("grown"),
             node.pool.adopt_volume(id("a")).expect_err("adopted"),
+            node.pool.would_adopt_volume(id("a")).expect_err("a dry run says the same"),
         ];
         for error in errors {
             assert!(matches!(&error, PoolError::Conflict { why, .. } if why.contains(words)), "{error:?}");
@@ -400,7 +401,9 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         assert_eq!((views.len(), aside.size), (2, 2 * MIB));
         assert!(matches!(node.pool.usable(aside.id), Err(PoolError::Found { .. })), "and is nobody's");
         assert_eq!((bytes(&disk), bytes(&other)), ([0xaa; 4096], [0xbb; 4096]));
+        assert_eq!(node.pool.would_adopt_volume(aside.id).expect("found"), Change::Done);
         node.pool.adopt_volume(aside.id).expect("adopted");
+        assert_eq!(node.pool.would_adopt_volume(aside.id).expect("usable"), Change::AlreadySo);
         node.pool.delete(aside.id).expect("deleted");
         node.pool.work_until_idle().expect("erased");
         assert_eq!((bytes(&disk), bytes(&other)), ([0xaa; 4096], [0; 4096]));

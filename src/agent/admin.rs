@@ -94,6 +94,8 @@ impl Reconciler {
     }
 
     fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        // What is released is written down there: a dry run says so, too.
+        self.pool().journal().sound().map_err(PoolError::from)?;
         let (set, device, member) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
             // Copies of a disk that is away have its id.

@@ -157,17 +157,14 @@ impl Agent for AgentService {
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
         let pool = Arc::clone(&self.pool);
         let adopted = tokio::task::spawn_blocking(move || match dry_run {
-            true => pool.volume(id.uuid()).map(|view| match view.record.is_some_and(|record| record.found) {
-                true => Change::Done,
-                false => Change::AlreadySo,
-            }),
+            true => pool.would_adopt_volume(id.uuid()),
             // Its object says so too, where there are objects.
             false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
         });
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;
         let outcome = adopted.map_err(|e| Status::failed_precondition(chain(&e)))?;
         let line = match (outcome, dry_run) {
-            (Change::AlreadySo, _) => format!("volume {id} is usable already"),
+            (Change::AlreadySo, _) => format!("volume {id} needs no adoption"),
             (Change::Done, true) => format!("would make volume {id} usable"),
             (Change::Done, false) => format!("volume {id} is usable now"),
         };

@@ -91,15 +91,25 @@ impl Pool {
 
     /// Makes a found volume usable.
     pub fn adopt_volume(&self, id: Uuid) -> Result<Change, PoolError> {
+        let (member, change) = self.adoptable(id)?;
+        if change == Change::Done {
+            member.adopt_volume(id)?;
+            self.note(&member);
+        }
+        Ok(change)
+    }
+
+    /// What that would do.
+    pub fn would_adopt_volume(&self, id: Uuid) -> Result<Change, PoolError> {
+        Ok(self.adoptable(id)?.1)
+    }
+
+    fn adoptable(&self, id: Uuid) -> Result<(Member, Change), PoolError> {
         let (member, view) = self.find_sound(id)?;
         match &view.record {
             None => Err(PoolError::NotDescribed { id, disk: view.disk }),
-            Some(record) if !record.found => Ok(Change::AlreadySo),
-            Some(_) => {
-                member.adopt_volume(id)?;
-                self.note(&member);
-                Ok(Change::Done)
-            }
+            Some(record) if !record.found => Ok((member, Change::AlreadySo)),
+            Some(_) => Ok((member, Change::Done)),
         }
     }
 

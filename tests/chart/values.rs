@@ -134,7 +134,8 @@ fn every_value_changes_something() {
     leaves(values.as_object().unwrap(), "", &mut found);
     assert!(found.len() > 80, "only {} values", found.len());
     // All that other values depend on is on.
-    let on = ["serviceMonitor.enabled=true", "prometheusRule.enabled=true"].map(str::to_owned);
+    let on = ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "node.udevRulesDir=\"/etc/udev/rules.d\""];
+    let on = on.map(str::to_owned);
     let before = render(&helm, &on);
     for (path, value) in &found {
         let is_on = on.iter().any(|one| one.starts_with(&format!("{path}=")));

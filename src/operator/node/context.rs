@@ -54,10 +54,10 @@ impl Seen {
     }
 }
 
-/// Whether a disk's hardware, as it is called now, is not the one in its label. Where that has but a path, another one says
-/// nothing.
+/// Whether a disk's hardware, as it is called now, is not the one in its label. A path says nothing, on either side: it is told of as
+/// a disk without a name that stays, and no move of a disk to other hardware without a serial would ever be over.
 fn is_other(hardware: &DiskId, recorded: &str) -> bool {
-    !id::is_path(recorded) && hardware.text != recorded
+    hardware.stable && !id::is_path(recorded) && hardware.text != recorded
 }
 
 /// Requests to the API server that change something, by kind: what a volume costs there.
@@ -156,7 +156,7 @@ mod tests {
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = Seen::of(&PassReport::of_look(set));
-        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned(), "disk-sdg".to_owned()]));
+        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
         assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned(), "disk-sdg".to_owned()]));
     }
 }
