@@ -257,6 +257,37 @@ async fn an_object_that_was_just_written_again_from_the_disk_is_erased_not_withd
 }
 
 #[tokio::test]
+async fn an_object_that_is_written_again_while_the_deletion_is_under_way_is_erased_not_withdrawn() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (node, name, id) = ready(&stage).await;
+    stage.persistent(&name, id, &node).await;
+    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("by hand");
+    let agent = async {
+        let before = stage.see(id, "deleted by hand", |object| object.metadata.deletion_timestamp.is_some()).await;
+        // The call has seen it, most likely, and waits.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let metadata = ObjectMeta {
+            name: Some(id.to_string()),
+            finalizers: Some(vec!["localpool.dev/volume".to_owned()]),
+            ..ObjectMeta::default()
+        };
+        let again = PoolVolume { metadata, status: None, ..PoolVolume::clone(&before) };
+        stage.let_go(&before).await;
+        // Where the call is faster, its own object has the order.
+        let _ = stage.objects.create(&PostParams::default(), &again).await;
+        let going = stage.see(id, "ordered", |object| {
+            object.metadata.uid != before.metadata.uid && object.metadata.deletion_timestamp.is_some()
+        });
+        let going = going.await;
+        assert_eq!(going.spec.intent, Intent::Delete);
+        stage.let_go(&going).await;
+    };
+    let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
+    deleted.expect("deleted");
+}
+
+#[tokio::test]
 async fn a_volume_whose_object_is_missing_is_erased_by_what_its_persistent_volume_tells() {
     let cluster = cluster!(shared);
     let stage = Stage::new(&cluster.client).await;

@@ -138,17 +138,15 @@ impl ClusterVolumes {
         let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
         let mut sight = Sight::new(&self.caches.volumes, name.clone());
         self.look_again(&mut sight, id).await?;
-        let pending = sight.look().is_some_and(|seen| spec::phase(&seen) == Phase::Pending);
-        // Only there it matters.
-        let persistent = pending && self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some();
-        let (mut ordered, mut told) = (false, None);
+        let (mut persistent, mut ordered, mut told) = (None, false, None);
         loop {
             let seen = sight.look();
             ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
             let now = Instant::now();
             let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
             let (grace, over) = (now >= grace_at, now >= over_at);
-            let act = delete::step(seen.as_deref(), delete::Facts { node_exists, persistent, ordered, grace, over });
+            let facts = delete::Facts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
+            let act = delete::step(seen.as_deref(), facts);
             let done = match (act, seen) {
                 (delete::Act::Answer(answer), _) => {
                     if let (Ok(()), Some(told)) = (&answer, told) {
@@ -161,6 +159,11 @@ impl ClusterVolumes {
                     let Some(object) = self.order_of(id, &volume)? else { return Ok(()) };
                     told = named(&volume);
                     self.objects.create(&object).await.map(|done| done.map(Some))
+                }
+                // Asked when it matters, and not before: the object may have been written again since the call began.
+                (delete::Act::Withdraw, Some(_)) if persistent.is_none() => {
+                    persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
+                    continue;
                 }
                 (delete::Act::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
                     Outcome::Done(()) => return Ok(()),
