@@ -259,28 +259,28 @@ async fn an_object_that_was_just_written_again_from_the_disk_is_erased_not_withd
 #[tokio::test]
 async fn an_object_that_is_written_again_while_the_deletion_is_under_way_is_erased_not_withdrawn() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
+    let (tap, client) = Tap::on_creates("/apis/localpool.dev/v1alpha1/poolvolumes", &cluster.client);
+    let stage = Stage::new(&client).await;
     let (node, name, id) = ready(&stage).await;
     stage.persistent(&name, id, &node).await;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("by hand");
+    tap.set_open(false);
     let agent = async {
         let before = stage.see(id, "deleted by hand", |object| object.metadata.deletion_timestamp.is_some()).await;
-        // The call has seen it, most likely, and waits.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        stage.let_go(&before).await;
+        // The call is about to order by the PersistentVolume, and the agent is faster.
+        tap.waited_at().await;
         let metadata = ObjectMeta {
             name: Some(id.to_string()),
             finalizers: Some(vec!["localpool.dev/volume".to_owned()]),
             ..ObjectMeta::default()
         };
-        let again = PoolVolume { metadata, status: None, ..PoolVolume::clone(&before) };
-        stage.let_go(&before).await;
-        // Where the call is faster, its own object has the order.
-        let _ = stage.objects.create(&PostParams::default(), &again).await;
-        let going = stage.see(id, "ordered", |object| {
-            object.metadata.uid != before.metadata.uid && object.metadata.deletion_timestamp.is_some()
-        });
-        let going = going.await;
-        assert_eq!(going.spec.intent, Intent::Delete);
+        let again = PoolVolume { metadata, status: None, ..before };
+        let agents: Api<PoolVolume> = Api::all(cluster.client.clone());
+        let again = agents.create(&PostParams::default(), &again).await.expect("the agent writes it again");
+        tap.set_open(true);
+        let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
+        assert_eq!((&going.metadata.uid, going.spec.intent), (&again.metadata.uid, Intent::Delete));
         stage.let_go(&going).await;
     };
     let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
