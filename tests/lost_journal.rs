@@ -39,6 +39,26 @@ fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
     (host, device, Ok(vec![(view.disk, Some(volume))]))
 }
 
+/// The state directory is lost, and the disk has another serial since: a new machine, another driver, a quirk of a kernel.
+#[test]
+fn a_lost_device_of_a_volume_that_has_another_identity_by_now_is_taken_by_no_set() {
+    let (host, device, told) = pool();
+    device.poke(30 * MIB, b"what a tenant wrote, and nobody recognises");
+    let before = device.write_count();
+    host.unplug("fake0").expect("it was there");
+    host.state.lose();
+    host.plug("fake0", "SERIAL-0 of another firmware", Arc::clone(&device));
+    let mut node = start(&host, &Layout::Carved {}, &told);
+    node.passes().expect("looks");
+    assert_eq!((node.pool.members().len(), device.write_count()), (0, before));
+    // Another disk of the size is no suspect once it was read.
+    host.add_disk("fake1", "SERIAL-1", geometry());
+    node.passes().expect("claims");
+    let claimed: Vec<String> = node.pool.disk_views().iter().map(|disk| disk.path.display().to_string()).collect();
+    assert_eq!(claimed, ["/dev/fake1"]);
+    assert_eq!(device.write_count(), before);
+}
+
 #[test]
 fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_taken_back() {
     let (host, device, told) = pool();

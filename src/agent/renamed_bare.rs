@@ -2,7 +2,7 @@
 //! nothing on a bare device says whose it is (ADR 3).
 //!
 //! Takes in the journal and a look, gives out whether a device is in doubt: a volume's device is away, and this one has
-//! its size.
+//! its size. Of a claim that the journal lost the size is not known: then it is each device that the volume fits on.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,12 @@ use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::host::RawDisk;
 
-/// The sizes of what is away, in bytes.
-pub(super) struct RenamedBare(BTreeSet<u64>);
+/// What is away, by its bytes.
+pub(super) struct RenamedBare {
+    sizes: BTreeSet<u64>,
+    /// What the smallest volume asked for whose claim was lost.
+    at_least: Option<u64>,
+}
 
 impl Reconciler {
     pub(super) fn doubts(&self, set: &Snapshot) -> RenamedBare {
@@ -21,13 +25,18 @@ impl Reconciler {
         let here: BTreeSet<String> =
             set.devices.iter().filter_map(|device| self.pool.bare_claim_of(set, device)).map(|(id, _)| id).collect();
         let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !here.contains(id));
-        RenamedBare(away.map(|(_, claim)| claim.size).collect())
+        let sizes = away.map(|(_, claim)| claim.size).collect();
+        let is_here = |id: &str| set.devices.iter().any(|device| set.hardware_id(device) == id);
+        let lost = self.pool.journal().lost().into_iter().filter(|(id, _)| !is_here(id));
+        let at_least = lost.filter_map(|(_, claim)| Some(claim.volume?.record.required)).min();
+        RenamedBare { sizes, at_least }
     }
 }
 
 impl RenamedBare {
     pub fn are_of(&self, raw: &RawDisk) -> bool {
-        self.0.contains(&raw.whole_sectors())
+        let size = raw.whole_sectors();
+        self.sizes.contains(&size) || self.at_least.is_some_and(|at_least| size >= at_least)
     }
 
     /// Whether what is on a device may go, where somebody orders it.

@@ -113,7 +113,7 @@ impl fmt::Display for Spared {
                 "a partition or a mapped device may hold a volume whose record was lost: `wipefs --all` blanks it",
             ),
             Self::MayBeOurs => f.write_str(
-                "a volume's device of this size is missing, and this may be that one with another serial or WWN: \
+                "the device of a volume is missing, and this may be that one with another serial or WWN: \
                  `wipefs --all` blanks it if it is not",
             ),
             Self::Twin(path) => write!(f, "{path} may be the same disk, and in use"),

@@ -298,7 +298,7 @@ fn a_disk_that_may_be_a_bare_device_of_the_pool_is_not_wiped() {
     case.host.plug("fake0", "SERIAL-of-another-firmware", platter);
     case.agent.set_rules(vec![order(&["/dev/fake0"])]);
     let said = case.stays("fake0");
-    assert!(said.contains("not wiped: a volume's device of this size is missing"), "{said}");
+    assert!(said.contains("not wiped: the device of a volume is missing"), "{said}");
     case.restart(vec![bare(), order(&["/dev/fake0"])]);
     case.stays("fake0");
 }
