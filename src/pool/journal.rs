@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_field_that_a_later_version_has_added_anywhere_costs_nothing_of_what_this_one_knows() {
+    /// A journal with something in each of its fields.
+    fn full() -> Journal {
         let id = Uuid::from_u128(7);
         let set = SetRef { namespace: "n".to_owned(), name: "s".to_owned(), uid: "u".to_owned() };
         let record = VolumeRecord {
@@ -323,7 +323,7 @@ mod tests {
             unseen: BTreeSet::from([id]),
         };
         let identity = Identity { original: Some("wwid-a".to_owned()), copies: BTreeSet::from(["wwid-b".to_owned()]) };
-        let journal = Journal {
+        Journal {
             format: FORMAT,
             released: BTreeSet::from(["wwid-r".to_owned()]),
             raw: BTreeMap::from([("serial-x".to_owned(), claim)]),
@@ -332,11 +332,23 @@ mod tests {
             disks: BTreeMap::from([("gpt-0".to_owned(), known)]),
             let_go: BTreeSet::from(["gpt-1".to_owned()]),
             identities: BTreeMap::from([("gpt-0".to_owned(), identity)]),
-        };
+        }
+    }
+
+    #[test]
+    fn a_field_that_a_later_version_has_added_anywhere_costs_nothing_of_what_this_one_knows() {
+        let journal = full();
         let mut later = serde_json::to_value(&journal).expect("JSON");
         with_later_fields(&mut later, false);
         assert_eq!(later.to_string().matches("\"later\"").count(), 15, "{later}");
         assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
+    }
+
+    #[test]
+    fn a_journal_of_this_format_is_read_and_written_byte_for_byte() {
+        let text = include_str!("journal/format-1.json");
+        assert_eq!(Journal::parse(Some(text)).expect("read"), full());
+        assert_eq!(full().to_text(), text.trim_end());
     }
 
     #[test]

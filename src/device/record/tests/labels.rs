@@ -3,6 +3,27 @@
 use super::*;
 use crate::host::table::memory::Op;
 
+/// A label with something in each of its fields.
+fn full() -> Label {
+    Label {
+        hardware: Hardware { serial: Some("S 1".into()), ..label(DISK).hardware },
+        layout: Layout::Slots { size: Some(MIB), count: None },
+        clean: vec![Extent { start: 5 * MIB, end: 6 * MIB }],
+        volumes: with_volume().volumes,
+        erasing: erasing().erasing,
+        releasing: true,
+        used: true,
+        ..label(DISK)
+    }
+}
+
+#[test]
+fn a_label_of_this_format_is_read_and_written_byte_for_byte() {
+    let text = include_str!("label-1.json").trim_end();
+    assert_eq!(serde_json::from_str::<Label>(text).unwrap(), full());
+    assert_eq!(serde_json::to_string(&full()).unwrap(), text);
+}
+
 #[test]
 fn labels_take_turns_and_the_newest_one_counts() {
     for sector in [512, 4096] {
