@@ -34,18 +34,12 @@ pub fn has_another(file: &str) -> bool {
     without(file).lines().any(sets)
 }
 
-/// The file without our part.
+/// The file without our part. One whose end somebody took away is not ours any more: what follows it may be the host's.
 fn without(file: &str) -> String {
-    let mut ours = false;
-    let mut rest = String::new();
-    for line in file.split_inclusive('\n') {
-        ours |= line.starts_with(BEGIN);
-        if !ours {
-            rest.push_str(line);
-        }
-        ours &= line.trim_end() != END;
-    }
-    rest
+    let whole = |begin: usize| Some((begin, begin + file[begin..].find(END)? + END.len()));
+    let Some((begin, end)) = file.find(BEGIN).and_then(whole) else { return file.to_owned() };
+    let after = &file[end..];
+    file[..begin].to_owned() + after.strip_prefix('\n').unwrap_or(after)
 }
 
 #[cfg(test)]
@@ -68,6 +62,13 @@ mod tests {
         let earlier = format!("a\n{BEGIN}\ndevices {{ {SETTING} = [ \"r|x|\" ] }}\n{END}\nb\n");
         assert_eq!(put_into(&earlier), format!("a\nb\n{}", text()));
         assert!(!has_another(&earlier));
+    }
+
+    #[test]
+    fn a_part_of_ours_whose_end_is_gone_takes_nothing_with_it_and_is_refused_like_another_filter() {
+        let cut = format!("a\n{}activation {{\n}}\n", text().replace(END, "# the end was here"));
+        assert!(put_into(&cut).starts_with(&cut), "{}", put_into(&cut));
+        assert!(has_another(&cut), "it cannot be told what is ours");
     }
 
     #[test]

@@ -41,6 +41,17 @@ pub async fn offers(stage: &Stage, node: &str, mib: u64) {
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;
 }
 
+/// A node with one disk of that many MiB, which a set of its own offers; and that set's label.
+async fn offering(client: &Client, mib: u64) -> (Stage, String, SimNode) {
+    let stage = Stage::new(client).await;
+    let label = unique("sim");
+    set(client, &label).await;
+    let node = SimNode::start(&stage, &unique("sim"), &label, mib).await;
+    // Without label and tables.
+    offers(&stage, &node.name, mib - 12).await;
+    (stage, label, node)
+}
+
 pub async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64) -> Result<Volume, Error> {
     let mut wanted = wanted(name, nodes);
     wanted.required = mib * MIB;
@@ -123,12 +134,8 @@ async fn twenty_nodes_at_once_each_make_their_volumes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_are_deleted_by_hand_come_back_from_the_disk_and_nothing_is_erased() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
-    offers(&stage, &name, 1000).await;
+    let (stage, label, mut node) = offering(&cluster.client, 1024).await;
+    let name = node.name.clone();
     let (claimed, nobodys) = (unique("pvc"), unique("pvc"));
     for volume in [&claimed, &nobodys] {
         make(&stage, &label, volume, on(&name), 100).await.expect("there is room");
@@ -182,12 +189,8 @@ async fn objects_that_are_deleted_by_hand_come_back_from_the_disk_and_nothing_is
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_not_made() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
-    offers(&stage, &name, 1000).await;
+    let (stage, label, mut node) = offering(&cluster.client, 1024).await;
+    let name = node.name.clone();
     let kept = unique("pvc");
     let id = make(&stage, &label, &kept, on(&name), 100).await.expect("there is room").id;
     node.kill().await;
@@ -234,12 +237,8 @@ async fn ask(stage: &Stage, label: &str, name: &str, node: &str, mib: u64) -> Vo
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_an_agent_that_has_just_begun_is_answered_by_the_sets_and_not_before_it_knows_them() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
-    offers(&stage, &name, 1000).await;
+    let (stage, label, mut node) = offering(&cluster.client, 1024).await;
+    let name = node.name.clone();
     for _ in 0..5 {
         node.kill().await;
         let asked = ask(&stage, &label, &unique("pvc"), &name, 100).await;
@@ -277,12 +276,8 @@ async fn until_offered(node: &SimNode) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late_agent_and_no_disk_is_written() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 1024).await;
-    offers(&stage, &name, 1000).await;
+    let (stage, label, mut node) = offering(&cluster.client, 1024).await;
+    let name = node.name.clone();
     let platter = node.host.platter("fake0").expect("a disk");
     let (writes, content) = (settled(&platter).await, platter.content());
     node.kill().await;
@@ -347,12 +342,8 @@ async fn the_volumes_of_a_deleted_node_are_kept_named_and_never_made_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cordoned_node_takes_no_new_volume_and_keeps_what_it_has() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 512).await;
-    offers(&stage, &name, 500).await;
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let name = node.name.clone();
     let kept = make(&stage, &label, &unique("pvc"), on(&name), 100).await.expect("there is room");
     let pools: Api<DevicePool> = Api::all(cluster.client.clone());
     let cordon = |cordon: bool| Patch::Merge(json!({"spec": {"cordon": cordon}}));
@@ -557,12 +548,8 @@ async fn a_volume_whose_disk_and_object_are_gone_is_ordered_erased_and_let_go_wh
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_whose_disk_fails_it_again_and_again_leaves_its_pod_to_another_node() {
     let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let label = unique("sim");
-    set(&cluster.client, &label).await;
-    let name = unique("sim");
-    let mut node = SimNode::start(&stage, &name, &label, 512).await;
-    offers(&stage, &name, 500).await;
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let name = node.name.clone();
     node.host.platter("fake0").expect("it is there").inject(no_table());
     let pvc = unique("pvc");
     let refused = make(&stage, &label, &pvc, on(&name), 100).await.expect_err("its disk fails");

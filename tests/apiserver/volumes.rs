@@ -231,6 +231,16 @@ async fn a_volume_is_erased_though_somebody_deleted_its_object_by_hand_meanwhile
     deleted.expect("deleted");
 }
 
+/// The object as its agent writes it from the disk, before the status.
+fn written_again(before: PoolVolume) -> PoolVolume {
+    let metadata = ObjectMeta {
+        name: before.metadata.name,
+        finalizers: Some(vec!["localpool.dev/volume".to_owned()]),
+        ..ObjectMeta::default()
+    };
+    PoolVolume { metadata, status: None, ..PoolVolume::new("", before.spec) }
+}
+
 #[tokio::test]
 async fn an_object_that_was_just_written_again_from_the_disk_is_erased_not_withdrawn() {
     let cluster = cluster!(shared);
@@ -240,12 +250,7 @@ async fn an_object_that_was_just_written_again_from_the_disk_is_erased_not_withd
     let restored = stage.objects.get(&id.to_string()).await.expect("there");
     stage.let_go(&restored).await;
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("by hand");
-    let metadata = ObjectMeta {
-        name: Some(id.to_string()),
-        finalizers: Some(vec!["localpool.dev/volume".to_owned()]),
-        ..ObjectMeta::default()
-    };
-    let again = PoolVolume { metadata, status: None, ..restored };
+    let again = written_again(restored);
     let again = stage.objects.create(&PostParams::default(), &again).await.expect("the agent writes it again");
     let agent = async {
         let going = stage.see(id, "deleted", |object| object.metadata.deletion_timestamp.is_some()).await;
@@ -270,12 +275,7 @@ async fn an_object_that_is_written_again_while_the_deletion_is_under_way_is_eras
         stage.let_go(&before).await;
         // The call is about to order by the PersistentVolume, and the agent is faster.
         tap.waited_at().await;
-        let metadata = ObjectMeta {
-            name: Some(id.to_string()),
-            finalizers: Some(vec!["localpool.dev/volume".to_owned()]),
-            ..ObjectMeta::default()
-        };
-        let again = PoolVolume { metadata, status: None, ..before };
+        let again = written_again(before);
         let agents: Api<PoolVolume> = Api::all(cluster.client.clone());
         let again = agents.create(&PostParams::default(), &again).await.expect("the agent writes it again");
         tap.set_open(true);

@@ -71,7 +71,7 @@ pub(super) struct Readers {
     volumes: Parsed<LocalVolume>,
 }
 
-/// The world that these objects make. Pure.
+/// The world that these objects make; `readers` only save reading a spec twice.
 pub(super) fn look(objects: &Objects, name: &str, readers: &Readers) -> World {
     let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
