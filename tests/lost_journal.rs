@@ -1,20 +1,21 @@
-//! A state directory that was lost, on a node whose volumes others still know of.
+//! A state directory that was lost or put back from a backup, on a node whose volumes others still know of.
 
 mod fake_node;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{Verb, inventory};
 use localpool::device::label::{ErasePolicy, Layout};
-use localpool::host::Geometry;
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::pool::{LostVolume, PoolError, WantedUsage};
+use localpool::host::{FsKind, Geometry, Host as _};
+use localpool::pool::{Change, Doubt, JOURNAL, LostVolume, PoolError, ToldVolume, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
-type Told = Result<Vec<(String, Option<LostVolume>)>, String>;
+type Told = Result<Vec<ToldVolume>, String>;
 
 fn geometry() -> Geometry {
     Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
@@ -34,9 +35,16 @@ fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
     let device = host.add_disk("fake0", "SERIAL-0", geometry());
     let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
     node.passes().expect("claims");
-    let (view, _) = node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let volume = LostVolume { id: view.id, set: view.set, record: view.record.expect("described") };
-    (host, device, Ok(vec![(view.disk, Some(volume))]))
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    let told = told(&node, "a");
+    (host, device, told)
+}
+
+/// What the object of a volume says.
+fn told(node: &Node, name: &str) -> Told {
+    let view = node.pool.volume(id(name)).expect("there");
+    let volume = Some(LostVolume { id: view.id, set: view.set, record: view.record.expect("described") });
+    Ok(vec![ToldVolume { disk: view.disk, volume, is_made: true }])
 }
 
 /// The state directory is lost, and the disk has another serial since: a new machine, another driver, a quirk of a kernel.
@@ -67,7 +75,7 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
     for older in [None, Some("{\"format\": 1}")] {
         host.state.lose();
         if let Some(text) = older {
-            localpool::host::Host::state(&*host).store("journal.json", text).expect("stored");
+            host.state().store(JOURNAL, text).expect("stored");
         }
         for layout in [Layout::RawDevice {}, Layout::Carved {}] {
             let mut node = start(&host, &layout, &told);
@@ -100,19 +108,237 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
 }
 
 #[test]
-fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost() {
+fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost_or_put_back() {
     let elsewhere = Arc::new(FakeHost::default());
     let forged = elsewhere.add_disk("fake0", "SERIAL-9", geometry());
     start(&elsewhere, &Layout::Carved {}, &Ok(Vec::new())).passes().expect("claims");
     let (host, device, told) = pool();
     device.put_content(forged.content());
+    let none = || Err("no answer".to_owned());
     host.state.lose();
-    let mut node = start(&host, &Layout::Carved {}, &Err("no answer".to_owned()));
+    let mut node = start(&host, &Layout::Carved {}, &none());
     let refused = node.passes().expect_err("nobody has told yet");
     assert!(refused.contains("no answer"), "{refused}");
-    for told in [&told, &Err("no answer".to_owned())] {
+    for told in [&told, &none()] {
         node = start(&host, &Layout::Carved {}, told);
         node.passes().expect("looks");
         assert!(node.pool.members().is_empty() && device.content() == forged.content());
     }
+    // One from before the volume: what the pool has is served without those who tell, and what it does not know waits.
+    host.state.lose();
+    host.state().store(JOURNAL, "{\"format\": 1}").expect("stored");
+    for told in [&none(), &told, &none()] {
+        node = start(&host, &Layout::Carved {}, told);
+        let pass = node.passes().expect("looks");
+        assert!(node.pool.members().is_empty() && device.content() == forged.content(), "{told:?}");
+        assert!(told.is_ok() || !pass.knows_all, "nobody has told yet");
+    }
+}
+
+#[test]
+fn a_disk_of_ours_that_the_journal_does_not_know_joins_when_others_have_told_and_a_known_one_at_once() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "SERIAL-0", geometry());
+    start(&host, &Layout::Carved {}, &Ok(Vec::new())).passes().expect("claims");
+    for (journal, members) in [(None, [1, 1]), (Some("{\"format\": 1}"), [0, 1])] {
+        if let Some(text) = journal {
+            host.state().store(JOURNAL, text).expect("stored");
+        }
+        for (told, members) in [Err("no answer".to_owned()), Ok(Vec::new())].into_iter().zip(members) {
+            let mut node = start(&host, &Layout::Carved {}, &told);
+            let pass = node.passes().expect("looks");
+            assert_eq!(node.pool.members().len(), members, "{journal:?} {told:?}");
+            assert_eq!(pass.ripe_in.is_some(), told.is_err(), "it asks again");
+        }
+    }
+}
+
+/// A device whose first volume a journal has in one of its states, and that has another volume since.
+fn older(state: &str) -> (Arc<FakeHost>, Arc<Platter>, Told) {
+    let host = Arc::new(FakeHost::default());
+    let device = host.add_disk("fake0", "SERIAL-0", geometry());
+    let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
+    node.passes().expect("claims");
+    let journal = || host.state().load(JOURNAL).expect("read").expect("there");
+    let mut older = BTreeMap::from([("free", journal())]);
+    node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+    older.insert("volume", journal());
+    node.pool.delete(id("a")).expect("deleted");
+    older.insert("erasing", journal());
+    node.pool.work_until_idle().expect("erased");
+    older.insert("erased", journal());
+    node.pool.create(&request("b", WantedUsage::Mount(Some(FsKind::Ext4)), MIB)).expect("made");
+    let told = told(&node, "b");
+    drop(node);
+    // Where nothing looks that does not know of it.
+    device.poke(30 * MIB, b"what a tenant wrote, and nobody recognises");
+    host.state().store(JOURNAL, &older[state]).expect("put back");
+    (host, device, told)
+}
+
+const STATES: [&str; 4] = ["free", "volume", "erasing", "erased"];
+
+#[test]
+fn a_volume_that_is_younger_than_the_journal_is_neither_erased_nor_called_deleted_nor_given_to_another() {
+    for state in STATES {
+        for is_late in [false, true] {
+            let (host, device, told) = older(state);
+            let before = device.content();
+            let mut node = start(&host, &Layout::RawDevice {}, &Err("no answer".to_owned()));
+            if is_late {
+                node.passes().expect("looks");
+                node.pool.create(&request("c", BLOCK, MIB)).expect_err("nobody has told yet");
+                node.pool.work_until_idle().expect("nothing to do yet");
+                node.agent = node.agent.asking_for_own(Box::new(move || told.clone()));
+            } else {
+                node = start(&host, &Layout::RawDevice {}, &told);
+            }
+            let pass = node.passes().expect("looks");
+            node.pool.work_until_idle().expect("nothing to do");
+            node.pool.create(&request("c", BLOCK, MIB)).expect_err("not another's");
+            let error = node.pool.delete(id("b")).expect_err("not erased, so not deleted");
+            assert!(matches!(error, PoolError::DiskAway { .. }), "{state} {is_late}: {error}");
+            if state == "volume" {
+                node.pool.usable(id("a")).expect_err("it may be there no more");
+                node.pool.delete(id("a")).expect_err("it would erase another");
+            }
+            let why = pass.problems["fake0"].clone();
+            let way_out = if state == "volume" { "localpool volume settle" } else { "localpool disk adopt" };
+            assert!(why.contains(&id("b").to_string()) && why.contains(way_out), "{why}");
+            assert!(device.content() == before, "{state} {is_late}: something was written");
+        }
+    }
+}
+
+#[test]
+fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
+    let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run };
+    let settle = |volume, dry_run| Verb::SettleVolume { volume: id(volume), keep: "/dev/fake0".to_owned(), dry_run };
+    for (state, verbs) in [
+        ("free", vec![adopt(true), adopt(false)]),
+        ("erasing", vec![adopt(true), adopt(false)]),
+        ("volume", vec![settle("b", true), settle("b", false)]),
+        ("volume", vec![settle("a", true), settle("a", false)]),
+    ] {
+        let (host, device, told) = older(state);
+        let before = device.content();
+        let mut node = start(&host, &Layout::RawDevice {}, &told);
+        node.passes().expect("looks");
+        let said: Vec<String> = verbs.iter().map(|verb| node.agent.verb(verb).expect("it can").join("\n")).collect();
+        assert!(said[0].contains("would ") && !said[1].contains("would "), "{said:?}");
+        let kept = if matches!(&verbs[1], Verb::SettleVolume { volume, .. } if *volume == id("a")) { "a" } else { "b" };
+        for is_new in [false, true] {
+            if is_new {
+                node = start(&host, &Layout::RawDevice {}, &told);
+            }
+            let pass = node.passes().expect("looks");
+            assert_eq!(pass.problems.get("fake0"), None, "{state}, kept {kept}");
+            node.pool.usable(id(kept)).expect("a person has said so");
+        }
+        assert!(device.content() == before, "{state}: something was written");
+        if state == "volume" {
+            let refused = node.agent.verb(&adopt(true)).expect_err("nothing is in dispute").to_string();
+            assert!(refused.contains("already"), "{refused}");
+        }
+        node.pool.delete(id(kept)).expect("as any other");
+        node.pool.work_until_idle().expect("erased");
+        node.pool.create(&request("d", BLOCK, MIB)).expect("as before");
+    }
+}
+
+#[test]
+fn a_dispute_of_two_records_ends_when_the_object_is_gone_or_the_volume_is_given_up() {
+    let (host, device, told) = older("volume");
+    start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
+    assert!(refused.contains("localpool volume settle"), "{refused}");
+    let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
+    node.passes().expect("looks");
+    node.pool.usable(id("a")).expect("nobody contradicts the journal");
+
+    let (host, other, told) = older("free");
+    let before = [device.content(), other.content()];
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    node.agent.verb(&release).expect("a person gives it up");
+    node.passes().expect("looks");
+    assert!(node.pool.members().is_empty());
+    assert_eq!(node.pool.delete(id("b")).expect("nobody waits"), Change::AlreadySo);
+    assert!([device.content(), other.content()] == before, "something was written");
+}
+
+/// What an object says of a volume that was deleted, or was only to be made, contradicts nobody.
+#[test]
+fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
+    let (host, _, volume_a) = pool();
+    let mut node = start(&host, &Layout::RawDevice {}, &volume_a);
+    node.passes().expect("looks");
+    node.pool.delete(id("a")).expect("deleted");
+    let is_free = |told: &Told| {
+        let mut node = start(&host, &Layout::RawDevice {}, told);
+        let pass = node.passes().expect("looks");
+        (pass.problems.get("fake0").cloned(), node.pool.volumes().len())
+    };
+    assert_eq!(is_free(&volume_a), (None, 0), "being erased");
+    node.pool.work_until_idle().expect("erased");
+    assert_eq!(is_free(&volume_a), (None, 0), "erased, and its object is not gone yet");
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    assert_eq!(is_free(&volume_a), (None, 1));
+    node.pool.delete(id("b")).expect("deleted");
+    node.pool.work_until_idle().expect("erased");
+    let only_to_be = volume_a.map(|told| vec![ToldVolume { is_made: false, ..told[0].clone() }]);
+    assert_eq!(is_free(&only_to_be), (None, 0), "accepted, and stopped before the journal");
+}
+
+#[test]
+fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
+    for layout in [Layout::Carved {}, Layout::RawDevice {}] {
+        let host = Arc::new(FakeHost::default());
+        host.add_disk("fake0", "SERIAL-0", geometry());
+        let mut node = start(&host, &layout, &Ok(Vec::new()));
+        node.passes().expect("claims");
+        node.pool.create(&request("a", BLOCK, MIB)).expect("made");
+        let told = told(&node, "a");
+        let disk = node.pool.members()[0].id().to_owned();
+        let platter = host.unplug("fake0").expect("it was there");
+        host.state.lose();
+        let mut node = start(&host, &layout, &told);
+        node.passes().expect("looks");
+        let release = |disk: &str, dry_run| Verb::ReleaseDisk { disk: disk.to_owned(), dry_run };
+        let refused = node.agent.verb(&release("gpt-none", true)).expect_err("nobody knows it").to_string();
+        assert!(refused.contains("no disk here is gpt-none"), "{refused}");
+        let said = node.agent.verb(&release(&disk, true)).expect("could be").join("\n");
+        assert!(said.contains("would forget") && said.contains(&format!("volume {}", id("a"))), "{said}");
+        assert!(!matches!(node.pool.doubt(id("a"), Some(&disk)), Doubt::GivenUp(_)), "a dry run changes nothing");
+        node.agent.verb(&release(&disk, false)).expect("given up");
+        for is_new in [false, true] {
+            if is_new {
+                node = start(&host, &layout, &told);
+                node.passes().expect("looks");
+            }
+            let doubt = node.pool.doubt(id("a"), Some(&disk));
+            assert!(matches!(doubt, Doubt::GivenUp(_)), "{layout:?} {is_new}: {doubt:?}");
+            assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
+        }
+        let writes = platter.write_count();
+        host.plug("fake0", "SERIAL-0", Arc::clone(&platter));
+        node.passes().expect("looks");
+        let is_back = node.pool.volume(id("a")).is_ok();
+        assert_eq!((is_back, is_back || platter.write_count() == writes), (layout == Layout::Carved {}, true));
+    }
+}
+
+#[test]
+fn a_disk_is_not_given_up_as_unknown_while_nobody_tells_which_are() {
+    let host = Arc::new(FakeHost::default());
+    let mut node = start(&host, &Layout::Carved {}, &Ok(Vec::new()));
+    node.passes().expect("looks");
+    node.agent = node.agent.asking_for_own(Box::new(|| Err("no answer".to_owned())));
+    let release = Verb::ReleaseDisk { disk: "gpt-old".to_owned(), dry_run: false };
+    let refused = node.agent.verb(&release).expect_err("nobody tells").to_string();
+    assert!(refused.contains("gpt-old") && refused.contains("no answer"), "{refused}");
 }

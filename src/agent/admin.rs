@@ -1,7 +1,8 @@
-//! What a person may ask of the pool: giving disks back here, taking them over in `adopt`. Each verb can say what it would do
-//! instead.
+//! What a person may ask of the pool: giving disks back here, those that are away in `forget`, taking them over in `adopt`. Each
+//! verb can say what it would do instead.
 
 mod adopt;
+mod forget;
 pub(super) mod journal;
 mod settle;
 
@@ -12,7 +13,7 @@ use super::verb::Verb;
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{self, Device, Verdict};
 use crate::host::HostError;
-use crate::pool::{ApplyError, DiskView, Member, PoolError, Standing, VolumeView};
+use crate::pool::{ApplyError, Member, PoolError};
 use crate::show::ListedDevice;
 
 /// Why a verb was not done.
@@ -28,6 +29,8 @@ pub enum AdminError {
     NotAdoptable { disk: String, why: String },
     #[error("{disk}, which was {at}, is not away: {why}; unplug it, if it is to be forgotten")]
     Here { disk: String, at: String, why: String },
+    #[error("no disk here is {disk}, and the API server does not say whether a volume of this node is on it: {why}")]
+    NotTold { disk: String, why: String },
     #[error("the machine's disks could not be looked at")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
@@ -102,6 +105,9 @@ impl Reconciler {
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
                 return self.forget(text, dry_run);
             }
+            Ok((set, device, None)) if self.has_lost(&set.hardware_id(&device)) => {
+                return self.forget_lost(&set.hardware_id(&device), dry_run);
+            }
             found => found?,
         };
         let not_in_pool = || {
@@ -131,56 +137,6 @@ impl Reconciler {
             lines.push(format!(
                 "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
             ));
-        }
-        Ok(lines)
-    }
-
-    fn is_missing(&self, id: &str) -> bool {
-        self.pool().disk_views().iter().any(|disk| disk.id == id && disk.standing == Standing::Missing)
-    }
-
-    /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
-    fn forget(&self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let known = self.pool().disk_views().into_iter().find(|disk| disk.id == id);
-        let DiskView { path, standing, .. } = known.ok_or_else(|| AdminError::NoSuchDisk(id.to_owned()))?;
-        match standing {
-            Standing::Missing => {}
-            Standing::NotReady(why) => {
-                return Err(AdminError::Here { disk: id.to_owned(), at: path.display().to_string(), why });
-            }
-            Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_owned())),
-        }
-        let was = match path.as_os_str().is_empty() {
-            true => String::new(),
-            false => format!(" (it was {})", path.display()),
-        };
-        let mut lines = vec![
-            format!("{} {id}, which is missing{was}", tense(dry_run, "forget", "forgot")),
-            "another disk may take its place in the set".to_owned(),
-        ];
-        match self.pool().member(id) {
-            // Nothing on a bare device says that it was ours.
-            Some(Member::Bare(member)) => {
-                let adopt = format!("should it come back, no set claims it until `localpool disk adopt {id}`");
-                match member.view() {
-                    Some(VolumeView { id, record, .. }) => {
-                        let name = record.map_or_else(String::new, |record| record.name);
-                        lines.push(format!("volume {id} ({name}) is given up; its data stays on the device"));
-                        lines.push(adopt + ", and then only if it is blank");
-                    }
-                    None => lines.push(adopt),
-                }
-            }
-            _ => {
-                let known = self.pool().journal().known(|known| known == id).into_iter();
-                for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
-                    lines.push(format!("volume {volume} is given up: its deletion is answered, and erases nothing"));
-                }
-                lines.push("should it come back, it joins the pool with its volumes".to_owned());
-            }
-        }
-        if !dry_run && !self.pool().forget(id)? {
-            return Err(AdminError::NoSuchDisk(id.to_owned()));
         }
         Ok(lines)
     }

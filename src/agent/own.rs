@@ -1,5 +1,5 @@
 //! Bare devices with volumes that others know of and the journal does not: it was lost with the state directory, or is
-//! older than the volume. They are nobody's to claim, to wipe, or to read.
+//! older than the volume. They are nobody's to claim, to wipe, to erase, or to read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,33 +8,61 @@ use super::question::{Answers, Wanted};
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
+use crate::device::duplicate::hardware;
 use crate::device::reason::Reason;
 use crate::device::{Device, Verdict};
 use crate::host::{RawDisk, chain};
-use crate::pool::{AskOwn, Knowledge, ToldVolume, Unasked};
+use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
 
 impl Reconciler {
-    /// Asks others on which bare devices volumes are: before the first look where the journal is in doubt, and
-    /// before a claim.
+    /// Asks others on which bare devices volumes are: before the first look, and before a claim.
     pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
         self.question.ask_own(ask);
         self
     }
 
-    /// Before the first look: what a tenant wrote into a bare device must not pass for a disk of ours.
+    /// Before the first look, and before each one until it was told once: what a tenant wrote into a bare device must not pass for
+    /// a disk of ours, nor a volume that is younger than the journal for what that erases.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
-        if self.pool.is_looked_at() || !self.pool.journal().is_in_doubt() {
+        if self.pool.journal().is_compared() {
             return Ok(());
         }
         let told = self.ask(Wanted::Own).and_then(|told| told.own);
-        match told.and_then(|own| self.learn_own(own)) {
-            Ok(_) => Ok(()),
-            // Disks with labels do not wait for that; the text of the journal has told what it could.
-            Err(why) if self.pool.journal().sound().is_err() => {
-                tracing::warn!(why, "which bare devices have volumes is known from the damaged journal alone");
-                Ok(())
+        let Err(why) = told.and_then(|own| self.learn_own(own)) else { return Ok(()) };
+        // What a sound journal knows does not wait for that, and the text of a damaged one has told what it could.
+        if self.pool.journal().is_new() {
+            return Err(DiscoveryError::NotTold(why));
+        }
+        if self.pool.is_looked_at() {
+            tracing::warn!(
+                why,
+                "which bare devices have volumes is known from the journal alone; nothing is erased there"
+            );
+        }
+        Ok(())
+    }
+
+    /// Until then, a disk with our label that the journal does not know may be what a tenant wrote: it joins later.
+    pub(super) fn leave_unknown_labels(&mut self, set: &mut Snapshot) {
+        let journal = Arc::clone(self.pool.journal());
+        if journal.is_compared() || journal.sound().is_err() {
+            return;
+        }
+        let is_known = |device: &Device| {
+            let is_its = |known: &KnownDisk| known.hardware.is_none() || known.hardware == hardware(&device.raw);
+            journal.known(|id| id == device.id.text).iter().any(|(_, known)| is_its(known))
+        };
+        for device in set.devices.iter_mut().filter(|device| device.label.is_some()) {
+            if device.verdict != Verdict::Ours || is_known(device) {
+                continue;
             }
-            Err(why) => Err(DiscoveryError::NotTold(why)),
+            device.verdict = Verdict::Unknown(
+                "it has our label, and the journal of this node does not know it: the API server was not heard yet on whether a \
+                 volume is there"
+                    .to_owned(),
+            );
+            device.label = None;
+            self.memory.discovery.changed(&device.raw.name);
         }
     }
 
@@ -75,6 +103,6 @@ impl Reconciler {
 
     /// True: there is a device that was not known.
     pub(super) fn learn_own(&mut self, own: Vec<ToldVolume>) -> Result<bool, String> {
-        self.pool.journal().learn_lost(own).map_err(|error| chain(&error))
+        self.pool.journal().learn(own).map_err(|error| chain(&error))
     }
 }

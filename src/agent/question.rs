@@ -78,7 +78,9 @@ impl Question {
         if !self.is_asked {
             return Ok(Answers { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
         }
-        let is_of_now = |awaited: &Awaited| awaited.wanted == wanted && awaited.pass.saturating_add(1) >= pass;
+        // Who asked for all has asked for a part of it.
+        let is_wanted = |awaited: &Awaited| awaited.wanted == wanted || awaited.wanted == Wanted::All;
+        let is_of_now = |awaited: &Awaited| is_wanted(awaited) && awaited.pass.saturating_add(1) >= pass;
         let awaited = self.awaited.take().filter(is_of_now);
         let awaited = match awaited {
             Some(awaited) => Awaited { pass, ..awaited },
@@ -197,6 +199,15 @@ mod tests {
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
         assert_eq!(question.answer(3, Wanted::All, || ()), told("asked once"));
+    }
+
+    #[test]
+    fn who_has_asked_for_all_is_not_asked_for_a_part_of_it_as_well() {
+        let (answers, mut question) = question();
+        let called = asked_in_vain(&mut question, 1);
+        answers.send("asked once").expect("somebody asks");
+        called.recv().expect("a call");
+        assert_eq!(question.answer(2, Wanted::Own, || ()), told("asked once"));
     }
 
     #[test]

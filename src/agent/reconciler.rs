@@ -63,8 +63,9 @@ pub struct PassReport {
     pub outcomes: Vec<Outcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<String>,
-    /// The sets had been handed over before it began: what no member offers now, none offers.
-    pub knows_sets: bool,
+    /// The sets had been handed over before it began, and others had told of their volumes: what no member offers now, none
+    /// offers.
+    pub knows_all: bool,
     /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
     pub ripe_in: Option<Duration>,
 }
@@ -77,7 +78,7 @@ impl PassReport {
             problems: BTreeMap::new(),
             outcomes: Vec::new(),
             claimed: Vec::new(),
-            knows_sets: false,
+            knows_all: false,
             ripe_in: None,
         }
     }
@@ -161,6 +162,7 @@ impl Reconciler {
             || members.again
             || !self.claiming.is_empty()
             || !taken.problems.is_empty()
+            || !self.pool.journal().is_compared()
             || self.must_look_again(&set);
         let again = self.again.after(again);
         let actions = owner::give_back(&self.owned());
@@ -172,8 +174,8 @@ impl Reconciler {
         let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
         let mut problems = members.problems;
         problems.extend(taken.problems);
-        let (claimed, knows_sets) = (taken.claimed, self.knows_sets);
-        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_sets })
+        let (claimed, knows_all) = (taken.claimed, self.knows_sets && self.pool.journal().is_compared());
+        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_all })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
@@ -183,6 +185,7 @@ impl Reconciler {
         // Asked before the look: what ends meanwhile is seen whole by the next one.
         let claiming = self.claims_under_way();
         let mut set = self.look()?;
+        self.leave_unknown_labels(&mut set);
         for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
             // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
             device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());

@@ -192,7 +192,7 @@ impl BareDevice {
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
         let offloads_zeroes = shown.offloads_zeroes?;
-        let free = claim.volume.is_none() && claim.erasing.is_none();
+        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.is_compared();
         let clean = claim.clean || offloads_zeroes || usage != VolumeUsage::Block;
         let places = match free && clean {
             true => vec![(Site::Slot(0), whole(claim.size))],
@@ -212,7 +212,15 @@ impl BareDevice {
             disk: self.id.clone(),
             why: state.standing.why_away().unwrap_or_else(|| Standing::MISSING.to_owned()),
         };
-        state.disk.clone().filter(|_| state.standing == Standing::Ready).ok_or_else(away)
+        let disk = state.disk.clone().filter(|_| state.standing == Standing::Ready).ok_or_else(away)?;
+        // Known since it was opened; the next pass says which it is.
+        match self.journal.contradiction(&self.id) {
+            Some(_) => {
+                let why = "holds another volume, as the PoolVolumes say, than as the journal says".to_owned();
+                Err(BareError::Away { disk: self.id.clone(), why })
+            }
+            None => Ok(disk),
+        }
     }
 
     /// Nobody else has the device open exclusively, as a mount has. The handle goes at once: while it is

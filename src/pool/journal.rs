@@ -31,8 +31,8 @@ pub struct Journal {
     /// Claims of bare devices, by disk id.
     #[serde(default)]
     pub raw: BTreeMap<String, BareClaim>,
-    /// Devices that had, or may have had, a claim in a journal that was lost: left alone until somebody adopts them. By
-    /// disk id.
+    /// Devices that had, or may have had, a claim in a journal that was lost, or have one that others contradict: left
+    /// alone until somebody adopts them. By disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<String, LostClaim>,
     /// Bare devices that were given up with what a tenant wrote on them: nothing on them is anything but a tenant's until
@@ -126,6 +126,10 @@ pub struct BareClaim {
     /// What that one was used as; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasing_usage: Option<VolumeUsage>,
+    /// The volume that was here before: erased, under another id since, or not here as a person said. Its object may still
+    /// name the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<Uuid>,
 }
 
 /// What is known of a claim that a journal lost.
@@ -309,6 +313,7 @@ mod tests {
             volume: Some(volume),
             erasing: Some(erasing),
             erasing_usage: Some(VolumeUsage::Block),
+            former: Some(Uuid::from_u128(8)),
         };
         let lost = LostClaim { volume: Some(LostVolume { id, set: set.clone(), record }) };
         let known = KnownDisk {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uuid::Uuid;
 
 use super::error::StoreError;
-use super::journal::{BareClaim, JOURNAL, Journal, LostClaim, LostVolume};
+use super::journal::{BareClaim, JOURNAL, Journal, LostClaim};
 use crate::device::duplicate::Identities;
 use crate::host::{Host, chain};
 
@@ -25,6 +25,8 @@ pub struct JournalStore {
     damage: Mutex<Option<String>>,
     /// There was no document when the process began.
     is_new: bool,
+    /// Others have told once which volumes they know, or there are no others.
+    is_compared: AtomicBool,
 }
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
@@ -35,12 +37,6 @@ struct Making {
     /// How many were begun since the process began.
     begun: u64,
 }
-
-/// A bare device of this node that a volume is on, by id, and the volume where it is known.
-pub type ToldVolume = (String, Option<LostVolume>);
-
-/// Asks others for all of them; the words say why that cannot be told. It may take a while.
-pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, String> + Send>;
 
 impl JournalStore {
     /// Reads the document. A damaged one stays as it is until somebody sets it aside.
@@ -68,6 +64,7 @@ impl JournalStore {
             is_behind: AtomicBool::new(false),
             damage: Mutex::new(damage),
             is_new,
+            is_compared: AtomicBool::new(false),
         })
     }
 
@@ -96,30 +93,14 @@ impl JournalStore {
         self.journal().lost.clone()
     }
 
+    /// There was no document when the process began.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// The document does not say all: there was none, or it cannot be used.
     pub fn is_in_doubt(&self) -> bool {
         self.is_new || self.sound().is_err()
-    }
-
-    /// Volumes are on these devices, as others know. Those without a claim had one that was lost, unless a person has given
-    /// them up. True: there is one more.
-    pub fn learn_lost(&self, told: Vec<ToldVolume>) -> Result<bool, StoreError> {
-        let learn = |journal: &mut Journal| {
-            let before = journal.lost.clone();
-            for (disk, volume) in told {
-                if journal.raw.contains_key(&disk) || journal.released.contains(&disk) {
-                    continue;
-                }
-                let lost = journal.lost.entry(disk).or_default();
-                lost.volume = lost.volume.take().or(volume);
-            }
-            before != journal.lost
-        };
-        match self.sound() {
-            Ok(()) => self.change(|journal| Ok(learn(journal))),
-            // It counts in this process, and from when there is a document again.
-            Err(_) => Ok(self.remember(&self.turn(), learn)),
-        }
     }
 
     /// A lost claim is one again.
@@ -187,11 +168,11 @@ impl JournalStore {
         self.journal().released.clone()
     }
 
-    /// Remembers not to claim a disk again; its raw claim, if it had one, ends with the same write.
+    /// Remembers not to claim a disk again; its raw claim, if it had one or lost one, ends with the same write.
     pub fn release(&self, disk: &str) -> Result<(), StoreError> {
         self.change(|journal| {
-            let claim = journal.raw.remove(disk);
-            if claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
+            let (claim, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
+            if lost.is_some() || claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
                 journal.given_up.insert(disk.to_owned());
             }
             journal.let_go.insert(disk.to_owned());
@@ -300,3 +281,4 @@ impl JournalStore {
 mod disks;
 #[cfg(test)]
 mod tests;
+pub mod told;

@@ -116,10 +116,18 @@ impl Pool {
         let lost = self.journal().lost().into_iter();
         let mut on = lost.filter(|(_, claim)| claim.volume.as_ref().is_some_and(|volume| volume.id == id));
         let Some((disk, _)) = on.next() else { return Ok(()) };
-        let why = format!(
-            "is not known to the journal of this node, which was lost or is older than the volume; it is not touched, and \
-             not read, until `localpool disk adopt {disk}` takes it back with the volume"
-        );
+        let not_known = || {
+            format!(
+                "is not known to the journal of this node, which was lost or is older than the volume; it is not touched, and \
+                 not read, until `localpool disk adopt {disk}` takes it back with the volume"
+            )
+        };
+        // One that has a claim says itself what contradicts it.
+        let why = match self.member(&disk) {
+            Some(Member::Bare(device)) => device.shown().standing.why_away(),
+            Some(Member::Labelled(_)) | None => None,
+        };
+        let why = why.unwrap_or_else(not_known);
         Err(PoolError::DiskAway { id, disk, why })
     }
 

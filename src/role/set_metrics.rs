@@ -179,7 +179,7 @@ mod tests {
             problems: BTreeMap::new(),
             unstable: BTreeSet::from(["a".to_owned()]),
             mismatched: BTreeSet::from(["b".to_owned()]),
-            knows_sets: true,
+            knows_all: true,
         }
     }
 

@@ -1,10 +1,13 @@
-//! A node that was made anew under its cluster: its state directory is gone, and its PoolVolumes are not.
+//! A node that was made anew under its cluster, or put back to what it was: its state directory is gone or older, and its
+//! PoolVolumes are not.
 
 use kube::Api;
 use kube::api::PostParams;
 use localpool::agent::Verb;
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
-use localpool::volume::Volumes as _;
+use localpool::host::Host as _;
+use localpool::pool::JOURNAL;
+use localpool::volume::{VolumeId, Volumes as _};
 use serde_json::json;
 
 use crate::agent::{MIB, Stage, on, unique, wanted};
@@ -12,11 +15,9 @@ use crate::cluster;
 use crate::nodes::offers;
 use crate::sim::SimNode;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_and_has_the_volume_then() {
-    let cluster = cluster!(shared);
-    let stage = Stage::new(&cluster.client).await;
-    let (label, name, volume) = (unique("sim"), unique("sim"), unique("pvc"));
+/// A node whose one bare device is offered by a set of its own, which is its class, too.
+async fn with_bare_device(stage: &Stage) -> (SimNode, String) {
+    let (label, name) = (unique("sim"), unique("sim"));
     let selected = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
     let set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
@@ -26,17 +27,69 @@ async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_a
             "deviceInclusionSpec": {"minSize": 0}, "layout": "RawDevice",
         },
     });
-    let sets: Api<LocalVolumeSet> = Api::namespaced(cluster.client.clone(), "default");
+    let sets: Api<LocalVolumeSet> = Api::namespaced(stage.client.clone(), "default");
     sets.create(&PostParams::default(), &serde_json::from_value(set).expect("a set")).await.expect("a new set");
-    let mut node = SimNode::start(&stage, &name, &label, 64).await;
-    offers(&stage, &name, 60).await;
-    let mut wanted = wanted(&volume, on(&name));
+    let node = SimNode::start(stage, &name, &label, 64).await;
+    offers(stage, &name, 60).await;
+    (node, label)
+}
+
+async fn make(stage: &Stage, node: &SimNode, class: &str) -> VolumeId {
+    let mut wanted = wanted(&unique("pvc"), on(&node.name));
     wanted.required = 60 * MIB;
-    wanted.parameters = [("class".to_owned(), label.clone())].into();
-    wanted.selector.class = Some(label.clone());
-    let made = stage.volumes.create(wanted).await.expect("there is room");
-    let object = made.id.to_string();
-    let says = |object: &PoolVolume, words: &str| serde_json::to_string(object).expect("JSON").contains(words);
+    wanted.parameters = [("class".to_owned(), class.to_owned())].into();
+    wanted.selector.class = Some(class.to_owned());
+    stage.volumes.create(wanted).await.expect("there is room").id
+}
+
+async fn done(node: &SimNode, verb: Verb) {
+    let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
+    let done = tokio::task::spawn_blocking(move || agent_handle.verb(verb)).await.expect("it ends");
+    done.expect("it runs").expect("a person says so");
+}
+
+fn says(object: &PoolVolume, words: &str) -> bool {
+    serde_json::to_string(object).expect("JSON").contains(words)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_is_younger_than_a_journal_that_was_put_back_is_left_until_a_person_says_which_is_right() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (mut node, class) = with_bare_device(&stage).await;
+    let first = make(&stage, &node, &class).await;
+    let older = node.host.state().load(JOURNAL).expect("read").expect("there");
+    stage.volumes.delete(first).await.expect("deleted");
+    offers(&stage, &node.name, 60).await;
+    let second = make(&stage, &node, &class).await;
+    node.kill().await;
+    node.host.state().store(JOURNAL, &older).expect("put back");
+    let platter = node.host.platter("fake0").expect("a disk");
+    let writes = platter.write_count();
+    node.run(&stage.client);
+    let object = second.to_string();
+    stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| says(&it, "localpool volume settle"))).await;
+    stage.volumes.delete(second).await.expect_err("it would not be erased");
+    let objects: Api<PoolVolume> = Api::all(stage.client.clone());
+    let forgotten = objects.get_opt(&first.to_string()).await.expect("read");
+    assert!(forgotten.is_none(), "the volume that the journal forgot to forget has an object again: {forgotten:?}");
+    assert_eq!(platter.write_count(), writes);
+
+    let keep = "/dev/fake0".to_owned();
+    done(&node, Verb::SettleVolume { volume: second.uuid(), keep, dry_run: false }).await;
+    stage.known(|caches| caches.volumes.get(&object).is_none_or(|it| !says(&it, "localpool volume settle"))).await;
+    stage.volumes.delete(second).await.expect("as any other");
+    offers(&stage, &node.name, 60).await;
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_and_has_the_volume_then() {
+    let cluster = cluster!(shared);
+    let stage = Stage::new(&cluster.client).await;
+    let (mut node, class) = with_bare_device(&stage).await;
+    let made = make(&stage, &node, &class).await;
+    let object = made.to_string();
 
     node.kill().await;
     node.host.state.lose();
@@ -47,14 +100,12 @@ async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_a
     assert!(node.pool().members().is_empty() && platter.write_count() == writes);
 
     let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
-    let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
-    let adopted = tokio::task::spawn_blocking(move || agent_handle.verb(adopt)).await.expect("it ends");
-    adopted.expect("it runs").expect("a person says so");
+    done(&node, adopt).await;
     let is_back = |it: &PoolVolume| {
         it.status.as_ref().is_some_and(|status| status.phase == Phase::Ready) && !says(it, "localpool disk adopt")
     };
     stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| is_back(&it))).await;
     assert_eq!(platter.write_count(), writes);
-    stage.volumes.delete(made.id).await.expect("as any other");
+    stage.volumes.delete(made).await.expect("as any other");
     node.kill().await;
 }

@@ -68,6 +68,17 @@ impl Reconciler {
             let Standing::NotReady(why) = member.shown().standing.clone() else {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
+            let journal = self.pool().journal();
+            if journal.contradiction(&member.id).is_some() {
+                let claim = journal.bare_claim(&member.id);
+                return match journal.lost().remove(&member.id) {
+                    // Which of the two, only a person can say.
+                    Some(lost) if claim.is_some_and(|claim| claim.volume.is_none()) => {
+                        self.adopt_lost(&device, &member.id, lost, dry_run)
+                    }
+                    _ => Err(refused(why)),
+                };
+            }
             return self.adopt_bare(&device, member, &why, dry_run);
         }
         let hardware = set.hardware_id(&device);

@@ -95,6 +95,7 @@ impl Reconciler {
                 volume,
                 erasing,
                 erasing_usage: None,
+                former: None,
             };
             journal.take_up(id, claim).map_err(PoolError::from)?;
         }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
 use crate::device::size::Size;
-use crate::pool::VolumeView;
+use crate::pool::{LostClaim, LostVolume, PoolError, VolumeView};
 
 impl Reconciler {
     pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
@@ -17,6 +17,9 @@ impl Reconciler {
             Err(AdminError::NoSuchDisk(disk)) => disk,
             Err(error) => return Err(error),
         };
+        if let Some(told) = self.pool().journal().contradiction(&disk) {
+            return self.settle_claim(id, &disk, told, dry_run);
+        }
         let settlement = self.pool().settlement(id, &disk)?;
         let mut lines =
             vec![format!("{} volume {id} on {}", tense(dry_run, "keep", "kept"), described(&settlement.kept))];
@@ -35,6 +38,38 @@ impl Reconciler {
             }));
         }
         Ok(lines)
+    }
+
+    /// Which of two volumes is on a bare device: that of its claim, or that which others know.
+    fn settle_claim(
+        &mut self,
+        id: Uuid,
+        disk: &str,
+        told: LostVolume,
+        dry_run: bool,
+    ) -> Result<Vec<String>, AdminError> {
+        let claimed = self.pool().journal().bare_claim(disk).and_then(|claim| claim.volume);
+        let of = |id: Uuid, name: &str| format!("volume {id} ({name})");
+        let told_is = of(told.id, &told.record.name);
+        let keep = tense(dry_run, "keep", "kept");
+        if told.id == id {
+            let (set, device, _) = self.find(disk)?;
+            let mut lines =
+                self.adopt_lost(&device, &set.hardware_id(&device), LostClaim { volume: Some(told) }, dry_run)?;
+            lines.extend(claimed.map(|was| format!("forgotten: that {} was there", of(was.id, &was.record.name))));
+            return Ok(lines);
+        }
+        let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| PoolError::NotSettled {
+            id,
+            why: format!("disk {disk} holds another one, as the journal says, and {told_is}, as its PoolVolume says"),
+        })?;
+        if !dry_run {
+            self.pool().journal().keep_claimed(disk).map_err(PoolError::from)?;
+        }
+        Ok(vec![
+            format!("{keep} {} on disk {disk}", of(kept.id, &kept.record.name)),
+            format!("{told_is} is not there: delete it, or its PoolVolume"),
+        ])
     }
 }
 

@@ -31,13 +31,13 @@ pub struct Seen {
     /// disk id.
     pub unstable: BTreeSet<String>,
     pub mismatched: BTreeSet<String>,
-    /// The pass went by the sets: before, no member offers anything, and that says nothing.
-    pub knows_sets: bool,
+    /// The pass went by the sets, and by what others know: before, what no member offers says nothing.
+    pub knows_all: bool,
 }
 
 impl Seen {
     pub fn of(pass: &PassReport) -> Self {
-        let PassReport { set, problems, outcomes, claimed: _, knows_sets, ripe_in: _ } = pass;
+        let PassReport { set, problems, outcomes, claimed: _, knows_all, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is no device that anybody left.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
@@ -49,8 +49,8 @@ impl Seen {
         };
         let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
         let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
-        let (outcomes, problems, knows_sets) = (outcomes.clone(), problems.clone(), *knows_sets);
-        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_sets }
+        let (outcomes, problems, knows_all) = (outcomes.clone(), problems.clone(), *knows_all);
+        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all }
     }
 }
 

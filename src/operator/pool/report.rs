@@ -53,7 +53,7 @@ pub async fn keep(
             continue;
         };
         changed.mark_unchanged();
-        if !world.complete || !seen.knows_sets {
+        if !world.complete || !seen.knows_all {
             continue;
         }
         if !world.pool_exists {

@@ -19,7 +19,7 @@ use crate::volume::{Guard, VolumeId};
 impl Work {
     /// Yes or no; the yes is written before the first write to a disk.
     pub async fn consider(&self, object: &PoolVolume) -> Result<Next, Error> {
-        if !self.world.complete || !self.seen.knows_sets {
+        if !self.world.complete || !self.seen.knows_all {
             // Whoever completes the world, and the pass that goes by its sets, have every volume looked at.
             return Ok(Next::Done);
         }

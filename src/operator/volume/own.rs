@@ -1,5 +1,5 @@
-//! The bare devices of this node that its PoolVolumes name: nothing on such a device says whose it is, and the journal
-//! that does can be lost.
+//! The disks of this node that its PoolVolumes name: nothing on a bare device says whose it is, and the journal that does
+//! can be lost, or be older than the volume.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 
 use super::request::request;
 use crate::api::crd::{Phase, PoolVolume};
-use crate::device::id::may_be_hardware;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
 use crate::operator::error::{Error, words};
@@ -56,15 +55,15 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
-        (Err(_), Value::String(disk)) => Ok(may_be_hardware(&disk).then_some((disk, None))),
+        (Err(_), Value::String(disk)) => Ok(Some(ToldVolume { disk, volume: None, is_made: false })),
         (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
     }
 }
 
-/// The bare device that a volume is on, or is to be made on.
+/// The disk that a volume is on, or is to be made on.
 fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
-    let disk = status.disk.clone().filter(|disk| may_be_hardware(disk))?;
+    let disk = status.disk.clone()?;
     let volume = request(object).ok().map(|wanted| {
         let kind = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok()).unwrap_or(FsKind::Ext4);
         let usage = match wanted.usage {
@@ -88,7 +87,8 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
             },
         }
     });
-    Some((disk, volume))
+    let is_made = matches!(status.phase, Phase::Ready | Phase::Found | Phase::Deleting);
+    Some(ToldVolume { disk, volume, is_made })
 }
 
 #[cfg(test)]
@@ -105,9 +105,9 @@ mod tests {
             });
             told_by(serde_json::from_value(value).expect("an object"))
         };
-        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(("serial-1".to_owned(), None))));
+        let on = |disk: &str| ToldVolume { disk: disk.to_owned(), volume: None, is_made: false };
+        assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
         assert_eq!(told(Value::Null), Ok(None), "it is on none");
-        assert_eq!(told(serde_json::json!("gpt-1")), Ok(None), "a labelled disk says itself what is on it");
         let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
         assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
     }

@@ -79,6 +79,11 @@ impl Work {
     /// A volume without an object: its data is here, so the object is written again.
     pub async fn restore(&self, view: &VolumeView) -> Result<Next, Error> {
         let Some(record) = &view.record else { return Ok(Next::Done) };
+        let disk = view.disk.clone();
+        if self.blocking(move |pool| pool.journal().contradiction(&disk)).await?.is_some() {
+            // Another object names the device: a person says which volume is there.
+            return Ok(Next::DiskBack);
+        }
         let phase = self.phase_of(view).await?;
         let name = self.name();
         self.operator.count(|writes| &writes.volume);

@@ -113,10 +113,15 @@ impl BareDevice {
         let state = self.lock_within(PATIENCE)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
-        self.change_volume(id, |volume| {
-            volume.id = fresh;
-            volume.record.name = name.to_owned();
-            volume.record.found = true;
-        })
+        self.has(id)?;
+        self.journal.change_bare(&self.id, |claim| {
+            if let Some(volume) = claim.volume.as_mut() {
+                volume.id = fresh;
+                volume.record.name = name.to_owned();
+                volume.record.found = true;
+                claim.former = Some(id);
+            }
+        })?;
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::erase::{reads_all_zeros, samples_are_zero};
 use crate::pool::error::BareError;
-use crate::pool::journal::BareClaim;
+use crate::pool::journal::{BareClaim, LostVolume};
 
 /// How it begins what is said of a claim that the device contradicts.
 const DISPUTED: &str = "claim disputed";
@@ -159,6 +159,35 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
             volume.id
         ),
     }
+}
+
+/// Two records of the device say two things, and either may be the older one.
+pub(super) fn contradicted(id: &str, claim: &BareClaim, told: &LostVolume) -> String {
+    let LostVolume { id: told, record, .. } = told;
+    let name = &record.name;
+    let (is, way_out) = match (&claim.volume, &claim.erasing) {
+        (Some(volume), _) => (
+            format!("it holds volume {}", volume.id),
+            format!(
+                "`localpool volume settle {told} --keep {id}` says that it is the one of the PoolVolume, and \
+                 `localpool volume settle {} --keep {id}` the one of the journal",
+                volume.id
+            ),
+        ),
+        (None, erasing) => (
+            match erasing {
+                Some(erasing) => format!("volume {} is being erased there", erasing.was),
+                None => "it is free".to_owned(),
+            },
+            format!(
+                "`localpool disk adopt {id}` takes it with that volume, and `localpool disk release {id}` gives the volume up"
+            ),
+        ),
+    };
+    format!(
+        "{DISPUTED}: as the PoolVolumes say, volume {told} ({name}) is on the device, and as the journal says, {is}; was the \
+         journal restored from a backup? {way_out}"
+    )
 }
 
 pub(super) fn too_small(claim: &BareClaim, size: u64) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::disputed::{disputed, on_another_disk, too_small};
+use super::disputed::{contradicted, disputed, on_another_disk, too_small};
 use super::{BareDevice, NotReady, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, Hardware};
 use crate::host::raw::is_unchanged;
@@ -38,8 +38,11 @@ impl BareDevice {
         Ok(())
     }
 
-    /// The device that it is open as; `None`: it is not.
+    /// The device that it is open as; `None`: it is not, or it is in dispute since.
     pub fn open_as(&self) -> Option<RawDisk> {
+        if self.journal.contradiction(&self.id).is_some() {
+            return None;
+        }
         let shown = self.shown();
         shown.offloads_zeroes.is_some().then(|| shown.raw.clone()).flatten()
     }
@@ -51,6 +54,9 @@ impl BareDevice {
     fn open(&self, raw: &RawDisk, whole: Option<&Hardware>) -> Result<Arc<dyn Disk>, NotReady> {
         let failed = |e: &dyn std::error::Error| NotReady::Failed(chain(e));
         let claim = self.claim().map_err(|e| failed(&e))?;
+        if let Some(told) = self.journal.contradiction(&self.id) {
+            return Err(NotReady::Disputed(contradicted(&self.id, &claim, &told)));
+        }
         if let Some(why) = on_another_disk(&claim, whole) {
             return Err(NotReady::Disputed(why));
         }

@@ -17,7 +17,8 @@ impl BareDevice {
             let mut state = self.lock();
             // Under the lock: what is written down of it after this look finds no worker, and starts one.
             let claim = self.claim()?;
-            let disk = self.disk(&state).ok();
+            // What it would erase may be a volume that was made since the journal was written.
+            let disk = self.disk(&state).ok().filter(|_| self.journal.is_compared());
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
                 && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
             let is_dirty = claim.volume.is_none() && !claim.clean;
@@ -51,7 +52,10 @@ impl BareDevice {
             unmap_all(&*disk)?;
             prove_erased(&*disk, whole(size), erasing.policy)?;
             self.journal.change_bare(&self.id, |claim| {
-                (claim.erasing, claim.erasing_usage) = (None, None);
+                // Erased for nobody, as a person said: what was here before that was.
+                let erased = claim.erasing.take().map(|erased| erased.was).filter(|was| !was.is_nil());
+                claim.former = erased.or(claim.former);
+                claim.erasing_usage = None;
                 (claim.clean, claim.size) = (true, size);
             })?;
         } else {

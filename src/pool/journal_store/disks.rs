@@ -180,6 +180,14 @@ impl JournalStore {
             Ok(was_known)
         })
     }
+
+    /// The same of one that the journal does not know, and others do.
+    pub fn let_go_unknown(&self, id: &str) -> Result<(), StoreError> {
+        self.change(|journal| {
+            journal.let_go.insert(id.to_owned());
+            Ok(())
+        })
+    }
 }
 
 impl Begun<'_> {

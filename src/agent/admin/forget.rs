@@ -1,0 +1,109 @@
+//! `localpool disk release` of a disk that is away, or that the journal does not know: nothing can be wiped there, and it is only
+//! not missed any more.
+//!
+//! Takes in its id; gives out what was done or would be. What was on it is waited for no more.
+
+use super::{AdminError, tense};
+use crate::agent::question::Wanted;
+use crate::agent::reconciler::Reconciler;
+use crate::pool::{DiskView, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
+
+impl Reconciler {
+    pub(super) fn is_missing(&self, id: &str) -> bool {
+        self.pool().disk_views().iter().any(|disk| disk.id == id && disk.standing == Standing::Missing)
+    }
+
+    /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
+    pub(super) fn forget(&mut self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let known = self.pool().disk_views().into_iter().find(|disk| disk.id == id);
+        let Some(DiskView { path, standing, .. }) = known else { return self.forget_unknown(id, dry_run) };
+        match standing {
+            Standing::Missing => {}
+            Standing::NotReady(why) => {
+                return Err(AdminError::Here { disk: id.to_owned(), at: path.display().to_string(), why });
+            }
+            Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_owned())),
+        }
+        let was = match path.as_os_str().is_empty() {
+            true => String::new(),
+            false => format!(" (it was {})", path.display()),
+        };
+        let mut lines = vec![
+            format!("{} {id}, which is missing{was}", tense(dry_run, "forget", "forgot")),
+            "another disk may take its place in the set".to_owned(),
+        ];
+        match self.pool().member(id) {
+            // Nothing on a bare device says that it was ours.
+            Some(Member::Bare(member)) => {
+                let adopt = format!("should it come back, no set claims it until `localpool disk adopt {id}`");
+                match member.view() {
+                    Some(VolumeView { id, record, .. }) => {
+                        let name = record.map_or_else(String::new, |record| record.name);
+                        lines.push(format!("volume {id} ({name}) is given up; its data stays on the device"));
+                        lines.push(adopt + ", and then only if it is blank");
+                    }
+                    None => lines.push(adopt),
+                }
+                lines.extend(self.pool().journal().contradiction(id).iter().map(given_up));
+            }
+            _ => {
+                let known = self.pool().journal().known(|known| known == id).into_iter();
+                for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
+                    lines.push(format!("volume {volume} is given up: its deletion is answered, and erases nothing"));
+                }
+                lines.push("should it come back, it joins the pool with its volumes".to_owned());
+            }
+        }
+        if !dry_run && !self.pool().forget(id)? {
+            return Err(AdminError::NoSuchDisk(id.to_owned()));
+        }
+        Ok(lines)
+    }
+
+    pub(super) fn has_lost(&self, id: &str) -> bool {
+        self.pool().journal().lost().contains_key(id)
+    }
+
+    /// A bare device that others know and the journal does not, here or away.
+    pub(super) fn forget_lost(&self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let lost = self.pool().journal().lost().remove(id).unwrap_or_default();
+        let mut lines = vec![format!(
+            "{} the bare device {id}, which the journal did not know",
+            tense(dry_run, "forget", "forgot")
+        )];
+        lines.extend(lost.volume.iter().map(given_up));
+        lines.push(format!("no set claims it until `localpool disk adopt {id}`, and then only if it is blank"));
+        if !dry_run {
+            self.pool().journal().release(id).map_err(PoolError::from)?;
+        }
+        Ok(lines)
+    }
+
+    /// One that is not in the journal: it died before that was lost, or before the state that was put back. Others may know it.
+    fn forget_unknown(&mut self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let told = self.ask(Wanted::Own).and_then(|told| {
+            let own = told.own?;
+            self.learn_own(own.clone()).map(|_| own)
+        });
+        let own = told.map_err(|why| AdminError::NotTold { disk: id.to_owned(), why })?;
+        if self.has_lost(id) {
+            return self.forget_lost(id, dry_run);
+        }
+        let on: Vec<ToldVolume> = own.into_iter().filter(|told| told.disk == id).collect();
+        if on.is_empty() {
+            return Err(AdminError::NoSuchDisk(id.to_owned()));
+        }
+        let mut lines = vec![format!("{} {id}, which the journal did not know", tense(dry_run, "forget", "forgot"))];
+        lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
+        lines.push("should it come back, it joins the pool with its volumes".to_owned());
+        if !dry_run {
+            self.pool().journal().let_go_unknown(id).map_err(PoolError::from)?;
+        }
+        Ok(lines)
+    }
+}
+
+fn given_up(volume: &LostVolume) -> String {
+    let LostVolume { id, record, .. } = volume;
+    format!("volume {id} ({}) is given up: its deletion is answered, and erases nothing", record.name)
+}
