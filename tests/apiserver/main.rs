@@ -17,6 +17,7 @@ mod lost;
 mod modes;
 mod nodes;
 mod race;
+mod restored;
 mod role;
 mod server;
 mod set_status;

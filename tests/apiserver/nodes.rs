@@ -42,7 +42,7 @@ pub async fn offers(stage: &Stage, node: &str, mib: u64) {
 }
 
 /// A node with one disk of that many MiB, which a set of its own offers; and that set's label.
-async fn offering(client: &Client, mib: u64) -> (Stage, String, SimNode) {
+pub async fn offering(client: &Client, mib: u64) -> (Stage, String, SimNode) {
     let stage = Stage::new(client).await;
     let label = unique("sim");
     set(client, &label).await;
@@ -61,13 +61,13 @@ pub async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64
 }
 
 /// Waits until the object of a volume is as it should be, and gives it.
-async fn object(stage: &Stage, id: VolumeId, holds: impl Fn(&PoolVolume) -> bool) -> Arc<PoolVolume> {
+pub async fn object(stage: &Stage, id: VolumeId, holds: impl Fn(&PoolVolume) -> bool) -> Arc<PoolVolume> {
     let name = id.to_string();
     stage.known(|caches| caches.volumes.get(&name).is_some_and(|object| holds(&object))).await;
     stage.caches.volumes.get(&name).expect("just seen")
 }
 
-fn phase(object: &PoolVolume) -> Phase {
+pub fn phase(object: &PoolVolume) -> Phase {
     object.status.as_ref().map_or(Phase::Pending, |status| status.phase)
 }
 

@@ -46,8 +46,9 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
     };
     let (id, node) = (object.name_any(), &object.spec.node);
     let ordered = object.spec.intent == Intent::Delete;
-    // The object of a volume that is on a disk may have been written again just now, without a status yet.
-    let rewritten = facts.persistent && phase(object) == Phase::Pending;
+    // Its object was written again, by the agent just now or from a backup that has no status: what that says is no answer to
+    // the call that made the volume.
+    let was_made = facts.persistent;
     if !ordered && differs(object) {
         let words = words(object).unwrap_or_default();
         return Act::Answer(Err(Error::Precondition(format!(
@@ -55,7 +56,7 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
-    if !ordered && never_accepted(object) && !rewritten {
+    if !ordered && never_accepted(object) && !was_made {
         return Act::Withdraw;
     }
     if !facts.node_exists {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     const FACTS: Facts = Facts { node_exists: true, persistent: true, ordered: false, grace: false, over: false };
-    const UNACCEPTED: [Phase; 2] = [Phase::Rejected, Phase::Failed];
+    const UNACCEPTED: [Phase; 3] = [Phase::Pending, Phase::Rejected, Phase::Failed];
     const ON_DISK: [Phase; 3] = [Phase::Accepted, Phase::Ready, Phase::Deleting];
 
     fn ordered(phase: Phase) -> PoolVolume {
@@ -129,12 +130,11 @@ mod tests {
         for phase in UNACCEPTED {
             for node_exists in [true, false] {
                 for object in [in_phase(phase), being_deleted(in_phase(phase))] {
-                    assert!(matches!(step(Some(&object), Facts { node_exists, ..FACTS }), Act::Withdraw), "{phase:?}");
+                    let act = step(Some(&object), Facts { node_exists, persistent: false, ..FACTS });
+                    assert!(matches!(act, Act::Withdraw), "{phase:?}");
                 }
             }
         }
-        let unheard = Facts { persistent: false, ..FACTS };
-        assert!(matches!(step(Some(&in_phase(Phase::Pending)), unheard), Act::Withdraw));
     }
 
     #[test]
@@ -149,10 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_a_persistent_volume_tells_of_is_erased_though_its_object_has_no_status_yet() {
-        let mut object = in_phase(Phase::Pending);
-        object.status = None;
-        assert!(matches!(step(Some(&object), FACTS), Act::Order));
+    fn a_volume_that_a_persistent_volume_tells_of_is_erased_though_its_object_has_no_status_or_says_that_none_was_made()
+    {
+        let mut unsaid = in_phase(Phase::Pending);
+        unsaid.status = None;
+        for object in UNACCEPTED.map(in_phase).into_iter().chain([unsaid]) {
+            assert!(matches!(step(Some(&object), FACTS), Act::Order), "{object:?}");
+            let gone = step(Some(&object), Facts { node_exists: false, ..FACTS });
+            assert!(matches!(&gone, Act::Answer(Err(Error::Precondition(w))) if w.contains("abandon")), "{gone:?}");
+        }
     }
 
     #[test]

@@ -27,6 +27,13 @@ impl Work {
             Ok(wanted) => wanted,
             Err(message) => return self.refuse(object, Phase::Rejected, Refusal { reason: "Invalid", message }).await,
         };
+        let placed = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await?;
+        // It may be there already, so nobody else may make it: also where nothing new is made here.
+        if let Err(error @ PoolError::DiskAway { disk, .. }) = &placed {
+            let message = Some(chain(error));
+            self.write(object, PoolVolumeStatus { message, ..status::accepted(disk) }).await?;
+            return Ok(Next::DiskBack);
+        }
         if self.world.cordoned {
             let message =
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
@@ -35,17 +42,10 @@ impl Work {
         if let Some(message) = stale(object, (self.operator.clock)()) {
             return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
         }
-        let disk = match self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await? {
+        let disk = match placed {
             Ok(Destination::On(disk)) => disk,
             // It came since the look.
             Ok(Destination::There) => return Ok(Next::After(AGAIN)),
-            // It may be there already, so nobody else may make it.
-            Err(error @ PoolError::DiskAway { .. }) => {
-                let message = Some(chain(&error));
-                let PoolError::DiskAway { disk, .. } = error else { return Ok(Next::Again) };
-                self.write(object, PoolVolumeStatus { message, ..status::accepted(&disk) }).await?;
-                return Ok(Next::DiskBack);
-            }
             Err(error) => {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
             }

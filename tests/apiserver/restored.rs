@@ -1,0 +1,55 @@
+//! Objects that come from a backup, which has no status of them: what is on a disk, and what waits for one that is away.
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume};
+use localpool::volume::{Error, VolumeId, Volumes as _};
+use serde_json::json;
+
+use crate::agent::{on, unique};
+use crate::cluster;
+use crate::nodes::{make, object, offering, phase};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejected_and_its_deletion_waits_for_the_disk() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, pvc) = (node.name.clone(), unique("pvc"));
+    make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
+    let id = VolumeId::of_name(&pvc);
+    stage.persistent(&pvc, id, &name).await;
+    stage.persistent_is(&pvc, "Released").await;
+    let before = object(&stage, id, |object| phase(object) == Phase::Ready).await;
+    node.kill().await;
+    let platter = node.host.unplug("fake0").expect("it was there");
+    let content = platter.content();
+    stage.let_go(&before).await;
+    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
+    stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
+    let pools: Api<DevicePool> = Api::all(cluster.client.clone());
+    let cordon = Patch::Merge(json!({"spec": {"cordon": true}}));
+    pools.patch(&name, &PatchParams::default(), &cordon).await.expect("cordoned");
+    let mut restored = PoolVolume::new(&id.to_string(), before.spec.clone());
+    restored.finalizers_mut().extend(before.finalizers().iter().cloned());
+    stage.objects.create(&PostParams::default(), &restored).await.expect("restored");
+
+    node.run(&stage.client);
+    let said = object(&stage, id, |object| phase(object) != Phase::Pending).await;
+    let status = said.status.clone().expect("said");
+    assert!(status.phase == Phase::Accepted && status.message.is_some_and(|w| w.contains("is missing")), "{said:?}");
+    let deleting = async {
+        // Each call ends in its time, and is repeated, as the provisioner does.
+        while let Err(error) = stage.volumes.delete(id).await {
+            assert!(matches!(error, Error::Aborted(_)), "{error:?}");
+        }
+    };
+    let back = async {
+        stage.see(id, "ordered", |object| object.spec.intent == Intent::Delete).await;
+        node.host.plug("fake3", &format!("SERIAL-{name}"), platter.clone());
+        node.pool().nudge();
+    };
+    tokio::join!(deleting, back);
+    assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err());
+    assert!(platter.content() != content, "it was not erased");
+    node.kill().await;
+}
