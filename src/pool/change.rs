@@ -10,6 +10,7 @@ use super::error::PoolError;
 use super::member::Member;
 use super::request::Change;
 use super::view::VolumeView;
+use crate::device::label::VolumeRecord;
 use crate::host::chain;
 
 /// How long an expansion waits for the erasure of the space that it needs.
@@ -111,6 +112,17 @@ impl Pool {
             Some(record) if !record.found => Ok((member, Change::AlreadySo)),
             Some(_) => Ok((member, Change::Done)),
         }
+    }
+
+    /// A volume on that disk whose label has lost its description, which others have. Gives it as it is then.
+    pub fn describe_volume(&self, id: Uuid, disk: &str, record: &VolumeRecord) -> Result<VolumeView, PoolError> {
+        let (member, view) = self.find_sound(id)?;
+        if view.record.is_none() && view.disk == disk {
+            member.describe_volume(id, record)?;
+            self.note(&member);
+            self.background().give(&member);
+        }
+        self.volume(id)
     }
 
     /// A volume that nobody asks for: kept, and not usable until it is adopted. The disk remembers.

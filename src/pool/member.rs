@@ -13,11 +13,12 @@ use super::extents::ExtentSet;
 use super::journal_store::JournalStore;
 use super::labelled::{LabelledDisk, LabelledState};
 use super::plan::{
-    PlanError, PlannedVolume, Site, adopt_volume, delete, disown_volume, formatted, give_other_id, grown,
+    PlanError, PlannedVolume, Site, adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id,
+    grown,
 };
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
-use crate::device::label::{ErasePolicy, VolumeUsage};
+use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::host::pace::Call;
 use crate::host::turn::{PATIENCE, TurnGuard};
 
@@ -228,6 +229,16 @@ impl Member {
         match self {
             Self::Labelled(member) => Ok(member.lock_in_time()?.disk()?.change(|content| adopt_volume(content, id))?),
             Self::Bare(member) => Ok(member.change_volume(id, |volume| volume.record.found = false)?),
+        }
+    }
+
+    /// The journal describes what is on a bare device.
+    pub fn describe_volume(&self, id: Uuid, record: &VolumeRecord) -> Result<(), PoolError> {
+        match self {
+            Self::Labelled(member) => {
+                Ok(member.lock_in_time()?.disk()?.change(|content| describe_volume(content, id, record))?)
+            }
+            Self::Bare(_) => Ok(()),
         }
     }
 

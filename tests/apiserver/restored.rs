@@ -1,17 +1,22 @@
-//! Objects that come from a backup, which has no status of them: what is on a disk, and what waits for one that is away.
+//! What one record has lost and another one has: objects that come from a backup, which has no status of them, and labels that
+//! do not describe a volume.
+
+use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume};
+use localpool::pool::{Content, relabel};
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use serde_json::json;
 
-use crate::agent::{on, unique};
+use crate::agent::{PATIENCE, on, unique};
 use crate::cluster;
 use crate::nodes::{make, object, offering, phase};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejected_and_its_deletion_waits_for_the_disk() {
+async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejected_and_its_deletion_waits_for_the_disk()
+{
     let cluster = cluster!(shared);
     let (stage, label, mut node) = offering(&cluster.client, 512).await;
     let (name, pvc) = (node.name.clone(), unique("pvc"));
@@ -51,5 +56,37 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
     tokio::join!(deleting, back);
     assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err());
     assert!(platter.content() != content, "it was not erased");
+    node.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_has_lost_its_description_of_a_volume_gets_it_again_from_the_object() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, pvc) = (node.name.clone(), unique("pvc"));
+    make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
+    let id = VolumeId::of_name(&pvc);
+    let before = node.pool().usable(id.uuid()).expect("usable");
+    object(&stage, id, |object| phase(object) == Phase::Ready).await;
+    {
+        let members = node.pool().labelled_disks();
+        let mut member = members[0].lock();
+        let forget = |content: &Content| {
+            let mut label = content.pruned_label();
+            label.volumes.clear();
+            Ok(relabel(label))
+        };
+        member.disk().expect("it is here").change(forget).expect("written");
+    }
+    assert!(node.pool().volume(id.uuid()).expect("there").record.is_none(), "it is not described");
+    node.pool().nudge();
+    let described = async {
+        while node.pool().usable(id.uuid()).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, described).await.expect("the object says what it is");
+    assert_eq!(node.pool().usable(id.uuid()).expect("usable"), before);
+    stage.volumes.delete(id).await.expect("as any other");
     node.kill().await;
 }

@@ -8,6 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
 use super::request::request;
 use crate::api::crd::{Phase, PoolVolume};
@@ -64,31 +65,34 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
 fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
     let disk = status.disk.clone()?;
-    let volume = request(object).ok().map(|wanted| {
-        let kind = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok()).unwrap_or(FsKind::Ext4);
-        let usage = match wanted.usage {
-            WantedUsage::Block => VolumeUsage::Block,
-            WantedUsage::Mount(asked) => VolumeUsage::Mount(asked.unwrap_or_else(kind)),
-        };
+    let volume = described_by(object, Some(FsKind::Ext4)).map(|(id, record)| {
         let (namespace, name) = status.set.as_deref().and_then(|set| set.split_once('/')).unwrap_or_default();
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        LostVolume {
-            id: wanted.id,
-            // A set of that name is the one.
-            set: SetRef { namespace, name, uid: String::new() },
-            record: VolumeRecord {
-                name: wanted.name,
-                required: wanted.required,
-                limit: wanted.limit,
-                parameters: wanted.parameters,
-                usage,
-                fs_size: 0,
-                found: status.phase == Phase::Found,
-            },
-        }
+        // A set of that name is the one.
+        LostVolume { id, set: SetRef { namespace, name, uid: String::new() }, record }
     });
     let is_made = matches!(status.phase, Phase::Ready | Phase::Found | Phase::Deleting);
     Some(ToldVolume { disk, volume, is_made })
+}
+
+/// The volume as its disk would describe it. `otherwise`: its filesystem, where the object does not say which.
+pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(Uuid, VolumeRecord)> {
+    let (wanted, status) = (request(object).ok()?, object.status.as_ref()?);
+    let made = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok());
+    let usage = match wanted.usage {
+        WantedUsage::Block => VolumeUsage::Block,
+        WantedUsage::Mount(asked) => VolumeUsage::Mount(asked.or_else(made).or(otherwise)?),
+    };
+    let record = VolumeRecord {
+        name: wanted.name,
+        required: wanted.required,
+        limit: wanted.limit,
+        parameters: wanted.parameters,
+        usage,
+        fs_size: 0,
+        found: status.phase == Phase::Found,
+    };
+    Some((wanted.id, record))
 }
 
 #[cfg(test)]

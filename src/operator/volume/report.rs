@@ -4,6 +4,7 @@
 
 use kube::api::PostParams;
 
+use super::own::described_by;
 use super::persistent_volumes::is_claimed;
 use super::queue::AGAIN;
 use super::request::{request, restored};
@@ -13,7 +14,7 @@ use super::work::{Next, Work};
 use crate::api::crd::{Phase, PoolVolume};
 use crate::host::chain;
 use crate::operator::error::Error;
-use crate::pool::{Doubt, VolumeView, difference};
+use crate::pool::{Doubt, Standing, VolumeView, difference};
 
 impl Work {
     pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Next, Error> {
@@ -48,6 +49,42 @@ impl Work {
         }
         self.write(object, status::ready(object, view, Phase::Ready)).await?;
         Ok(Next::Done)
+    }
+
+    /// A volume whose label has lost its description: its object has all of it, and the label gets it again. As it was, where
+    /// that cannot be done.
+    pub async fn described(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, Error> {
+        let is_its = object.status.as_ref().is_some_and(|status| {
+            let was_made = matches!(status.phase, Phase::Ready | Phase::Found | Phase::Deleting);
+            was_made && status.disk.as_deref() == Some(&view.disk)
+        });
+        if !is_its
+            || object.spec.node != *self.operator.node
+            || view.conflict.is_some()
+            || view.standing != Standing::Ready
+        {
+            return Ok(view);
+        }
+        let Some((id, record)) = described_by(object, None).filter(|(id, _)| *id == view.id) else { return Ok(view) };
+        let disk = view.disk.clone();
+        Ok(match self.blocking(move |pool| pool.describe_volume(id, &disk, &record)).await? {
+            Ok(described) => {
+                tracing::warn!(
+                    volume = self.name(),
+                    disk = described.disk,
+                    "the label had lost its description of a volume, and has that of the object"
+                );
+                described
+            }
+            Err(error) => {
+                tracing::error!(
+                    volume = self.name(),
+                    error = chain(&error),
+                    "the label does not describe a volume, and could not be given what its object says"
+                );
+                view
+            }
+        })
     }
 
     /// A found volume: usable from when a PersistentVolume claims it for this node.

@@ -104,7 +104,9 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     let usage = view.record.as_ref().map(|record| record.usage);
     let fs_type = match usage {
         Some(VolumeUsage::Mount(kind)) => Some(kind.name().to_owned()),
-        Some(VolumeUsage::Block) | None => None,
+        Some(VolumeUsage::Block) => None,
+        // Nothing else says it any more.
+        None => before.and_then(|status| status.fs_type.clone()),
     };
     let message = match (phase, &view.conflict) {
         (_, Some(why)) => Some(why.clone()),

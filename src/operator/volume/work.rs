@@ -97,6 +97,10 @@ impl Work {
                 }
             })
             .await?;
+        let view = match (&object, view) {
+            (Some(object), Some(view)) if view.record.is_none() => Some(self.described(object, view).await?),
+            (_, view) => view,
+        };
         let on_disk = match (&view, &doubt) {
             (Some(view), _) => OnDisk::Volume { record: view.record.as_ref(), size: view.size },
             (None, Doubt::Of(_)) => OnDisk::DiskAway,

@@ -36,6 +36,17 @@ pub fn grown(content: &Content, id: Uuid, size: u64) -> Result<Plan, PlanError> 
     }
 }
 
+/// A volume whose description the label has lost gets it again.
+pub fn describe_volume(content: &Content, id: Uuid, record: &VolumeRecord) -> Result<Plan, PlanError> {
+    let volume = content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
+    if volume.record.is_some() {
+        return Ok(Plan::default());
+    }
+    let mut label = content.pruned_label();
+    label.volumes.insert(id, record.clone());
+    Ok(relabel(label))
+}
+
 /// A volume that came with an adopted disk becomes one like any other.
 pub fn adopt_volume(content: &Content, id: Uuid) -> Result<Plan, PlanError> {
     content.volume(id).ok_or(PlanError::NoSuchVolume { id })?;
