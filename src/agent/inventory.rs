@@ -25,7 +25,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
         }
         match device.verdict {
             Verdict::Ours => match pool.labelled_disk(&device.id.text) {
-                Some(member) => Some(member_note(&member)),
+                Some(member) => Some(member_note(&member) + &failing(pool, &member.id)),
                 None if lost.contains_key(&pass.set.hardware_id(device)) => {
                     Some(lost_note(device, &lost[&pass.set.hardware_id(device)]))
                 }
@@ -45,13 +45,17 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
             // It may have been claimed since the look.
             Some(member) => {
                 device.verdict = Verdict::Ours;
-                note(&device).or_else(|| Some(raw_note(pool, &member)))
+                note(&device).or_else(|| Some(raw_note(pool, &member) + &failing(pool, &member.id)))
             }
             None => note(&device),
         };
         ListedDevice { note, device }
     };
     pass.set.devices.iter().map(shown).collect()
+}
+
+fn failing(pool: &Pool, disk: &str) -> String {
+    pool.failure(disk).map(|why| format!("; erasing or zeroing failed, and is tried again: {why}")).unwrap_or_default()
 }
 
 fn raw_note(pool: &Pool, member: &BareDevice) -> String {

@@ -17,9 +17,14 @@ impl Reconciler {
         let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
-        // Whether another operator works here is known from the sets that are there.
-        let stands_back = self.rules.iter().any(|rule| rule.node == NodeMatch::StandsBack);
-        let node = if stands_back { NodeMatch::StandsBack } else { NodeMatch::Selected };
+        // What keeps every set from new disks here is known from those that are there.
+        let is_so = |node: NodeMatch, rule: &Rule| {
+            // LocalVolumes have a definition of their own.
+            rule.node == node && (node != NodeMatch::HeldBack || rule.named.is_none())
+        };
+        let of_all = [NodeMatch::HeldBack, NodeMatch::StandsBack];
+        let node = of_all.into_iter().find(|node| self.rules.iter().any(|rule| is_so(*node, rule)));
+        let node = node.unwrap_or_default();
         rules.extend(wanted.iter().map(|new| {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
             Rule { set, dry_run: true, node, ..new.clone() }

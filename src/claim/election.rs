@@ -183,7 +183,11 @@ impl<'a> SetTurn<'_, 'a> {
             match self.suits(device, taken) {
                 Ok(()) => contenders.push(Contender { index, device, ripeness: self.ripeness(device), content: None }),
                 Err(why) if is_pool(device) && !self.is_contested(&why) => {
-                    if self.is_own(device) && !matches!(why, Rejection::InSet(_) | Rejection::StandsBack) {
+                    let is_kept = matches!(
+                        why,
+                        Rejection::InSet(_) | Rejection::HeldBack | Rejection::Tainted | Rejection::StandsBack
+                    );
+                    if self.is_own(device) && !is_kept {
                         deselected.push(device.raw.name.clone());
                     }
                 }

@@ -11,6 +11,10 @@ use crate::device::label::SetRef;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
     NodeNotSelected,
+    /// The cluster's definition of sets is not this version's.
+    HeldBack,
+    /// The node has a taint that the set does not tolerate.
+    Tainted,
     /// Another operator takes disks on this node.
     StandsBack,
     /// A LocalVolume, and none of its paths leads to the device.
@@ -74,6 +78,10 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
+            Self::HeldBack => f.write_str(
+                "nothing new is claimed: the cluster's CRDs are not this version's, as the condition Claiming of the DevicePool says",
+            ),
+            Self::Tainted => f.write_str("the node has a taint that the set's tolerations do not tolerate"),
             Self::StandsBack => f.write_str(
                 "nothing new is claimed on this node: the Local Storage Operator's diskmaker runs here, or that is not known yet",
             ),

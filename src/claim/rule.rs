@@ -58,6 +58,10 @@ pub enum NodeMatch {
     #[default]
     Selected,
     NotSelected,
+    /// Selected, but nothing new is claimed by any such object: the cluster's definition of it is not this version's.
+    HeldBack,
+    /// Selected, but the node has a taint that the set does not tolerate: nothing new is claimed for it.
+    Tainted,
     /// Selected, but another operator works on this node: nothing new is claimed.
     StandsBack,
 }

@@ -2,7 +2,7 @@
 //!
 //! Takes in members; what they do is theirs (`erase`, `bare`). Tells whoever keeps the pool when there is news.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub struct Background {
 /// What workers tell others.
 #[derive(Default)]
 struct WorkNews {
-    /// Disks whose work failed when it was last tried.
-    failed: Mutex<BTreeSet<String>>,
+    /// Disks whose work failed when it was last tried, and in what.
+    failed: Mutex<BTreeMap<String, String>>,
     /// Told of each piece of work that is done.
     worked: Told,
     /// Tells whoever keeps the pool that a pass is due.
@@ -47,7 +47,7 @@ struct WorkNews {
 }
 
 impl WorkNews {
-    fn failed(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,8 +61,8 @@ impl WorkNews {
     fn take_in(&self, disk: &str, ended: &Ended) -> bool {
         match ended {
             // The pass that this makes due says when it is tried again.
-            Ended::Failed => self.failed().insert(disk.to_owned()),
-            Ended::Idle(progress) => self.failed().remove(disk) || *progress == Progress::Worked,
+            Ended::Failed(why) => self.failed().insert(disk.to_owned(), why.clone()).as_ref() != Some(why),
+            Ended::Idle(progress) => self.failed().remove(disk).is_some() || *progress == Progress::Worked,
             Ended::Stopped => false,
         }
     }
@@ -91,8 +91,13 @@ impl Background {
     /// when it may succeed.
     pub fn has_failed(&self, is_usable: impl Fn(&str) -> bool) -> bool {
         let mut failed = self.news.failed();
-        failed.retain(|disk| is_usable(disk));
+        failed.retain(|disk, _| is_usable(disk));
         !failed.is_empty()
+    }
+
+    /// What work failed in when it was last tried on that disk.
+    pub fn failure(&self, disk: &str) -> Option<String> {
+        self.news.failed().get(disk).cloned()
     }
 
     /// Starts a worker on a disk that has something to do and none at it.
@@ -144,8 +149,8 @@ pub fn work_until_idle(member: &Member) -> Result<(), PoolError> {
 enum Ended {
     Idle(Progress),
     Stopped,
-    /// In an error, which is in the log.
-    Failed,
+    /// In an error, which is in the log, too.
+    Failed(String),
 }
 
 /// Works until there is nothing to do; gives whether anything was done.
@@ -172,7 +177,7 @@ fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
             }
             Err(error) => {
                 tracing::error!(disk = member.id(), error = %chain(&error), "background work failed; it is tried again");
-                return Ended::Failed;
+                return Ended::Failed(chain(&error));
             }
         }
     }

@@ -174,6 +174,7 @@ impl BareDevice {
             standing: shown.standing.clone(),
             owned: shown.rule.is_some(),
             held: shown.held.clone(),
+            failing: None,
         })
     }
 

@@ -72,6 +72,11 @@ impl Pool {
         self.background.has_failed(|disk| self.member(disk).is_some_and(|member| member.is_usable()))
     }
 
+    /// What background work failed in when it was last tried on a disk.
+    pub fn failure(&self, disk: &str) -> Option<String> {
+        self.background.failure(disk)
+    }
+
     /// Ends background work, see [`Background::stop`].
     pub fn stop(&self) {
         self.background.stop(|| self.members());
@@ -189,6 +194,7 @@ impl Pool {
     pub fn disk_views(&self) -> Vec<DiskView> {
         let absent = self.absent();
         let here = self.members().into_iter().filter_map(|member| member.disk_view());
+        let here = here.map(|view| DiskView { failing: self.failure(&view.id), ..view });
         let absent = absent.into_iter().map(|(id, disk)| {
             let why = self.unread_of(&id).map(|unread| unread.why);
             DiskView { standing: why.map_or(Standing::Missing, Standing::NotReady), ..DiskView::absent(id, disk) }

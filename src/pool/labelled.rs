@@ -99,6 +99,7 @@ impl LabelledDisk {
             standing: shown.standing.clone(),
             owned: shown.rule.is_some(),
             held: shown.held(),
+            failing: None,
         }
     }
 

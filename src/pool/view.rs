@@ -69,6 +69,8 @@ pub struct DiskView {
     pub owned: bool,
     /// What of it cannot be given away, as somebody uses it.
     pub held: Option<String>,
+    /// What erasing or zeroing it failed in when that was last tried.
+    pub failing: Option<String>,
 }
 
 impl DiskView {
@@ -90,6 +92,7 @@ impl DiskView {
             // It offers nothing either way, and that is said as missing.
             owned: true,
             held: None,
+            failing: None,
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct NodeMetrics {
     disks: IntGaugeVec,
     bytes: IntGaugeVec,
     volumes: IntGauge,
+    failing: IntGauge,
+    is_journal_damaged: IntGauge,
     api_writes: IntCounterVec,
     pub sets: SetMetrics,
     pool: Arc<OnceLock<Arc<Pool>>>,
@@ -30,15 +32,23 @@ impl NodeMetrics {
             registry.register(Box::new(gauges.clone()))?;
             Ok(gauges)
         };
-        let volumes = IntGauge::new("localpool_pool_volumes", "Volumes on the disks of this node.")?;
-        registry.register(Box::new(volumes.clone()))?;
+        let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok(gauge)
+        };
         let opts = Opts::new("localpool_api_writes_total", "Writes to the API server, by object.");
         let api_writes = IntCounterVec::new(opts, &["object"])?;
         registry.register(Box::new(api_writes.clone()))?;
         let metrics = Self {
             disks: gauges("localpool_pool_disks", "Disks of this node's pool, by state.", "state")?,
             bytes: gauges("localpool_pool_bytes", "Bytes of this node's pool: size, free, erasing.", "kind")?,
-            volumes,
+            volumes: gauge("localpool_pool_volumes", "Volumes on the disks of this node.")?,
+            failing: gauge(
+                "localpool_pool_failing_disks",
+                "Disks of this node's pool on which erasing or zeroing fails.",
+            )?,
+            is_journal_damaged: gauge("localpool_pool_journal_damaged", "1: the node's journal cannot be used.")?,
             api_writes,
             sets: SetMetrics::new(&registry)?,
             pool: Arc::default(),
@@ -81,6 +91,8 @@ impl NodeMetrics {
         self.bytes.with_label_values(&["free"]).set(sum(|disk| disk.free));
         self.bytes.with_label_values(&["erasing"]).set(sum(|disk| disk.erasing));
         self.sets.read(&disks);
+        self.failing.set(i64::try_from(disks.iter().filter(|disk| disk.failing.is_some()).count()).unwrap_or(i64::MAX));
+        self.is_journal_damaged.set(i64::from(pool.journal().sound().is_err()));
         self.volumes.set(i64::try_from(disks.iter().map(|disk| disk.volumes).sum::<usize>()).unwrap_or(i64::MAX));
     }
 }

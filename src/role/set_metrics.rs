@@ -157,6 +157,7 @@ mod tests {
             standing,
             owned: of != "gone",
             held: None,
+            failing: None,
         }
     }
 

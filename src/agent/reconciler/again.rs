@@ -1,6 +1,7 @@
 //! What failed on a disk for a reason that passes is tried again, though no event of the machine tells that it has passed.
 
 use super::*;
+use crate::agent::inventory;
 use crate::claim::sample;
 use crate::device::label::Layout;
 use crate::device::ownership::Owner;
@@ -95,7 +96,11 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
     pool.kick();
     until(|| pool.has_failed_work());
     for pause in [AGAIN, AGAIN * 2] {
-        assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause));
+        let pass = agent.pass().expect("a look");
+        assert_eq!(pass.ripe_in, Some(pause));
+        let shown = inventory(&pool, &pass);
+        let note = shown[0].note.as_deref().unwrap_or_default();
+        assert!(note.contains("erasing or zeroing failed, and is tried again: "), "{note}");
     }
     disk.clear_faults();
     // The worker of the last pass may still be about to fail.
@@ -104,6 +109,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
         !pool.has_failed_work() && pool.disk_views().iter().all(|disk| disk.erasing == 0)
     });
     assert_eq!(agent.pass().expect("a look").ripe_in, None, "nothing to wait for any more");
+    assert!(pool.disk_views().iter().all(|disk| disk.failing.is_none()));
 }
 
 #[test]

@@ -85,6 +85,8 @@ impl<'a> SetTurn<'_, 'a> {
         match self.rule.node {
             NodeMatch::Selected => {}
             NodeMatch::NotSelected => return Err(Rejection::NodeNotSelected),
+            NodeMatch::HeldBack => return Err(Rejection::HeldBack),
+            NodeMatch::Tainted => return Err(Rejection::Tainted),
             NodeMatch::StandsBack => return Err(Rejection::StandsBack),
         }
         if self.rule.named.as_ref().is_some_and(|named| !named.names(&device.raw)) {

@@ -296,7 +296,9 @@ fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
     assert_eq!(deselected(now(Rule { filter: large.clone(), ..rule("x") })), ["sdb"]);
     assert_eq!(deselected(now(rule("x"))), [] as [String; 0]);
     assert_eq!(deselected(now(Rule { node: NodeMatch::NotSelected, ..rule("x") })), ["sda", "sdb"]);
-    assert_eq!(deselected(now(Rule { node: NodeMatch::StandsBack, ..rule("x") })), [] as [String; 0]);
+    for node in [NodeMatch::HeldBack, NodeMatch::Tainted, NodeMatch::StandsBack] {
+        assert_eq!(deselected(now(Rule { node, ..rule("x") })), [] as [String; 0], "{node:?}");
+    }
     assert_eq!(deselected(Rule { filter: large, ..rule("another") }), [] as [String; 0]);
 }
 

@@ -13,6 +13,7 @@ use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, D
 use crate::api::quantity;
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
+use crate::host::chain;
 use crate::operator::condition::{Holds, condition};
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
@@ -20,7 +21,7 @@ use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
 use crate::operator::set::world::{Diskmaker, World};
 use crate::operator::volume::spec::signed;
-use crate::pool::{DiskView, Pool, Selector, Standing, WantedUsage};
+use crate::pool::{DiskView, Pool, Selector, Standing, StoreError, WantedUsage};
 
 /// Changes come in bursts; one write serves those of this time.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -144,18 +145,21 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(world, &before.conditions),
+            claiming(pool.journal().sound().err(), world, &before.conditions),
         ],
     }
 }
 
 /// Whether new disks are claimed at all.
-fn claiming(world: &World, before: &[Condition]) -> Condition {
+fn claiming(damaged: Option<StoreError>, world: &World, before: &[Condition]) -> Condition {
+    if let Some(error) = damaged {
+        return condition(before, "Claiming", Holds::False, "JournalDamaged", chain(&error), None);
+    }
     let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
         (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
         (None, Diskmaker::Runs(pod)) => {
             let words = format!(
-                "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has works on"
+                "the Local Storage Operator's diskmaker (pod {pod}) takes disks on this node, so nothing new is claimed; what the pool has keeps working"
             );
             (Holds::False, "DiskmakerRuns", words)
         }
@@ -169,14 +173,32 @@ fn claiming(world: &World, before: &[Condition]) -> Condition {
 }
 
 fn disk(view: &DiskView) -> DiskStatus {
-    let DiskView { id, path, model, layout, set, size, free, erasing, volumes, partitions: _, standing, owned, held } =
-        view;
+    let DiskView {
+        id,
+        path,
+        model,
+        layout,
+        set,
+        size,
+        free,
+        erasing,
+        volumes,
+        partitions: _,
+        standing,
+        owned,
+        held,
+        failing,
+    } = view;
     let (state, message) = match standing {
         Standing::Ready if !owned => {
             let words = format!("its set {set} does not exist: it offers nothing");
             (DiskState::Ready, Some(words))
         }
-        Standing::Ready => (DiskState::Ready, held.clone()),
+        Standing::Ready => {
+            let failing =
+                failing.as_ref().map(|why| format!("what was deleted is not erased, and is tried again: {why}"));
+            (DiskState::Ready, held.clone().or(failing))
+        }
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
         Standing::Missing => (
             DiskState::Missing,
@@ -299,16 +321,46 @@ fn count(number: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::claim::sample::rule;
     use crate::host::RawDisk;
     use crate::host::raw::{DevNo, Kind};
     use crate::operator::set::relevance::Sort;
+    use crate::pool::KnownDisk;
 
     fn said(world: World) -> (String, String) {
-        let Condition { type_, status, reason, .. } = claiming(&world, &[]);
+        let Condition { type_, status, reason, .. } = claiming(None, &world, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
+    }
+
+    #[test]
+    fn a_damaged_journal_and_an_erasure_that_fails_are_said_to_whoever_looks_from_afar() {
+        let damaged = StoreError::Damaged("it is cut short".to_owned());
+        let Condition { status, reason, message, .. } = claiming(Some(damaged), &World::default(), &[]);
+        assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
+        assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
+        let failing = Some("bytes 0-512 could not be written".to_owned());
+        let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent("gpt-1".to_owned(), known()) };
+        let DiskStatus { state, message, .. } = disk(&view);
+        let message = message.unwrap_or_default();
+        assert!(state == DiskState::Ready && message.contains("is tried again: bytes 0-512"), "{message}");
+    }
+
+    fn known() -> KnownDisk {
+        KnownDisk {
+            set: rule("a").set,
+            layout: Layout::Carved {},
+            path: "/dev/sda".into(),
+            model: None,
+            hardware: None,
+            size: 1,
+            written: 0,
+            volumes: None,
+            unseen: BTreeSet::new(),
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ mod tests {
             standing: Standing::Ready,
             owned: true,
             held: None,
+            failing: None,
         }
     }
 

@@ -90,11 +90,13 @@ pub(super) fn look(objects: &Objects, name: &str, readers: &Readers) -> World {
     let here = Node { name: name.to_owned(), labels };
     // Disks that are claimed already stay with their set: this only keeps new claims off.
     let admitted = |mut rule: Rule, held_back: &Option<String>| {
-        if held_back.is_some() || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations)) {
-            rule.node = NodeMatch::NotSelected;
-        } else if rule.node == NodeMatch::Selected && diskmaker != Diskmaker::Absent {
-            rule.node = NodeMatch::StandsBack;
-        }
+        let is_tainted = || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations));
+        rule.node = match rule.node {
+            NodeMatch::Selected if held_back.is_some() => NodeMatch::HeldBack,
+            NodeMatch::Selected if is_tainted() => NodeMatch::Tainted,
+            NodeMatch::Selected if diskmaker != Diskmaker::Absent => NodeMatch::StandsBack,
+            node => node,
+        };
         rule
     };
     let all_sets: Vec<_> = sets.iter().flat_map(BTreeMap::values).cloned().collect();
@@ -240,9 +242,9 @@ mod tests {
             (json!({"key": "gpu", "operator": "Exists"}), NodeMatch::Selected),
             (json!({"key": "gpu", "value": "yes"}), NodeMatch::Selected),
             (json!({"operator": "Exists"}), NodeMatch::Selected),
-            (json!({"key": "gpu", "value": "no"}), NodeMatch::NotSelected),
-            (json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}), NodeMatch::NotSelected),
-            (json!({"key": "other", "operator": "Exists"}), NodeMatch::NotSelected),
+            (json!({"key": "gpu", "value": "no"}), NodeMatch::Tainted),
+            (json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}), NodeMatch::Tainted),
+            (json!({"key": "other", "operator": "Exists"}), NodeMatch::Tainted),
         ] {
             assert_eq!(tolerates(toleration.clone()), node, "{toleration}");
         }
@@ -254,10 +256,10 @@ mod tests {
     fn under_a_crd_of_another_version_nothing_new_is_claimed_and_it_is_said() {
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
         objects.schema = Some(Err("old".to_owned()));
-        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
         assert_eq!(seen(&objects).held_back.as_deref(), Some("old"));
         objects.schema = None;
-        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::NotSelected);
+        assert_eq!(rule(&objects).expect("valid").node, NodeMatch::HeldBack);
     }
 
     #[test]
@@ -318,7 +320,7 @@ mod tests {
         objects.volume_schema = Some(Err("the operator's".to_owned()));
         let world = seen(&objects);
         let node = |name: &str| world.sets[&key(name)].as_ref().map(|rule| rule.node);
-        assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::NotSelected)));
+        assert_eq!((node("s"), node("s/a")), (Ok(NodeMatch::Selected), Ok(NodeMatch::HeldBack)));
         assert_eq!((world.held_back.clone(), world.volumes_held_back.as_deref()), (None, Some("the operator's")));
 
         objects.volumes = volume(json!({"storageClassDevices": devices, "dryRun": true}));
