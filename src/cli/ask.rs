@@ -1,5 +1,6 @@
 //! Asking the agent of this machine; where none runs, being it for a moment, or in a dry run one that only pretends.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub fn volumes(local: &Local, output: Format) -> Result<String> {
     })? {
         return Ok(text);
     }
-    bail!("no agent runs on {}: start it first", local.state_dir.display())
+    Err(nobody(local))
 }
 
 pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
@@ -70,7 +71,7 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
     let _: VolumeId = volume.parse()?;
     let request = VolumeRequest { volume_id: volume.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_volume(request).await?.into_inner().lines))?;
-    asked.ok_or_else(|| anyhow!("no agent runs on {}: start it first", local.state_dir.display()))
+    asked.ok_or_else(|| nobody(local))
 }
 
 /// Says which of several disks has a volume.
@@ -85,6 +86,9 @@ pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool)
 pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let request = SetAsideRequest { dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.set_aside_journal(request).await?.into_inner().lines))?;
+    if asked.is_none() && matches!(StateDir::at(&local.state_dir).load(JOURNAL), Ok(None)) {
+        bail!("there is no {JOURNAL} in {}", local.state_dir.display());
+    }
     asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { dry_run }, dry_run), Ok)
 }
 
@@ -92,7 +96,10 @@ pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     let dir = local.state_dir.display();
-    let Some(cluster) = observer::known_cluster(&state)? else { bail!("{dir} names no cluster") };
+    let cluster = match state.load(CLUSTER_FILE) {
+        Err(error) if error.is_no_text() => "something that is no text".to_owned(),
+        _ => observer::known_cluster(&state)?.with_context(|| format!("{dir} names no cluster"))?,
+    };
     let then = "from its next start on the agent asks the API server which cluster this is; on disks whose label names \
                 another one nothing is served until `localpool disk adopt`";
     let done = match dry_run {
@@ -109,6 +116,9 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 /// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
     let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
+    if sets.is_empty() {
+        bail!("there is no LocalVolumeSet in what was given");
+    }
     let request = SetsRequest { documents };
     if let Some(lines) = ask(local, async |mut agent| Ok(agent.plan_sets(request).await?.into_inner().lines))? {
         return Ok(lines);
@@ -124,13 +134,36 @@ fn ask<T>(
 ) -> Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Ok(agent) = client::agent(&local.state_dir.join(AGENT_SOCKET)).await else { return Ok(None) };
+        let socket = local.state_dir.join(AGENT_SOCKET);
+        let agent = match client::agent(&socket).await {
+            Ok(agent) => agent,
+            Err(error) if is_denied(&error) => {
+                bail!(
+                    "the agent on {} cannot be asked: permission denied for {}; run this as root",
+                    local.state_dir.display(),
+                    socket.display()
+                )
+            }
+            Err(_) => return Ok(None),
+        };
         match question(agent).await {
             Ok(answer) => Ok(Some(answer)),
             Err(status) if is_nobody(&status) => Ok(None),
             Err(status) => Err(anyhow!("{}", status.message())),
         }
     })
+}
+
+/// The socket may be there, and is for others.
+fn is_denied(error: &tonic::transport::Error) -> bool {
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if cause.downcast_ref::<std::io::Error>().is_some_and(|cause| cause.kind() == ErrorKind::PermissionDenied) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// The connection has ended, not the call.
@@ -180,7 +213,11 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
 /// What only a running agent could tell, or a state directory that is there.
 fn unknown(local: &Local, state: &StateDir) -> Result<String> {
     let mut words = format!("no agent runs on {}: this is what the disks alone say", local.state_dir.display());
-    if state.load(JOURNAL)?.is_none() {
+    let is_read = match state.load(JOURNAL) {
+        Err(error) if error.is_no_text() => false,
+        loaded => loaded?.is_some(),
+    };
+    if !is_read {
         words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
     }
     if observer::known_cluster(state)?.is_none() {
@@ -192,8 +229,20 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
     Ok(words)
 }
 
+/// Only an agent that runs can say it.
+fn nobody(local: &Local) -> anyhow::Error {
+    match StateDir::at(&local.state_dir).is_locked() {
+        Ok(true) => does_not_answer(local),
+        Ok(false) | Err(_) => anyhow!("no agent runs on {}: start it first", local.state_dir.display()),
+    }
+}
+
 fn does_not_answer(local: &Local) -> anyhow::Error {
-    anyhow!("another process is the agent on {}, and does not answer", local.state_dir.display())
+    anyhow!(
+        "an agent runs on {}, and does not answer: it has just begun and looks at the disks for the first time, or was killed and \
+         hangs; its log says which",
+        local.state_dir.display()
+    )
 }
 
 /// An agent of this machine for looks.
@@ -224,5 +273,28 @@ mod tests {
         let kept = said.split_whitespace().find(|word| word.starts_with("cluster.was-")).expect("its name");
         assert_eq!(state.load(kept).expect("read").as_deref(), Some("uid-1\n"));
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
+        let dir = tempfile::tempdir().expect("a directory");
+        let local = Local { state_dir: dir.path().to_owned(), ..local };
+        let state = StateDir::at(dir.path());
+        std::fs::write(dir.path().join(CLUSTER_FILE), [0xff, 0xfe]).expect("written");
+        let said = set_aside_cluster(&local, false).expect("done").join("\n");
+        assert!(said.contains("no text"), "{said}");
+        assert_eq!(observer::known_cluster(&state).expect("read"), None);
+    }
+
+    #[test]
+    fn a_journal_that_is_no_text_stops_no_dry_run_and_no_answer_is_not_taken_for_nobody() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let local = Local { state_dir: dir.path().to_owned(), node: "n".to_owned() };
+        let said = set_aside_journal(&local, false).expect_err("there is none").to_string();
+        assert!(said.contains("there is no journal.json"), "{said}");
+        std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");
+        let said = unknown(&local, &StateDir::at(dir.path())).expect("said");
+        assert!(said.contains("without its journal") && said.contains("`standalone`"), "{said}");
+        assert!(nobody(&local).to_string().contains("no agent runs on"));
+        let _held = StateDir::open(dir.path()).expect("there").try_lock().expect("read").expect("free");
+        assert!(nobody(&local).to_string().contains("does not answer"));
+        let said = plan_sets(&local, String::new()).expect_err("nothing to plan").to_string();
+        assert!(said.contains("no LocalVolumeSet"), "{said}");
     }
 }

@@ -62,7 +62,11 @@ fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
         return Ok(Some((identity.to_owned(), true)));
     }
     // It has disks already, on which no machine is named.
-    if state.load(JOURNAL)?.is_some() {
+    let has_journal = match state.load(JOURNAL) {
+        Err(error) if error.is_no_text() => true,
+        loaded => loaded?.is_some(),
+    };
+    if has_journal {
         return Ok(Some((ANY.to_owned(), false)));
     }
     Ok(derived(machine_id)?.map(|id| (of_machine(id), false)))

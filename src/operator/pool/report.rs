@@ -285,7 +285,8 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 
 /// What a dry run would take, by the names that people use.
 fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
-    let names = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.would_take);
+    // The pass may have gone by the set as it was before.
+    let names = outcome(seen, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
     let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
     names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
 }
@@ -387,6 +388,8 @@ mod tests {
         };
         let (unmatched, omitted) = named(unmatched(&seen, &rule));
         assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
+        assert_eq!(would_take(&seen, &rule), [] as [String; 0], "it is no dry run any more");
+        let rule = Rule { dry_run: true, ..rule };
         let (would_take, omitted) = named(would_take(&seen, &rule));
         assert_eq!((would_take.len(), omitted), (NAMED, 60 - 32));
         for (device, name) in unmatched.iter().map(|left| &left.device).zip(&would_take) {
