@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{Verb, inventory};
+use localpool::claim::{Reclaim, Rule};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host as _};
@@ -131,7 +132,7 @@ fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost_
         node = start(&host, &Layout::Carved {}, told);
         let pass = node.passes().expect("looks");
         assert!(node.pool.members().is_empty() && device.content() == forged.content(), "{told:?}");
-        assert!(told.is_ok() || !pass.knows_all, "nobody has told yet");
+        assert_eq!(pass.untold.as_deref(), told.as_ref().err().map(|_| "no answer"));
     }
 }
 
@@ -188,6 +189,9 @@ fn a_volume_that_is_younger_than_the_journal_is_neither_erased_nor_called_delete
             if is_late {
                 node.passes().expect("looks");
                 node.pool.create(&request("c", BLOCK, MIB)).expect_err("nobody has told yet");
+                node.pool.delete(id("b")).expect_err("nobody has told yet");
+                let disk = &told.as_ref().expect("told")[0].disk;
+                assert_ne!(node.pool.doubt(id("b"), Some(disk)), Doubt::None, "{state}");
                 node.pool.work_until_idle().expect("nothing to do yet");
                 node.agent = node.agent.asking_for_own(Box::new(move || told.clone()));
             } else {
@@ -236,6 +240,13 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
             node.pool.usable(id(kept)).expect("a person has said so");
         }
         assert!(device.content() == before, "{state}: something was written");
+        // The object of the one that was forgotten may be there as well by now.
+        let both = told.as_ref().expect("told").iter().flat_map(|b| {
+            let volume = b.volume.clone().map(|volume| LostVolume { id: id("a"), ..volume });
+            [ToldVolume { volume, ..b.clone() }, b.clone()]
+        });
+        node = start(&host, &Layout::RawDevice {}, &Ok(both.collect()));
+        assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
         if state == "volume" {
             let refused = node.agent.verb(&adopt(true)).expect_err("nothing is in dispute").to_string();
             assert!(refused.contains("already"), "{refused}");
@@ -247,28 +258,132 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
 }
 
 #[test]
-fn a_dispute_of_two_records_ends_when_the_object_is_gone_or_the_volume_is_given_up() {
-    let (host, device, told) = older("volume");
-    start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
-    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
-    let mut node = start(&host, &Layout::RawDevice {}, &told);
-    node.passes().expect("looks");
-    let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
-    assert!(refused.contains("localpool volume settle"), "{refused}");
-    let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
-    node.passes().expect("looks");
-    node.pool.usable(id("a")).expect("nobody contradicts the journal");
+fn a_dispute_of_two_records_is_ended_by_a_person_and_not_by_an_object_that_goes() {
+    for state in STATES {
+        let (host, device, told) = older(state);
+        start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
+        let before = device.content();
+        // Deleted by hand, which erases nothing.
+        let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
+        let pass = node.passes().expect("looks");
+        node.pool.work_until_idle().expect("nothing to do");
+        let why = pass.problems["fake0"].clone();
+        let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        match state {
+            "volume" => {
+                let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
+                assert!(
+                    refused.contains("localpool volume settle") && why.contains("localpool volume settle"),
+                    "{why}"
+                );
+            }
+            _ => drop(node.agent.verb(&adopt).expect("the PoolVolume was right")),
+        }
+        assert!(device.content() == before, "{state}: something was written");
+    }
+}
 
-    let (host, other, told) = older("free");
-    let before = [device.content(), other.content()];
+#[test]
+fn a_disputed_device_is_released_with_the_volume_of_its_object() {
+    let (host, device, told) = older("free");
+    let before = device.content();
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
-    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
-    node.agent.verb(&release).expect("a person gives it up");
+    let release = |dry_run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run };
+    for dry_run in [true, false] {
+        let said = node.agent.verb(&release(dry_run)).expect("a person gives it up").join("\n");
+        assert!(said.contains(&format!("volume {}", id("b"))) && said.contains("erases nothing"), "{said}");
+    }
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty());
     assert_eq!(node.pool.delete(id("b")).expect("nobody waits"), Change::AlreadySo);
-    assert!([device.content(), other.content()] == before, "something was written");
+    assert!(device.content() == before, "something was written");
+}
+
+#[test]
+fn a_device_that_an_older_journal_has_as_given_back_and_that_has_a_volume_since_is_nobodys_and_is_taken_back() {
+    let (host, device, _) = pool();
+    let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
+    node.passes().expect("looks");
+    node.pool.delete(id("a")).expect("deleted");
+    node.pool.work_until_idle().expect("erased");
+    let verb = |node: &mut Node, adopt| {
+        let (disk, dry_run) = ("/dev/fake0".to_owned(), false);
+        let verb = if adopt { Verb::AdoptDisk { disk, dry_run } } else { Verb::ReleaseDisk { disk, dry_run } };
+        node.agent.verb(&verb).expect("done").join("\n")
+    };
+    verb(&mut node, false);
+    let older = host.state().load(JOURNAL).expect("read").expect("there");
+    verb(&mut node, true);
+    node.passes().expect("claims");
+    node.pool.create(&request("b", BLOCK, MIB)).expect("made");
+    let told = told(&node, "b");
+    host.state().store(JOURNAL, &older).expect("put back");
+    let before = device.content();
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    node.pool.delete(id("b")).expect_err("not erased, so not deleted");
+    assert!(verb(&mut node, true).contains(&format!("with volume {}", id("b"))));
+    node.passes().expect("looks");
+    node.pool.usable(id("b")).expect("taken back");
+    assert!(device.content() == before, "something was written");
+}
+
+#[test]
+fn where_both_records_have_one_volume_another_object_of_the_device_disputes_nothing() {
+    let (host, _, a) = pool();
+    let a = a.expect("told");
+    // An object from a backup beside that of the volume that is there.
+    let stale = older("erased").2.expect("told").remove(0);
+    let stale = ToldVolume { disk: a[0].disk.clone(), ..stale };
+    for told in [vec![stale.clone(), a[0].clone()], vec![a[0].clone(), stale]] {
+        let mut node = start(&host, &Layout::RawDevice {}, &Ok(told));
+        let pass = node.passes().expect("looks");
+        assert_eq!(pass.problems.get("fake0"), None);
+        node.pool.usable(id("a")).expect("both say so");
+    }
+}
+
+#[test]
+fn a_set_that_gives_disks_back_gives_none_back_that_an_older_journal_calls_done_with() {
+    for told_first in [false, true] {
+        let (host, device, told) = older("erased");
+        let before = device.content();
+        let release = Rule { reclaim: Reclaim::Release, ..rule(&Layout::RawDevice {}, ErasePolicy::Discard) };
+        let node = Node::start(&host, vec![release], Duration::ZERO).expect("starts");
+        let told = if told_first { told } else { Err("no answer".to_owned()) };
+        let mut node = Node { pool: node.pool, agent: node.agent.asking_for_own(Box::new(move || told.clone())) };
+        node.passes().expect("looks");
+        assert_eq!(node.pool.members().len(), 1, "{told_first}: it was given back");
+        assert!(device.content() == before);
+    }
+}
+
+/// Before an agent runs, and where one does not answer: a look must not write over what it wrote.
+#[test]
+fn a_plan_of_sets_writes_nothing_into_a_journal_with_a_dispute() {
+    let (host, _, told) = older("free");
+    start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
+    let journal = || host.state().load(JOURNAL).expect("read").expect("there");
+    let before = journal();
+    let mut node = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
+    let sets = vec![rule(&Layout::Carved {}, ErasePolicy::Discard)];
+    node.agent.verb(&Verb::PlanSets { sets }).expect("planned");
+    assert_eq!(journal(), before);
+}
+
+#[test]
+fn a_dispute_stays_where_nobody_can_be_asked() {
+    let (host, device, told) = older("erasing");
+    start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
+    let before = device.content();
+    // As a command does where no agent runs.
+    let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
+    let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
+    let pass = node.passes().expect("looks");
+    assert!(pass.problems["fake0"].contains("localpool disk adopt"), "{:?}", pass.problems);
+    node.pool.work_until_idle().expect("nothing to do");
+    assert!(device.content() == before, "something was written");
 }
 
 /// What an object says of a volume that was deleted, or was only to be made, contradicts nobody.
@@ -303,7 +418,7 @@ fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
         node.passes().expect("claims");
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
         let told = told(&node, "a");
-        let disk = node.pool.members()[0].id().to_owned();
+        let disk = node.pool.members()[0].id().clone();
         let platter = host.unplug("fake0").expect("it was there");
         host.state.lose();
         let mut node = start(&host, &layout, &told);
@@ -311,10 +426,10 @@ fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
         let release = |disk: &str, dry_run| Verb::ReleaseDisk { disk: disk.to_owned(), dry_run };
         let refused = node.agent.verb(&release("gpt-none", true)).expect_err("nobody knows it").to_string();
         assert!(refused.contains("no disk here is gpt-none"), "{refused}");
-        let said = node.agent.verb(&release(&disk, true)).expect("could be").join("\n");
-        assert!(said.contains("would forget") && said.contains(&format!("volume {}", id("a"))), "{said}");
+        let said = node.agent.verb(&release(disk.as_str(), true)).expect("could be").join("\n");
+        assert!(said.contains("would give up") && said.contains(&format!("volume {}", id("a"))), "{said}");
         assert!(!matches!(node.pool.doubt(id("a"), Some(&disk)), Doubt::GivenUp(_)), "a dry run changes nothing");
-        node.agent.verb(&release(&disk, false)).expect("given up");
+        node.agent.verb(&release(disk.as_str(), false)).expect("given up");
         for is_new in [false, true] {
             if is_new {
                 node = start(&host, &layout, &told);

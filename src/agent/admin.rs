@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::reconciler::Reconciler;
 use super::verb::Verb;
 use crate::device::discovery::{DiscoveryError, Snapshot};
-use crate::device::{self, Device, Verdict};
+use crate::device::{self, Device, DiskId, Verdict};
 use crate::host::HostError;
 use crate::pool::{ApplyError, Member, PoolError};
 use crate::show::ListedDevice;
@@ -49,7 +49,7 @@ fn called<'s>(set: &'s Snapshot, text: &str) -> Vec<&'s Device> {
     if !there.is_empty() {
         return there;
     }
-    let named: Vec<&Device> = set.devices.iter().filter(|device| device.id.text == text).collect();
+    let named: Vec<&Device> = set.devices.iter().filter(|device| device.id.as_str() == text).collect();
     match named.iter().find(|device| device.verdict == Verdict::Ours && device.believed == device::Believed::Yes) {
         Some(used) => vec![used],
         None => named,
@@ -91,7 +91,7 @@ impl Reconciler {
         let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
         // A copy is not the member that has its id, nor is a disk of another node.
         let is_it = device.verdict == Verdict::Ours && device.believed == device::Believed::Yes;
-        let labelled = self.pool().labelled_disk(&device.id.text).filter(|_| is_it);
+        let labelled = self.pool().labelled_disk(&device.id).filter(|_| is_it);
         let member = bare.or(labelled.map(Member::Labelled));
         Ok((set, device, member))
     }
@@ -100,13 +100,13 @@ impl Reconciler {
         // What is released is written down there: a dry run says so, too.
         self.pool().journal().sound().map_err(PoolError::from)?;
         let (set, device, member) = match self.find(text) {
-            Err(AdminError::NoSuchDisk(id)) => return self.forget(&id, dry_run),
+            Err(AdminError::NoSuchDisk(id)) => return self.forget(&DiskId::named(id), dry_run),
             // Copies of a disk that is away have its id.
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
-                return self.forget(text, dry_run);
+                return self.forget(&DiskId::named(text), dry_run);
             }
-            Ok((set, device, None)) if self.has_lost(&set.hardware_id(&device)) => {
-                return self.forget_lost(&set.hardware_id(&device), dry_run);
+            Ok((set, device, None)) if self.has_lost(&set.bare_id(&device)) => {
+                return self.give_up_lost(&set.bare_id(&device), dry_run);
             }
             found => found?,
         };
@@ -126,6 +126,7 @@ impl Reconciler {
                 tense(dry_run, "end", "ended") + " the bare claim"
             }
         };
+        let given_up = self.given_up_with(member.id());
         if !dry_run {
             self.give_up(&member)?;
         }
@@ -133,7 +134,8 @@ impl Reconciler {
             format!("{what} of {path} ({})", device.id),
             format!("no set claims it again until `localpool disk adopt {path}`"),
         ];
-        if device::id::is_path(&set.hardware_id(&device)) {
+        lines.extend(given_up);
+        if set.bare_id(&device).is_path() {
             lines.push(format!(
                 "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
             ));

@@ -11,6 +11,7 @@ use super::reconciler::Reconciler;
 use super::taking;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
 use crate::claim::{Ballot, Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
+use crate::device::DiskId;
 use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
 use crate::device::ownership::Owner;
@@ -86,7 +87,10 @@ impl Reconciler {
         let of_own =
             |why| format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}");
         let Answers { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
-        let learnt = own.and_then(|own| self.learn_own(own)).map_err(of_own)?;
+        let learnt = match self.question.is_asked() {
+            true => own.and_then(|own| self.learn_own(own)).map_err(of_own)?,
+            false => false,
+        };
         if learnt {
             // They are another thing than this pass has seen.
             return Err(
@@ -146,7 +150,7 @@ impl Reconciler {
     pub(super) fn claims_under_way(&mut self) -> BTreeSet<String> {
         let (errands, discovery) = (&self.errands, &mut self.memory.discovery);
         self.claiming.retain(|id, (name, _)| {
-            let is_under_way = errands.is_waiting_for(id);
+            let is_under_way = errands.is_waiting_for(&id.into());
             if !is_under_way {
                 discovery.changed(name);
             }
@@ -157,7 +161,7 @@ impl Reconciler {
 
     /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that was made
     /// again, those count as well on which its UID cannot be written now.
-    fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, String)> {
+    fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, DiskId)> {
         let of = |set: SetRef, layouts: &[Layout]| owner(&set, layouts, rules).map_or(set, |rule| rule.set.clone());
         let labelled = self.pool.labelled_disks().into_iter().map(|member| {
             let label = Arc::clone(&member.shown().content.label);
@@ -171,7 +175,7 @@ impl Reconciler {
     /// How many disks each set has.
     fn counts(&self, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
         let mut counts = BTreeMap::new();
-        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(id));
+        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(&(*id).into()));
         let claiming = claiming.map(|(_, (_, set))| set.clone());
         for set in self.placed(rules).into_iter().map(|(set, _)| set).chain(claiming) {
             *counts.entry(set).or_default() += 1;
@@ -208,10 +212,10 @@ impl Reconciler {
 
     /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
     fn astray(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
-        let is = |device: &&Device, id: &str| {
-            device.id.text == id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == id)
+        let is = |device: &&Device, id: &DiskId| {
+            device.id == *id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == *id)
         };
-        let here = |id: &str| set.devices.iter().find(|device| is(device, id));
+        let here = |id: &DiskId| set.devices.iter().find(|device| is(device, id));
         let of = self.placed(rules);
         let mut astray = BTreeMap::new();
         for rule in rules {
@@ -231,9 +235,10 @@ impl Reconciler {
         self.inform();
         let now = self.memory.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
-        let (id, name) = (now.id.text.clone(), now.raw.name.clone());
-        let whole = id::whole_disk(&now.raw, disk_of(devices, &now.raw));
-        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, whole, rule };
+        let (id, name) = (now.id.clone(), now.raw.name.clone());
+        let disk = disk_of(devices, &now.raw);
+        let (own, whole) = (Hardware::of(id::hardware(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
+        let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, own, whole, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
@@ -257,6 +262,7 @@ struct Taking {
     pool: Arc<Pool>,
     host: Arc<dyn Host>,
     now: Device,
+    own: Hardware,
     /// The whole disk that it is, or is on.
     whole: Option<Hardware>,
     rule: Option<Arc<Rule>>,
@@ -264,7 +270,7 @@ struct Taking {
 
 impl Taking {
     fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), String> {
-        let Self { pool, host, now, whole, rule } = self;
+        let Self { pool, host, now, own, whole, rule } = self;
         let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
         // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
         exclusive.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
@@ -284,8 +290,7 @@ impl Taking {
         }
         late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
-        let hardware = Hardware::of(now.id.text.clone(), &now.raw);
-        let claim = NewLabel { geometry: exclusive.geometry(), cluster, node, hardware, set, layout };
+        let claim = NewLabel { geometry: exclusive.geometry(), cluster, node, hardware: own, set, layout };
         let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
         let id = claimed.content().label.disk;
         drop(claimed);
@@ -295,7 +300,7 @@ impl Taking {
         else {
             return Err("it is blank again after it was claimed".to_owned());
         };
-        let id = id::labelled(id).text;
+        let id = DiskId::labelled(id);
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
         pool.join(Member::Labelled(Arc::new(LabelledDisk::new(id, now.raw, disk, rule))));
         Ok(())
@@ -326,8 +331,8 @@ fn claim_bare(
     };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
-    pool.journal().claim_bare(&now.id.text, claim).map_err(|e| chain(&e))?;
-    let member = BareDevice::new(now.id.text.clone(), host, Arc::clone(pool.journal()));
+    pool.journal().claim_bare(&now.id, claim).map_err(|e| chain(&e))?;
+    let member = BareDevice::new(now.id.clone(), host, Arc::clone(pool.journal()));
     let member = Arc::new(member);
     pool.join(Member::Bare(Arc::clone(&member)));
     member.arrive(&now.raw, whole).map_err(|e| chain(&e))?;

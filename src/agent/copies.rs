@@ -11,7 +11,7 @@ use crate::device::discovery::Snapshot;
 use crate::device::duplicate::{Identities, Identity, hardware, seen_together};
 use crate::device::label::Hardware;
 use crate::device::record::{self, Record};
-use crate::device::{Believed, Device, Verdict, id};
+use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
 use crate::host::{Access, HostError, chain};
 use crate::pool::{Earlier, PoolError, Standing::Missing, earlier};
 
@@ -26,7 +26,7 @@ impl Reconciler {
         }
         for member in self.pool.labelled_disks() {
             let shown = member.shown();
-            let here = Some(id::hardware(&shown.raw, None).text).filter(|_| shown.standing != Missing);
+            let here = Some(id::hardware(&shown.raw, None)).filter(|_| shown.standing != Missing);
             let identity = identities.entry(member.id.clone()).or_default();
             identity.original = match identity.original.take() {
                 Some(known) if !shown.is_usable() => Some(known),
@@ -38,12 +38,12 @@ impl Reconciler {
 
     /// The hardware that each disk of the pool, here or away, was last on, by disk id. Where nothing tells it from others that is
     /// its path: enough to doubt what else calls itself by its name, and never to believe it.
-    pub(super) fn last_on(&self) -> BTreeMap<String, String> {
+    pub(super) fn last_on(&self) -> BTreeMap<DiskId, HardwareId> {
         let identities = self.identities();
         let known = self.pool.journal().known(|_| true).into_iter();
-        let paths = known.map(|(id, known)| (id, known.hardware.unwrap_or_else(|| id::of_path(&known.path))));
+        let paths = known.map(|(id, known)| (id, known.hardware.unwrap_or_else(|| HardwareId::of_path(&known.path))));
         let members = self.pool.labelled_disks().into_iter().map(|member| member.id.clone());
-        let mut last: BTreeMap<String, String> = paths.collect();
+        let mut last: BTreeMap<DiskId, HardwareId> = paths.collect();
         for id in members.chain(last.keys().cloned()).collect::<Vec<_>>() {
             if let Some(original) = identities.get(&id).and_then(|identity| identity.original.clone()) {
                 last.insert(id, original);
@@ -53,7 +53,7 @@ impl Reconciler {
     }
 
     /// What can be told again later.
-    fn in_use(&self) -> Vec<(String, String)> {
+    fn in_use(&self) -> Vec<(DiskId, HardwareId)> {
         let used = |member: &crate::pool::LabelledDisk| {
             let shown = member.shown();
             let used = hardware(&shown.raw).filter(|_| shown.is_usable())?;
@@ -67,18 +67,18 @@ impl Reconciler {
     pub(super) fn remember_copies(&mut self, set: &Snapshot) -> bool {
         let mut seen = seen_together(&set.devices);
         let known = self.pool.journal().identities();
-        let is_known = |id: &str, copy: &String| known.get(id).is_some_and(|known| known.copies.contains(copy));
+        let is_known = |id: &DiskId, copy: &HardwareId| known.get(id).is_some_and(|known| known.copies.contains(copy));
         seen.retain(|id, seen| seen.copies.iter().any(|copy| !is_known(id, copy)));
         let before = std::mem::replace(&mut self.together, seen.clone());
         let (sure, unsure): (Identities, Identities) =
             seen.into_iter().partition(|(id, seen)| before.get(id) == Some(seen));
-        for device in set.devices.iter().filter(|device| unsure.contains_key(&device.id.text)) {
+        for device in set.devices.iter().filter(|device| unsure.contains_key(&device.id)) {
             self.memory.discovery.changed(&device.raw.name);
         }
         let used = self.in_use();
         let written = self.pool.journal().identify(|identities| {
             for (id, seen) in sure {
-                tracing::warn!(disk = id, copies = ?seen.copies, "there are copies of a disk of the pool; none takes its place by itself");
+                tracing::warn!(disk = id.as_str(), copies = ?seen.copies, "there are copies of a disk of the pool; none takes its place by itself");
                 let identity = identities.entry(id).or_default();
                 identity.copies.extend(seen.copies);
                 identity.original = seen.original.or(identity.original.take());
@@ -96,7 +96,7 @@ impl Reconciler {
 
     /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
     pub fn adopt_older(&mut self, device: &Device, dry_run: bool) -> Result<Option<Vec<String>>, AdminError> {
-        let id = device.id.text.clone();
+        let id = device.id.clone();
         let journal = Arc::clone(self.pool.journal());
         let is_used = self.pool.labelled_disk(&id).is_some_and(|member| member.shown().is_usable());
         let (Verdict::Ours, Some(label), false) = (&device.verdict, &device.label, is_used) else { return Ok(None) };
@@ -108,7 +108,8 @@ impl Reconciler {
                 _ => None,
             })
         });
-        let found = found.map_err(|hangs| PoolError::Hangs { disk: id.clone(), hangs })?.map_err(AdminError::Open)?;
+        let found =
+            found.map_err(|hangs| PoolError::Hangs { disk: id.to_string(), hangs })?.map_err(AdminError::Open)?;
         let Some(found) = found else { return Ok(None) };
         let mut lines =
             vec![format!("{} {} as it is: {found}", tense(dry_run, "take", "took"), device.raw.path.display())];
@@ -127,7 +128,7 @@ impl Reconciler {
     }
 
     /// Of what was last seen on a disk that is taken as it is, in words: what is not on it.
-    pub(in crate::agent) fn given_up(&self, disk: &str, is_gone: impl Fn(&Uuid) -> bool) -> Vec<String> {
+    pub(in crate::agent) fn given_up(&self, disk: &DiskId, is_gone: impl Fn(&Uuid) -> bool) -> Vec<String> {
         let known = self.pool.journal().known(|id| id == disk).into_iter().filter_map(|(_, known)| known.volumes);
         let gone = known.flatten().filter(is_gone);
         gone.map(|volume| format!("volume {volume} is not on it, and is given up")).collect()
@@ -158,23 +159,23 @@ impl Reconciler {
             }
         }
         let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
-        let was = self.identities().remove(&device.id.text).unwrap_or_default().original;
+        let was = self.identities().remove(&device.id).unwrap_or_default().original;
         let was = was.or(Some(label.hardware.id.clone())).filter(|was| *was != own);
-        let mut copies: BTreeSet<String> = others.iter().filter_map(|other| hardware(&other.raw)).collect();
-        copies.extend(was.filter(|was| !id::is_path(was)));
+        let mut copies: BTreeSet<HardwareId> = others.iter().filter_map(|other| hardware(&other.raw)).collect();
+        copies.extend(was.filter(|was| !was.is_path()));
 
         let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", tense(dry_run, "make", "made"), device.id)];
         lines.extend(copies.iter().map(|copy| format!("{copy} is a copy of it from then on, and is not used")));
         for (id, record) in &label.volumes {
             lines.push(format!("volume {id} ({}) has the data that this one has", record.name));
         }
-        lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
+        lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
         if !dry_run {
             // The label first: as long as the journal calls it a copy, all this can be done again.
             let hardware = Hardware::of(own.clone(), &device.raw);
             self.relabel(device, |label| label.hardware = hardware)?;
             let written = self.pool.journal().identify(|identities| {
-                let identity = identities.entry(device.id.text.clone()).or_default();
+                let identity = identities.entry(device.id.clone()).or_default();
                 identity.copies.extend(copies);
                 identity.copies.remove(&own);
                 identity.original = Some(own);

@@ -11,7 +11,7 @@ use crate::claim::{Elected, Rule, Wipe};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::device::reason::Reason;
-use crate::device::{Believed, Device, Verdict, id};
+use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::is_unchanged;
 
@@ -20,15 +20,15 @@ use crate::host::raw::is_unchanged;
 pub struct Members {
     pub labelled: Vec<Labelled>,
     /// Bare devices of the journal, by id: as which device each is open; `None`: it is not.
-    pub bare: BTreeMap<String, Option<RawDisk>>,
+    pub bare: BTreeMap<DiskId, Option<RawDisk>>,
     /// Hardware ids of the disks with our label, those that are away too, by disk id.
-    pub hardware: BTreeMap<String, String>,
+    pub hardware: BTreeMap<DiskId, HardwareId>,
 }
 
 /// A disk with our label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelled {
-    pub id: String,
+    pub id: DiskId,
     /// As which device it is or was here.
     pub raw: RawDisk,
     /// Bytes, as its table says.
@@ -42,7 +42,7 @@ pub struct Labelled {
 pub enum Action {
     /// The disk is gone: its handle is given up, and what it held stays known.
     Leave {
-        id: String,
+        id: DiskId,
     },
     /// The disk is here and must not be used.
     Refuse {
@@ -51,7 +51,7 @@ pub enum Action {
     },
     /// The disk is here, and what is on it cannot be read: its handle is given up, and nothing takes its place.
     Withhold {
-        id: String,
+        id: DiskId,
         at: usize,
         why: String,
     },
@@ -60,21 +60,21 @@ pub enum Action {
         at: usize,
     },
     OpenBare {
-        id: String,
+        id: DiskId,
         at: usize,
     },
     /// Its device is gone, or nobody can tell which of several it is.
     LeaveBare {
-        id: String,
+        id: DiskId,
     },
     /// The set of the member is this one now: what is written of it changes.
     Rename {
-        id: String,
+        id: DiskId,
         set: SetRef,
     },
     /// The member offers by this rule from now on; `None`: it offers nothing.
     Offer {
-        id: String,
+        id: DiskId,
         rule: Option<Arc<Rule>>,
     },
     /// A free disk is claimed.
@@ -91,7 +91,7 @@ pub enum Action {
     },
     /// The disk is blank afterwards, and of no set.
     GiveBack {
-        id: String,
+        id: DiskId,
     },
 }
 
@@ -117,7 +117,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
         let is_it = |device: &Device| {
             device.unread.is_some()
                 && !id::may_be_of_bridge(&device.raw, None)
-                && id::hardware(&device.raw, None).text == *hardware
+                && id::hardware(&device.raw, None) == *hardware
         };
         if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
             actions.push(withhold(snapshot, id, at));
@@ -127,7 +127,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
         if device.verdict != Verdict::Ours || device.label.is_none() {
             continue;
         }
-        let known = members.labelled.iter().find(|member| member.id == device.id.text);
+        let known = members.labelled.iter().find(|member| member.id == device.id);
         match &device.believed {
             Believed::No(why) => actions.push(Action::Refuse { at, why: why.clone() }),
             Believed::Yes if known.is_some_and(|member| is_open_as(member, device)) => {}
@@ -144,14 +144,14 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<S
     actions
 }
 
-fn withhold(snapshot: &Snapshot, id: &str, at: usize) -> Action {
+fn withhold(snapshot: &Snapshot, id: &DiskId, at: usize) -> Action {
     let why = snapshot.devices[at].unread.clone().unwrap_or_default();
-    Action::Withhold { id: id.to_owned(), at, why }
+    Action::Withhold { id: id.clone(), at, why }
 }
 
 /// Whether `device` is the disk `id` on the very device that `raw` was.
-pub fn is_same_device(device: &Device, id: &str, raw: &RawDisk) -> bool {
-    device.id.text == id && device.verdict == Verdict::Ours && is_same_node(device, raw)
+pub fn is_same_device(device: &Device, id: &DiskId, raw: &RawDisk) -> bool {
+    device.id == *id && device.verdict == Verdict::Ours && is_same_node(device, raw)
 }
 
 /// Whether `device` is the very device that `raw` was, whatever is on it.
@@ -165,11 +165,11 @@ fn is_open_as(member: &Labelled, device: &Device) -> bool {
 
 /// Where a bare device of this id is in the snapshot. What a tenant built on our disks is none, though he may have given it the id
 /// of one.
-pub fn places_of(snapshot: &Snapshot, id: &str) -> Vec<usize> {
+pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     let is_it = |device: &Device| {
         let is_built =
             matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }));
-        !is_built && snapshot.hardware_id(device) == id
+        !is_built && snapshot.bare_id(device) == *id
     };
     (0..snapshot.devices.len()).filter(|at| is_it(&snapshot.devices[*at])).collect()
 }
@@ -184,7 +184,12 @@ mod tests {
     /// A disk of ours, by its kernel name.
     fn ours(name: &str) -> Device {
         let label = label("c", "n");
-        Device { id: id::labelled(label.disk), verdict: Verdict::Ours, label: Some(label.into()), ..unclaimed(name) }
+        Device {
+            id: DiskId::labelled(label.disk),
+            verdict: Verdict::Ours,
+            label: Some(label.into()),
+            ..unclaimed(name)
+        }
     }
 
     fn snapshot(devices: Vec<Device>) -> Snapshot {
@@ -193,7 +198,7 @@ mod tests {
 
     fn member(device: &Device) -> Labelled {
         Labelled {
-            id: device.id.text.clone(),
+            id: device.id.clone(),
             raw: device.raw.clone(),
             size: device.raw.size,
             is_usable: true,
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(decided(vec![here()], &with(vec![grown])), open);
         // Under another name: it left, and comes back.
         let moved = ours("sdb");
-        let id = moved.id.text.clone();
+        let id = moved.id.clone();
         assert_eq!(decided(vec![moved], &with(vec![member(&here())])), [Action::Leave { id }, Action::Open { at: 0 }]);
     }
 
@@ -247,7 +252,7 @@ mod tests {
     #[test]
     fn a_bare_device_is_opened_where_it_alone_has_the_id_and_left_where_none_or_two_have_it() {
         let device = |name: &str| Device { raw: RawDisk { serial: Some("S".into()), ..disk(name) }, ..unclaimed(name) };
-        let id = snapshot(vec![]).hardware_id(&device("sda"));
+        let id = snapshot(vec![]).bare_id(&device("sda"));
         let bare = |open_as| Members { bare: BTreeMap::from([(id.clone(), open_as)]), ..Members::default() };
         let leave = [Action::LeaveBare { id: id.clone() }];
         assert_eq!(decided(vec![device("sda")], &bare(None)), [Action::OpenBare { id: id.clone(), at: 0 }]);

@@ -6,9 +6,9 @@
 use super::reconciler::PassReport;
 use crate::claim::Rejection;
 use crate::device::size::Size;
-use crate::device::{Device, Verdict};
+use crate::device::{Device, DiskId, Verdict};
 use crate::host::raw::Kind;
-use crate::pool::{BareClaim, BareDevice, Content, LabelledDisk, LostClaim, Pool, Standing};
+use crate::pool::{BareClaim, BareDevice, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
 use crate::show::ListedDevice;
 
 pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
@@ -24,14 +24,14 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
             });
         }
         match device.verdict {
-            Verdict::Ours => match pool.labelled_disk(&device.id.text) {
+            Verdict::Ours => match pool.labelled_disk(&device.id) {
                 Some(member) => Some(member_note(&member) + &failing(pool, &member.id)),
-                None if lost.contains_key(&pass.set.hardware_id(device)) => {
-                    Some(lost_note(device, &lost[&pass.set.hardware_id(device)]))
+                None if lost.contains_key(&pass.set.bare_id(device)) => {
+                    Some(lost_note(device, &lost[&pass.set.bare_id(device)]))
                 }
                 None => partition_note(pool, pass, device),
             },
-            Verdict::Unclaimed if pool.journal().released().contains(&device.id.text) => Some(format!(
+            Verdict::Unclaimed if pool.journal().released().contains(&device.id) => Some(format!(
                 "given back; `localpool disk adopt {}` lets sets claim it again",
                 device.raw.path.display()
             )),
@@ -54,8 +54,8 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     pass.set.devices.iter().map(shown).collect()
 }
 
-fn failing(pool: &Pool, disk: &str) -> String {
-    pool.failure(disk).map(|why| format!("; erasing or zeroing failed, and is tried again: {why}")).unwrap_or_default()
+fn failing(pool: &Pool, disk: &DiskId) -> String {
+    pool.failure(disk).map(|why| format!("; {FAILING}: {why}")).unwrap_or_default()
 }
 
 fn raw_note(pool: &Pool, member: &BareDevice) -> String {
@@ -98,7 +98,7 @@ fn member_note(member: &LabelledDisk) -> String {
 fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
     let Kind::Partition(partition) = &device.raw.kind else { return None };
     let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
-    let member = pool.labelled_disk(&disk.id.text)?;
+    let member = pool.labelled_disk(&disk.id)?;
     let shown = member.shown();
     let content = &shown.content;
     if content.label_entry().is_some_and(|(number, _)| number == partition.number) {

@@ -7,7 +7,9 @@ use super::decide::{Labelled, Members, is_same_device, is_same_node, places_of};
 use super::met::Met;
 use super::owner::{OF_BARE, Owned};
 use super::reconciler::Reconciler;
+use super::worked_on::WorkedOn;
 use crate::device::Device;
+use crate::device::DiskId;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Hardware, Label};
@@ -59,7 +61,7 @@ impl Reconciler {
                 is_missing: shown.standing == Standing::Missing,
             }
         };
-        let bare = |(id, _): (String, BareClaim)| {
+        let bare = |(id, _): (DiskId, BareClaim)| {
             let open_as = match self.pool.member(&id) {
                 Some(Member::Bare(device)) => device.open_as(),
                 Some(Member::Labelled(_)) | None => None,
@@ -96,7 +98,7 @@ impl Reconciler {
                 id: member.id.clone(),
                 set: claim.set,
                 layouts: OF_BARE.to_vec(),
-                is_ready: shown.standing == Standing::Ready,
+                is_ready: shown.standing == Standing::Ready && self.pool.journal().is_undisputed(&member.id),
                 is_writable: true,
                 is_done_with: claim.used && claim.volume.is_none() && claim.erasing.is_none(),
                 rule: shown.rule.clone(),
@@ -108,7 +110,7 @@ impl Reconciler {
 
     pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: MemberProblem) {
         let unasked = Unasked {
-            disk: device.id.text.clone(),
+            disk: device.id.clone(),
             why: format!("cannot be opened: {}", problem.words()),
             listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
             knowledge: Knowledge::Part,
@@ -129,7 +131,7 @@ impl Reconciler {
 
     /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
     /// that does not end, and is left for later.
-    pub(super) fn leave(&self, id: &str, snapshot: &Snapshot) -> bool {
+    pub(super) fn leave(&self, id: &DiskId, snapshot: &Snapshot) -> bool {
         let Some(member) = self.pool.labelled_disk(id) else { return true };
         let is_it = |device: &Device, raw: &RawDisk| {
             is_same_device(device, id, raw) || device.unread.is_some() && is_same_node(device, raw)
@@ -153,7 +155,7 @@ impl Reconciler {
 
     /// A disk with our label that must not be used: if it is open, it is not any more.
     pub(super) fn withhold(&self, device: &Device, why: String) -> MemberProblem {
-        if let Some(member) = self.pool.labelled_disk(&device.id.text) {
+        if let Some(member) = self.pool.labelled_disk(&device.id) {
             let mut state = match member.lock_within(SHORT_PATIENCE) {
                 Ok(state) => state,
                 Err(stuck) => return MemberProblem::of(&stuck),
@@ -166,7 +168,7 @@ impl Reconciler {
     }
 
     /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
-    pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &str, device: &Device, why: &str) {
+    pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &DiskId, device: &Device, why: &str) {
         let member = self.pool.labelled_disk(id);
         let withheld = member.as_ref().map(|member| {
             let mut state = member.lock_within(SHORT_PATIENCE)?;
@@ -174,7 +176,7 @@ impl Reconciler {
             Ok::<(), ApplyError>(())
         });
         let unasked = Unasked {
-            disk: id.to_owned(),
+            disk: id.clone(),
             why: format!("is here, as {}, and {why}", device.raw.path.display()),
             listed: BTreeSet::new(),
             knowledge: Knowledge::Part,
@@ -190,24 +192,24 @@ impl Reconciler {
     pub(super) fn open(&mut self, device: &Device) -> Result<(), MemberProblem> {
         let (pool, host, device) = (Arc::clone(&self.pool), Arc::clone(&self.host), device.clone());
         let name = device.raw.name.clone();
-        let opened = self.errand(&device.id.text.clone(), move || open(&pool, &*host, &device));
+        let opened = self.errand(&device.id.clone(), move || open(&pool, &*host, &device));
         // Its label may be another one now.
         self.memory.discovery.changed(&name);
         opened.unwrap_or_else(|hangs| Err(MemberProblem::of(&hangs)))
     }
 
     /// The bare device of a claim; one whose device is away since the start is missed, too.
-    pub(super) fn bare(&self, id: &str) -> Arc<BareDevice> {
+    pub(super) fn bare(&self, id: &DiskId) -> Arc<BareDevice> {
         if let Some(Member::Bare(device)) = self.pool.member(id) {
             return device;
         }
-        let device = BareDevice::new(id.to_owned(), Arc::clone(&self.host), Arc::clone(self.pool.journal()));
+        let device = BareDevice::new(id.clone(), Arc::clone(&self.host), Arc::clone(self.pool.journal()));
         let device = Arc::new(device);
         self.pool.join(Member::Bare(Arc::clone(&device)));
         device
     }
 
-    pub(super) fn open_bare(&mut self, id: &str, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), String> {
+    pub(super) fn open_bare(&mut self, id: &DiskId, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), String> {
         let device = self.bare(id);
         // A look that hangs says so sooner.
         if self.memory.discovery.is_waiting_for(raw) {
@@ -237,23 +239,23 @@ impl Reconciler {
     /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
     pub(in crate::agent) fn errand<T: Send + 'static>(
         &mut self,
-        disk: &str,
+        on: impl Into<WorkedOn>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PatienceError> {
         let pool = Arc::clone(&self.pool);
-        self.errands.errand(&disk.to_owned(), work, move || pool.nudge())
+        self.errands.errand(&on.into(), work, move || pool.nudge())
     }
 
     /// The same for what was decided for this pass alone: by the next one the order may be taken back, or the disk be somebody
     /// else's. It does not begin to write once it is late.
     pub(in crate::agent) fn errand_now<T: Send + 'static>(
         &mut self,
-        disk: &str,
+        on: impl Into<WorkedOn>,
         work: impl FnOnce(&Late) -> T + Send + 'static,
     ) -> Result<T, PatienceError> {
         let late = Late::default();
         let told = late.clone();
-        let done = self.errand(disk, move || work(&told));
+        let done = self.errand(on, move || work(&told));
         if done.is_err() {
             late.set();
         }
@@ -266,7 +268,7 @@ impl Reconciler {
 fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
     let Opened::Ours(mut disk) = opened else { return Ok(opened) };
     if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
-        tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id, hardware = id, "the disk is on other hardware");
+        tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id.as_str(), hardware = id.as_str(), "the disk is on other hardware");
         let hardware = Hardware::of(id, raw);
         disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;
     }
@@ -276,7 +278,7 @@ fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError
 /// Opens a disk with our label, and lets it join.
 fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProblem> {
     let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
-    let known = pool.labelled_disk(&device.id.text);
+    let known = pool.labelled_disk(&device.id);
     let lock = |member: &'_ LabelledDisk, why: &str| {
         let locked = member.lock_within(SHORT_PATIENCE).map_err(|e| MemberProblem::of(&e));
         locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
@@ -287,7 +289,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     }
     let opened = host.open(&device.raw, Access::Own);
     let opened = opened.map_err(|e| MemberProblem::of(&e));
-    let seen = pool.journal().seen(&device.id.text);
+    let seen = pool.journal().seen(&device.id);
     let opened = opened.and_then(|disk| {
         PoolDisk::open(disk, label.disk, pool.owner(), &seen).map_err(|e| MemberProblem::of_opening(&e))
     });
@@ -308,7 +310,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     match known {
         Some(member) => member.lock().arrive(device.raw.clone(), opened),
         None => {
-            let member = LabelledDisk::new(device.id.text.clone(), device.raw.clone(), opened, None);
+            let member = LabelledDisk::new(device.id.clone(), device.raw.clone(), opened, None);
             pool.join(Member::Labelled(Arc::new(member)));
         }
     }

@@ -25,6 +25,7 @@ mod taking;
 mod thread;
 mod verb;
 mod wipe;
+mod worked_on;
 
 pub use self::admin::AdminError;
 pub use self::inventory::inventory;

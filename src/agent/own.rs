@@ -1,5 +1,6 @@
-//! Bare devices with volumes that others know of and the journal does not: it was lost with the state directory, or is
-//! older than the volume. They are nobody's to claim, to wipe, to erase, or to read.
+//! What the PoolVolumes of this node say of its disks, and what waits until they were heard: a journal can be lost with the state
+//! directory, or be older than a volume. Bare devices with a volume that it does not know are nobody's to claim, to wipe, to
+//! erase, or to read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,50 +16,64 @@ use crate::host::{RawDisk, chain};
 use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
 
 impl Reconciler {
-    /// Asks others on which bare devices volumes are: before the first look, and before a claim.
+    /// Asks which disks have volumes: before each look until that was told once, and before a claim.
     pub fn asking_for_own(mut self, ask: AskOwn) -> Self {
         self.question.ask_own(ask);
         self
     }
 
-    /// Before the first look, and before each one until it was told once: what a tenant wrote into a bare device must not pass for
-    /// a disk of ours, nor a volume that is younger than the journal for what that erases.
+    /// What a tenant wrote into a bare device must not pass for a disk of ours, and a volume that was made after the journal was
+    /// written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
-        if self.pool.journal().is_compared() {
+        self.untold = None;
+        if self.pool.journal().is_told() {
             return Ok(());
         }
-        let told = self.ask(Wanted::Own).and_then(|told| told.own);
-        let Err(why) = told.and_then(|own| self.learn_own(own)) else { return Ok(()) };
-        // What a sound journal knows does not wait for that, and the text of a damaged one has told what it could.
-        if self.pool.journal().is_new() {
-            return Err(DiscoveryError::NotTold(why));
+        if !self.question.is_asked() {
+            self.pool.journal().nobody_tells();
+            return Ok(());
         }
-        if self.pool.is_looked_at() {
-            tracing::warn!(
-                why,
-                "which bare devices have volumes is known from the journal alone; nothing is erased there"
-            );
+        let why = match self.ask(Wanted::Own) {
+            // The first answer often takes longer than a pass waits: that is not worth a word.
+            Err(not_yet) => not_yet,
+            Ok(answers) => match answers.own.and_then(|own| self.learn_own(own)) {
+                Ok(_) => return Ok(()),
+                Err(why) => {
+                    tracing::warn!(
+                        why,
+                        "the PoolVolumes of this node were not read: until they are, nothing is erased on a bare device, no volume \
+                         is made there, and no labelled disk joins that the journal does not know"
+                    );
+                    self.untold = Some(why.clone());
+                    why
+                }
+            },
+        };
+        // Only an empty journal waits. A sound one knows its devices; of a damaged one the ids were gleaned.
+        match self.pool.journal().is_new() {
+            true => Err(DiscoveryError::NotTold(why)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Until then, a disk with our label that the journal does not know may be what a tenant wrote: it joins later.
-    pub(super) fn leave_unknown_labels(&mut self, set: &mut Snapshot) {
+    /// Until the PoolVolumes were heard, a disk with our label that the journal does not know may be what a tenant wrote: it joins
+    /// later. A damaged journal knows none of them, and keeps none out.
+    pub(super) fn withhold_unknown_labels(&mut self, set: &mut Snapshot) {
         let journal = Arc::clone(self.pool.journal());
-        if journal.is_compared() || journal.sound().is_err() {
+        if journal.is_told() || journal.sound().is_err() {
             return;
         }
         let is_known = |device: &Device| {
             let is_its = |known: &KnownDisk| known.hardware.is_none() || known.hardware == hardware(&device.raw);
-            journal.known(|id| id == device.id.text).iter().any(|(_, known)| is_its(known))
+            journal.known(|id| *id == device.id).iter().any(|(_, known)| is_its(known))
         };
         for device in set.devices.iter_mut().filter(|device| device.label.is_some()) {
             if device.verdict != Verdict::Ours || is_known(device) {
                 continue;
             }
             device.verdict = Verdict::Unknown(
-                "it has our label, and the journal of this node does not know it: the API server was not heard yet on whether a \
-                 volume is there"
+                "it carries our label, and the journal does not have it: it joins when the API server has named the volumes of this \
+                 node"
                     .to_owned(),
             );
             device.label = None;
@@ -89,7 +104,7 @@ impl Reconciler {
         };
         let unknown = |device: &Device| {
             let why = why(device).filter(|_| self.rules.iter().any(|rule| selects(rule, &device.raw)))?;
-            let (disk, listed) = (device.id.text.clone(), BTreeSet::new());
+            let (disk, listed) = (device.id.clone(), BTreeSet::new());
             Some(Unasked { disk, why, listed, knowledge: Knowledge::None })
         };
         set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::decide::Action;
 use crate::claim::{Reclaim, Rule};
+use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef};
 
 /// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices as they
@@ -16,7 +17,7 @@ pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 /// A member, as far as it matters whose it is.
 #[derive(Clone, Debug)]
 pub struct Owned {
-    pub id: String,
+    pub id: DiskId,
     /// The set that claimed it, as the label or the journal says.
     pub set: SetRef,
     /// The layouts of sets that it may belong to, the likeliest first.
@@ -79,7 +80,7 @@ mod tests {
 
     fn member(of: &Rule) -> Owned {
         Owned {
-            id: "gpt-1".to_owned(),
+            id: DiskId::named("gpt-1"),
             set: of.set.clone(),
             layouts: vec![of.layout.clone()],
             is_ready: true,
@@ -90,7 +91,7 @@ mod tests {
     }
 
     fn offer(rule: &Arc<Rule>) -> Action {
-        Action::Offer { id: "gpt-1".to_owned(), rule: Some(Arc::clone(rule)) }
+        Action::Offer { id: DiskId::named("gpt-1"), rule: Some(Arc::clone(rule)) }
     }
 
     #[test]
@@ -100,13 +101,13 @@ mod tests {
         assert_eq!(belong(&[member(&fast)], &rules), [offer(&fast)]);
         let attached = Owned { rule: Some(Arc::clone(&fast)), ..member(&fast) };
         assert_eq!(belong(std::slice::from_ref(&attached), &rules), []);
-        assert_eq!(belong(&[attached], &[slow]), [Action::Offer { id: "gpt-1".to_owned(), rule: None }]);
+        assert_eq!(belong(&[attached], &[slow]), [Action::Offer { id: DiskId::named("gpt-1"), rule: None }]);
     }
 
     #[test]
     fn a_set_that_was_made_again_under_its_name_has_its_new_uid_written_if_it_asks_for_the_same_layout() {
         let [before, again] = [rule("fast", "1"), rule("fast", "2")];
-        let rename = Action::Rename { id: "gpt-1".to_owned(), set: again.set.clone() };
+        let rename = Action::Rename { id: DiskId::named("gpt-1"), set: again.set.clone() };
         assert_eq!(belong(&[member(&before)], std::slice::from_ref(&again)), [rename, offer(&again)]);
         let busy = Owned { is_writable: false, ..member(&before) };
         assert_eq!(belong(&[busy], std::slice::from_ref(&again)), [offer(&again)]);
@@ -118,7 +119,7 @@ mod tests {
     fn a_disk_is_given_back_when_it_is_done_with_and_its_set_says_so() {
         let releases = Arc::new(Rule { reclaim: Reclaim::Release, ..sample::rule("fast") });
         let done = Owned { is_done_with: true, rule: Some(Arc::clone(&releases)), ..member(&releases) };
-        assert_eq!(give_back(std::slice::from_ref(&done)), [Action::GiveBack { id: "gpt-1".to_owned() }]);
+        assert_eq!(give_back(std::slice::from_ref(&done)), [Action::GiveBack { id: DiskId::named("gpt-1") }]);
         let keeps =
             Owned { rule: Some(Arc::new(Rule { reclaim: Reclaim::Keep, ..(*releases).clone() })), ..done.clone() };
         let used = Owned { is_done_with: false, ..done.clone() };

@@ -10,6 +10,7 @@ use super::met::Met;
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::Rule;
+use crate::device::DiskId;
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::chain;
@@ -58,7 +59,7 @@ impl Reconciler {
         }
     }
 
-    fn rename(&mut self, id: &str, set: SetRef, met: &mut Met) {
+    fn rename(&mut self, id: &DiskId, set: SetRef, met: &mut Met) {
         let Some(member) = self.pool.member(id) else { return };
         let renamed = match &member {
             Member::Labelled(disk) => {
@@ -73,7 +74,7 @@ impl Reconciler {
         }
     }
 
-    fn offer(&self, id: &str, rule: Option<Arc<Rule>>, met: &mut Met) {
+    fn offer(&self, id: &DiskId, rule: Option<Arc<Rule>>, met: &mut Met) {
         let Some(member) = self.pool.member(id) else { return };
         let offered = match &member {
             Member::Labelled(disk) => {
@@ -89,11 +90,13 @@ impl Reconciler {
         }
     }
 
-    fn give_back(&mut self, id: &str, met: &mut Met) {
+    fn give_back(&mut self, id: &DiskId, met: &mut Met) {
         let Some(member) = self.pool.member(id) else { return };
         match self.give_up(&member) {
             Ok(()) => met.gave_back += 1,
-            Err(error) => tracing::error!(disk = id, error = %chain(&error), "the disk could not be given back"),
+            Err(error) => {
+                tracing::error!(disk = id.as_str(), error = %chain(&error), "the disk could not be given back")
+            }
         }
     }
 }

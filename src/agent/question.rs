@@ -32,7 +32,7 @@ pub(super) enum Wanted {
 /// The answers; the words say why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answers {
-    /// Volumes of this node on bare devices.
+    /// Volumes of this node, each with its disk.
     pub own: Result<Vec<ToldVolume>, String>,
     /// What other provisioners promise; empty where it was not wanted.
     pub promises: Result<Vec<Promise>, String>,
@@ -57,6 +57,11 @@ struct Awaited {
 }
 
 impl Question {
+    /// There is somebody to ask.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     pub fn ask_own(&mut self, ask: AskOwn) {
         self.is_asked = true;
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);

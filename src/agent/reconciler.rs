@@ -10,8 +10,10 @@ use std::time::Duration;
 use super::memory::Memory;
 use super::met::Met;
 use super::question::Question;
+use super::worked_on::WorkedOn;
 use super::{decide, owner};
 use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
+use crate::device::DiskId;
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::duplicate::Identities;
 use crate::device::label::SetRef;
@@ -41,12 +43,14 @@ pub struct Reconciler {
     knows_sets: bool,
     pub(super) again: Backoff,
     pub(super) question: Question,
+    /// Why the PoolVolumes were not read when that was last tried.
+    pub(super) untold: Option<String>,
     /// How many were begun.
     pub(super) passes: u64,
-    /// Work on disks of the pool, by id, that may hang.
-    pub(super) errands: Patience<String>,
-    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By hardware id.
-    pub(super) claiming: BTreeMap<String, (String, SetRef)>,
+    /// Work on disks of the pool that may hang.
+    pub(super) errands: Patience<WorkedOn>,
+    /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
+    pub(super) claiming: BTreeMap<DiskId, (String, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     pub(super) unusable: BTreeMap<String, String>,
     /// What the last look saw together.
@@ -63,9 +67,11 @@ pub struct PassReport {
     pub outcomes: Vec<Outcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<String>,
-    /// The sets had been handed over before it began, and others had told of their volumes: what no member offers now, none
-    /// offers.
+    /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member
+    /// offers now, none offers.
     pub knows_all: bool,
+    /// Why the PoolVolumes could not be read. Bare devices offer nothing until they are.
+    pub untold: Option<String>,
     /// When the next pass is due, if nothing happens before: a disk may be ripe then, or this pass changed what it saw.
     pub ripe_in: Option<Duration>,
 }
@@ -79,6 +85,7 @@ impl PassReport {
             outcomes: Vec::new(),
             claimed: Vec::new(),
             knows_all: false,
+            untold: None,
             ripe_in: None,
         }
     }
@@ -94,6 +101,7 @@ impl Reconciler {
             knows_sets: false,
             again: Backoff::new(AGAIN, AGAIN_AT_MOST),
             question: Question::default(),
+            untold: None,
             passes: 0,
             errands: Patience::new(ERRAND),
             claiming: BTreeMap::new(),
@@ -141,6 +149,7 @@ impl Reconciler {
     /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
         let (mut set, claiming) = self.observe()?;
+        let was_told = self.pool.journal().is_told();
         let mut members = Met::default();
         let actions = decide::come_and_go(&set, &self.members(), &claiming);
         self.perform(actions, &set, &mut members);
@@ -162,7 +171,7 @@ impl Reconciler {
             || members.again
             || !self.claiming.is_empty()
             || !taken.problems.is_empty()
-            || !self.pool.journal().is_compared()
+            || !self.pool.journal().is_told()
             || self.must_look_again(&set);
         let again = self.again.after(again);
         let actions = owner::give_back(&self.owned());
@@ -170,12 +179,14 @@ impl Reconciler {
         self.pool.kick();
 
         // What turned out not to be blank gives way to others.
-        let stale = (unsure || wrong.0 || taken.is_stale()).then_some(Duration::ZERO);
+        let told_since = !was_told && self.pool.journal().is_told();
+        let stale = (unsure || wrong.0 || taken.is_stale() || told_since).then_some(Duration::ZERO);
         let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
         let mut problems = members.problems;
         problems.extend(taken.problems);
-        let (claimed, knows_all) = (taken.claimed, self.knows_sets && self.pool.journal().is_compared());
-        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_all })
+        let (claimed, untold) = (taken.claimed, self.untold.clone());
+        let knows_all = self.knows_sets && (was_told || untold.is_some());
+        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_all, untold })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
@@ -185,7 +196,6 @@ impl Reconciler {
         // Asked before the look: what ends meanwhile is seen whole by the next one.
         let claiming = self.claims_under_way();
         let mut set = self.look()?;
-        self.leave_unknown_labels(&mut set);
         for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
             // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
             device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
@@ -194,8 +204,11 @@ impl Reconciler {
         }
         self.memory.watch.look(set.at, &set.devices);
         self.memory.forget_gone(&set);
-        let is = |device: &Device, id: &str| device.id.text == id || set.hardware_id(device) == id;
-        self.errands.count_only(|id| set.devices.iter().any(|device| is(device, id)));
+        let is = |device: &Device, id: &DiskId| device.id == *id || set.bare_id(device) == *id;
+        self.errands.count_only(|on| match on {
+            WorkedOn::Disk(id) => set.devices.iter().any(|device| is(device, id)),
+            WorkedOn::Volume(_) => false,
+        });
         Ok((set, claiming))
     }
 
@@ -234,7 +247,9 @@ impl Reconciler {
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
-        self.memory.discovery.look(&self.host, judged_record)
+        let mut set = self.memory.discovery.look(&self.host, judged_record)?;
+        self.withhold_unknown_labels(&mut set);
+        Ok(set)
     }
 
     /// Tells discovery what no device can say: before each look and each confirmation.
@@ -245,7 +260,7 @@ impl Reconciler {
     }
 
     /// Sets may claim a device again that was given back, and what is on one that was given up is what it says it is.
-    pub(super) fn readmit(&mut self, device: &Device, id: &str) -> Result<(), PoolError> {
+    pub(super) fn readmit(&mut self, device: &Device, id: &DiskId) -> Result<(), PoolError> {
         self.pool.journal().readmit(id)?;
         self.memory.discovery.changed(&device.raw.name);
         Ok(())
@@ -270,11 +285,13 @@ impl Reconciler {
     /// What a person asked of one disk; where that hangs, so says the answer.
     pub(super) fn done_in_time<E: From<PoolError> + Send + 'static>(
         &mut self,
-        disk: &str,
+        on: impl Into<WorkedOn>,
         work: impl FnOnce() -> Result<(), E> + Send + 'static,
     ) -> Result<(), E> {
-        let hangs = |hangs| Err(PoolError::Hangs { disk: disk.to_owned(), hangs }.into());
-        self.errand(disk, work).unwrap_or_else(hangs)
+        let on = on.into();
+        let disk = on.to_string();
+        let hangs = |hangs| Err(PoolError::Hangs { disk, hangs }.into());
+        self.errand(on, work).unwrap_or_else(hangs)
     }
 
     /// Releases a disk; the next look reads it anew.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use super::reconciler::Reconciler;
 use crate::claim::{Spared, may_wipe};
-use crate::device::Device;
 use crate::device::discovery::Snapshot;
+use crate::device::{Device, DiskId};
 use crate::host::RawDisk;
 
 /// What is away, by its bytes.
@@ -22,11 +22,11 @@ pub(super) struct RenamedBare {
 impl Reconciler {
     pub(super) fn doubts(&self, set: &Snapshot) -> RenamedBare {
         let claims = self.pool.journal().bare_claims();
-        let here: BTreeSet<String> =
+        let here: BTreeSet<DiskId> =
             set.devices.iter().filter_map(|device| self.pool.bare_claim_of(set, device)).map(|(id, _)| id).collect();
         let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !here.contains(id));
         let sizes = away.map(|(_, claim)| claim.size).collect();
-        let is_here = |id: &str| set.devices.iter().any(|device| set.hardware_id(device) == id);
+        let is_here = |id: &DiskId| set.devices.iter().any(|device| set.bare_id(device) == *id);
         let lost = self.pool.journal().lost().into_iter().filter(|(id, _)| !is_here(id));
         let at_least = lost.filter_map(|(_, claim)| Some(claim.volume?.record.required)).min();
         RenamedBare { sizes, at_least }

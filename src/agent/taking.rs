@@ -54,13 +54,12 @@ mod tests {
 
     use super::*;
     use crate::claim::sample;
-    use crate::device::id;
     use crate::device::label::Layout;
     use crate::device::sample::unclaimed;
 
     fn claim(set: &str, name: &str) -> Elected {
         let set = sample::rule(set).set;
-        let device = id::hardware(&unclaimed(name).raw, None);
+        let device = unclaimed(name).id;
         Elected { set, device, name: name.to_owned(), layout: Layout::Carved {}, zeros: true }
     }
 

@@ -81,7 +81,7 @@ impl Reconciler {
         let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
         let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
-        let wiped = self.errand_now(&now.id.text, move |late| destroy(&*host, &raw, &found, late));
+        let wiped = self.errand_now(&now.id, move |late| destroy(&*host, &raw, &found, late));
         wiped.map_err(|hangs| chain(&hangs))??;
         self.memory.wrote(&now.raw.name);
         let blank = self.memory.discovery.confirm(&self.host, judged_record, &now);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ripeness::Ripeness;
 use super::rule::Rule;
 use super::wipe::Spared;
-use crate::device::Device;
 use crate::device::label::SetRef;
+use crate::device::{Device, DiskId};
 use crate::host::Health;
 
 /// The sets, all devices, and what is known of both.
@@ -20,7 +20,7 @@ pub struct Ballot<'a> {
     /// How many of the disks of a LocalVolume's class none of its paths leads to now.
     pub astray: &'a BTreeMap<SetRef, u32>,
     /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
-    pub given_back: &'a BTreeSet<String>,
+    pub given_back: &'a BTreeSet<DiskId>,
     /// Whether the set's layout fits on the device; the words say what is lacking.
     pub fits: fn(&Rule, &Device) -> Result<(), String>,
 }

@@ -79,7 +79,7 @@ impl fmt::Display for Rejection {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
             Self::HeldBack => f.write_str(
-                "nothing new is claimed: the cluster's CRDs are not this version's, as the condition Claiming of the DevicePool says",
+                "nothing new is claimed: the cluster's CRDs are not this version's, as status.sets of the DevicePool says",
             ),
             Self::Tainted => f.write_str("the node has a taint that the set's tolerations do not tolerate"),
             Self::StandsBack => f.write_str(

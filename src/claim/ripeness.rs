@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn each_change_restarts_the_clock() {
         let changes: [fn(&mut Device); 5] = [
-            |device| device.id.text.push('x'),
+            |device| device.id = DiskId::named(format!("{}x", device.id)),
             |device| device.raw.devno.minor += 1,
             |device| device.raw.diskseq = Some(99),
             |device| device.raw.size += 512,

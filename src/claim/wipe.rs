@@ -96,7 +96,7 @@ fn twin(raw: &RawDisk, all: &[Device]) -> Option<String> {
         let partition = matches!(other.raw.kind, Kind::Partition(_));
         !partition && other.raw.name != raw.name && id::hardware(&other.raw, None) == own
     };
-    let found = all.iter().filter(|_| own.stable).find(same)?;
+    let found = all.iter().filter(|_| !own.is_path()).find(same)?;
     Some(found.raw.path.display().to_string())
 }
 
@@ -124,6 +124,7 @@ impl fmt::Display for Spared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::DiskId;
     use crate::device::reason::Holder;
     use crate::device::sample::{device, disk, dm, loop_over, partition, unclaimed};
 
@@ -165,7 +166,7 @@ mod tests {
             (Reason::BootPartition { label: "BIOS".into() }, Err(Spared::BadSort)),
             (Reason::TooSmall { size: 1 }, Err(Spared::BadSort)),
             (
-                Reason::SameIdentity { id: "x".into(), others: vec!["/dev/sdb".into()] },
+                Reason::SameIdentity { id: DiskId::named("x"), others: vec!["/dev/sdb".into()] },
                 Err(Spared::Twin("/dev/sdb".into())),
             ),
         ];

@@ -154,7 +154,7 @@ fn ask<T>(
     })
 }
 
-/// The socket may be there, and is for others.
+/// The socket is closed to this user.
 fn is_denied(error: &tonic::transport::Error) -> bool {
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::{self, Identities};
+use super::id;
 use super::label::Hardware;
 use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
-use super::{Believed, Device, Verdict, id};
+use super::{Believed, Device, Verdict};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, Incarnation, Kind};
 use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
@@ -25,13 +27,13 @@ pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
 #[derive(Debug)]
 pub struct Discovery {
     owner: Owner,
-    /// Hardware ids of the devices that are claimed bare.
-    bare: BTreeSet<String>,
+    /// The devices that are claimed bare.
+    bare: BTreeSet<DiskId>,
     /// Those that were, and may have a tenant's bytes on them.
-    given_up: BTreeSet<String>,
+    given_up: BTreeSet<DiskId>,
     identities: Identities,
-    /// The hardware that each disk of ours was last on, by disk id.
-    last_on: BTreeMap<String, String>,
+    /// The hardware that each disk of ours was last on.
+    last_on: BTreeMap<DiskId, HardwareId>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: Remembered<Finding>,
@@ -107,20 +109,20 @@ impl Discovery {
         self
     }
 
-    /// Which devices are claimed bare now, by hardware id: from here on nothing on them is read, and nothing on them is
+    /// Which devices are claimed bare now, from here on nothing on them is read, and nothing on them is
     /// anything but a tenant's.
-    pub fn claimed_bare(&mut self, ids: BTreeSet<String>) {
+    pub fn claimed_bare(&mut self, ids: BTreeSet<DiskId>) {
         self.bare = ids;
     }
 
-    /// Which devices were claimed bare and given up with what was on them, by hardware id: nothing there is a record.
-    pub fn given_up(&mut self, ids: BTreeSet<String>) {
+    /// Which devices were claimed bare and given up with what was on them: nothing there is a record.
+    pub fn given_up(&mut self, ids: BTreeSet<DiskId>) {
         self.given_up = ids;
     }
 
     /// Which hardware our disks are, and which are copies of them, from here on; and the hardware that each was last on, also
     /// where that is but a path.
-    pub fn identities_are(&mut self, identities: Identities, last_on: BTreeMap<String, String>) {
+    pub fn identities_are(&mut self, identities: Identities, last_on: BTreeMap<DiskId, HardwareId>) {
         (self.identities, self.last_on) = (identities, last_on);
     }
 
@@ -217,7 +219,7 @@ impl Discovery {
             raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
 
         let told = |raw: &RawDisk| {
-            let id = id::hardware(raw, machine.disk_of(raw)).text;
+            let id = DiskId::from(id::hardware(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
             self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };
@@ -316,9 +318,9 @@ pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> 
 }
 
 impl Snapshot {
-    /// Who a device is by its hardware, whatever it carries.
-    pub fn hardware_id(&self, device: &Device) -> String {
-        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).text
+    /// Who a device is as a bare one, by its hardware, whatever it carries.
+    pub fn bare_id(&self, device: &Device) -> DiskId {
+        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).into()
     }
 
     /// The whole disk that a device is, or is on ([`id::whole_disk`]).

@@ -13,8 +13,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk_id::{DiskId, HardwareId};
+use super::id;
 use super::reason::Reason;
-use super::{Believed, Device, Verdict, id};
+use super::{Believed, Device, Verdict};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
@@ -23,13 +25,12 @@ use crate::host::raw::Kind;
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
     /// The hardware that was in use last, or that a person chose.
-    pub original: Option<String>,
+    pub original: Option<HardwareId>,
     /// None of these takes its place by itself.
-    pub copies: BTreeSet<String>,
+    pub copies: BTreeSet<HardwareId>,
 }
 
-/// By disk id.
-pub type Identities = BTreeMap<String, Identity>;
+pub type Identities = BTreeMap<DiskId, Identity>;
 
 /// Settles which device of each identity may be used. The order of `devices` does not matter.
 pub fn settle(devices: &mut [Device], known: &Identities) {
@@ -66,21 +67,20 @@ pub fn seen_together(devices: &[Device]) -> Identities {
 }
 
 /// The stable ids of a device's hardware, and those of the paths that a multipath device is made of.
-fn ways(devices: &[Device], device: &Device) -> BTreeSet<String> {
+fn ways(devices: &[Device], device: &Device) -> BTreeSet<HardwareId> {
     let below = devices.iter().filter(|below| device.raw.slaves.contains(&below.raw.name));
     below.chain([device]).filter_map(|way| hardware(&way.raw)).collect()
 }
 
 /// Who a disk of ours is by its hardware, where that tells it from others.
-pub fn hardware(raw: &RawDisk) -> Option<String> {
-    let hardware = id::hardware(raw, None);
-    hardware.stable.then_some(hardware.text)
+pub fn hardware(raw: &RawDisk) -> Option<HardwareId> {
+    Some(id::hardware(raw, None)).filter(|hardware| !hardware.is_path())
 }
 
-fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<String, Vec<usize>> {
-    let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
+fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<DiskId, Vec<usize>> {
+    let mut by_id: HashMap<DiskId, Vec<usize>> = HashMap::new();
     for (index, device) in devices.iter().enumerate().filter(|(_, device)| which(device)) {
-        by_id.entry(device.id.text.clone()).or_default().push(index);
+        by_id.entry(device.id.clone()).or_default().push(index);
     }
     by_id
 }
@@ -123,7 +123,7 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
 fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
     let eligible: Vec<usize> =
         group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity)).collect();
-    let is_original = |index: &usize| identity.original == Some(id::hardware(&devices[*index].raw, None).text);
+    let is_original = |index: &usize| identity.original == Some(id::hardware(&devices[*index].raw, None));
     let used: Vec<usize> = eligible.iter().copied().filter(is_original).collect();
     let recorded: Vec<usize> = eligible.into_iter().filter(|index| is_on_record(&devices[*index])).collect();
     match (&used[..], &recorded[..]) {
@@ -143,7 +143,7 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
             group.iter().filter(|other| **other != index).map(|other| devices[*other].raw.path.clone()).collect();
         others.sort();
         let device = &mut devices[index];
-        let id = device.id.text.clone();
+        let id = device.id.clone();
         match device.verdict {
             Verdict::Ours | Verdict::Foreign { .. } => {}
             Verdict::Theirs(_) | Verdict::Unknown(_) => continue,
@@ -164,22 +164,22 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
 
 /// A disk that is here and cannot be read has the data, whatever else calls itself by its name. `last` is the hardware that each
 /// disk of ours was last on, also where that is but a path.
-pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<String, String>) {
-    let unread: HashMap<String, (PathBuf, String)> = devices
+pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>) {
+    let unread: HashMap<HardwareId, (PathBuf, String)> = devices
         .iter()
         // A dock gives its name to whatever disk is in it: that it cannot be read says nothing of a disk that was.
         .filter(|device| !id::may_be_of_bridge(&device.raw, None))
         .filter_map(|device| {
-            let hardware = id::hardware(&device.raw, None).text;
+            let hardware = id::hardware(&device.raw, None);
             Some((hardware, (device.raw.path.clone(), device.unread.clone()?)))
         })
         .collect();
     let is_ours = |device: &&mut Device| device.verdict == Verdict::Ours && device.believed == Believed::Yes;
     for device in devices.iter_mut().filter(is_ours) {
         let Some(label) = &device.label else { continue };
-        let used = last.get(&device.id.text).cloned();
-        let written_on = || Some(label.hardware.id.clone()).filter(|hardware| !id::is_path(hardware));
-        let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None).text);
+        let used = last.get(&device.id).cloned();
+        let written_on = || Some(label.hardware.id.clone()).filter(|hardware| !hardware.is_path());
+        let original = used.or_else(written_on).filter(|hardware| *hardware != id::hardware(&device.raw, None));
         if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
             let (id, path) = (&device.id, device.raw.path.display());
             device.believed = Believed::No(format!(
@@ -216,7 +216,6 @@ fn follow_disks(devices: &mut [Device]) {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::DiskId;
     use super::super::sample::{device, disk, dm, label, partition};
     use super::*;
 
@@ -224,7 +223,7 @@ mod tests {
     fn ours(name: &str, number: u32) -> Device {
         let label = label("c", "n");
         let raw = RawDisk { wwid: Some(format!("naa.{number}")), ..disk(name) };
-        let id = DiskId { text: format!("gpt-{}", label.disk), stable: true };
+        let id = DiskId::labelled(label.disk);
         Device { id, label: Some(label.into()), ..device(raw, Verdict::Ours) }
     }
 
@@ -258,16 +257,20 @@ mod tests {
         let mut devices = [ours("sda", 9), ours("sdb", 9)];
         for device in &mut devices {
             device.raw.wwid = None;
-            Arc::make_mut(device.label.as_mut().unwrap()).hardware.id = "path-/dev/sda".into();
+            Arc::make_mut(device.label.as_mut().unwrap()).hardware.id = HardwareId::named("path-/dev/sda");
         }
         settle(&mut devices, &Identities::new());
         assert_eq!(ready(&devices), Vec::<&str>::new());
     }
 
+    fn naa(number: &str) -> HardwareId {
+        HardwareId::named(format!("wwid-naa.{number}"))
+    }
+
     fn known(original: &str, copies: &[&str]) -> Identities {
-        let copies = copies.iter().map(|copy| format!("wwid-naa.{copy}")).collect();
-        let identity = Identity { original: Some(format!("wwid-naa.{original}")), copies };
-        Identities::from([(format!("gpt-{}", label("c", "n").disk), identity)])
+        let copies = copies.iter().map(|copy| naa(copy)).collect();
+        let identity = Identity { original: Some(naa(original)), copies };
+        Identities::from([(DiskId::labelled(label("c", "n").disk), identity)])
     }
 
     fn ready_with(known: &Identities, mut devices: Vec<Device>) -> Vec<String> {
@@ -305,9 +308,9 @@ mod tests {
         let copies = |mut devices: Vec<Device>| {
             settle(&mut devices, &Identities::new());
             let seen = seen_together(&devices).into_values().next().unwrap_or_default();
-            (seen.original, seen.copies.into_iter().collect::<Vec<_>>().join(" "))
+            (seen.original, seen.copies.iter().map(HardwareId::as_str).collect::<Vec<_>>().join(" "))
         };
-        let one = || Some("wwid-naa.1".to_owned());
+        let one = || Some(naa("1"));
         assert_eq!(copies(vec![ours("sda", 1)]), (None, String::new()));
         assert_eq!(copies(vec![ours("sda", 1), ours("sdb", 2)]), (one(), "wwid-naa.2".to_owned()));
         assert_eq!(copies(vec![ours("sda", 2), ours("sdb", 3)]), (None, "wwid-naa.2 wwid-naa.3".to_owned()));

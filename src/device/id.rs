@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::DiskId;
+use super::disk_id::{DiskId, HardwareId};
 use super::label::{Hardware, Label};
 use crate::host::RawDisk;
 use crate::host::raw::{Kind, Partition};
@@ -15,46 +15,23 @@ use crate::host::raw::{Kind, Partition};
 /// Who a disk is. With a label, its GPT disk GUID; else what the hardware says.
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
     match label {
-        Some(label) => labelled(label.disk),
-        None => hardware(raw, disk),
+        Some(label) => DiskId::labelled(label.disk),
+        None => hardware(raw, disk).into(),
     }
-}
-
-/// The id of a disk of ours, by its GPT disk GUID.
-pub fn labelled(disk: Uuid) -> DiskId {
-    stable(format!("gpt-{disk}"))
 }
 
 /// Who a disk is by its hardware alone, label or not: what a label records to tell a disk from a copy.
 /// `disk` is the disk of a partition.
-pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> DiskId {
+pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
     let own = match &raw.kind {
         Kind::Partition(partition) => partition_id(partition, disk),
-        Kind::Loop(Some(backing)) => backing.inode.map(|(dev, inode)| stable(format!("loop-{dev}-{inode}"))),
-        Kind::Dm(dm) => tidy(&dm.uuid).map(|uuid| stable(format!("dm-{uuid}"))),
-        Kind::Md(md) => md.uuid.as_deref().and_then(tidy).map(|uuid| stable(format!("md-{uuid}"))),
+        Kind::Loop(Some(backing)) => backing.inode.map(|(dev, inode)| HardwareId::named(format!("loop-{dev}-{inode}"))),
+        Kind::Dm(dm) => tidy(&dm.uuid).map(|uuid| HardwareId::named(format!("dm-{uuid}"))),
+        Kind::Md(md) => md.uuid.as_deref().and_then(tidy).map(|uuid| HardwareId::named(format!("md-{uuid}"))),
         Kind::Loop(None) | Kind::Ram | Kind::Zram => None,
         Kind::Disk | Kind::Rom | Kind::Floppy | Kind::Network | Kind::Other(_) => wwid(raw).or_else(|| serial(raw)),
     };
-    own.unwrap_or_else(|| DiskId { text: of_path(&raw.path), stable: false })
-}
-
-/// The [`hardware`] id of what nothing but its node tells from others.
-pub fn of_path(path: &Path) -> String {
-    format!("path-{}", path.display())
-}
-
-/// How [`hardware`] begins.
-const SORTS: [&str; 7] = ["wwid-", "serial-", "part-", "dm-", "md-", "loop-", "path-"];
-
-/// Whether a text could be a [`hardware`] id, and not that of a disk of ours.
-pub fn may_be_hardware(text: &str) -> bool {
-    SORTS.iter().any(|sort| text.starts_with(sort)) && !text.contains(char::is_whitespace)
-}
-
-/// Whether a [`hardware`] id is but the place where something is plugged in now.
-pub fn is_path(text: &str) -> bool {
-    text.starts_with("path-")
+    own.unwrap_or_else(|| HardwareId::of_path(&raw.path))
 }
 
 /// Whether what a disk is called may be the name of the USB bridge that it is in, as of a dock: with another disk in it the name
@@ -76,22 +53,18 @@ pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
         _ => raw,
     };
     let id = hardware(whole, None);
-    let tells = id.stable && !may_be_of_bridge(whole, None);
-    tells.then(|| Hardware::of(id.text, whole))
-}
-
-fn stable(text: String) -> DiskId {
-    DiskId { text, stable: true }
+    let tells = !id.is_path() && !may_be_of_bridge(whole, None);
+    tells.then(|| Hardware::of(id, whole))
 }
 
 /// GPT: the partition's GUID. DOS: its PARTUUID ends in the partition number, so the disk's own id and
 /// the start are taken instead.
-fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<DiskId> {
+fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<HardwareId> {
     if let Some(guid) = guid_of(partition) {
-        return Some(stable(format!("part-{guid}")));
+        return Some(HardwareId::named(format!("part-{guid}")));
     }
     let disk = hardware(disk?, None);
-    disk.stable.then(|| stable(format!("part-{}-at-{}", disk.text, partition.start)))
+    (!disk.is_path()).then(|| HardwareId::named(format!("part-{disk}-at-{}", partition.start)))
 }
 
 fn guid_of(partition: &Partition) -> Option<Uuid> {
@@ -99,16 +72,16 @@ fn guid_of(partition: &Partition) -> Option<Uuid> {
     guid.filter(|guid| !guid.is_nil())
 }
 
-fn wwid(raw: &RawDisk) -> Option<DiskId> {
+fn wwid(raw: &RawDisk) -> Option<HardwareId> {
     let wwid = tidy(raw.wwid.as_deref()?)?;
     let number = wwid.split_once('.').map_or(wwid.as_str(), |(_, number)| number);
-    (!is_junk(number)).then(|| stable(format!("wwid-{wwid}")))
+    (!is_junk(number)).then(|| HardwareId::named(format!("wwid-{wwid}")))
 }
 
-fn serial(raw: &RawDisk) -> Option<DiskId> {
+fn serial(raw: &RawDisk) -> Option<HardwareId> {
     let serial = tidy(raw.serial.as_deref()?).filter(|serial| !is_junk(serial))?;
     let model = raw.model.as_deref().and_then(tidy).unwrap_or_default();
-    Some(stable(format!("serial-{model}-{serial}")))
+    Some(HardwareId::named(format!("serial-{model}-{serial}")))
 }
 
 /// One word: blanks, slashes and control characters become `_`, as in the names of by-id links.
@@ -156,7 +129,7 @@ mod tests {
     use crate::host::raw::{Dm, LoopBacking, Md};
 
     fn text(raw: &RawDisk) -> String {
-        hardware(raw, None).text
+        hardware(raw, None).to_string()
     }
 
     #[test]
@@ -164,8 +137,8 @@ mod tests {
         let label = label("c", "n");
         let mut raw = disk("sda");
         raw.wwid = Some("naa.5000c500a1b2c3d4".into());
-        assert_eq!(identify(&raw, None, Some(&label)).text, format!("gpt-{}", label.disk));
-        assert_eq!(identify(&raw, None, None).text, "wwid-naa.5000c500a1b2c3d4");
+        assert_eq!(identify(&raw, None, Some(&label)).to_string(), format!("gpt-{}", label.disk));
+        assert_eq!(identify(&raw, None, None).to_string(), "wwid-naa.5000c500a1b2c3d4");
     }
 
     #[test]
@@ -178,7 +151,8 @@ mod tests {
         raw.wwid = None;
         assert_eq!(text(&raw), "serial-Samsung_SSD_870-S5Y1NJ0R");
         raw.serial = None;
-        assert_eq!(hardware(&raw, None), DiskId { text: "path-/dev/sda".into(), stable: false });
+        assert_eq!(text(&raw), "path-/dev/sda");
+        assert!(hardware(&raw, None).is_path());
     }
 
     #[test]
@@ -219,13 +193,13 @@ mod tests {
         parent.wwid = Some("naa.5000".into());
         let guid = "6C6F6361-0000-4000-8000-00000000ABCD";
         let gpt = partition("sda", 2, Some(guid));
-        assert_eq!(hardware(&gpt, Some(&parent)).text, format!("part-{}", guid.to_lowercase()));
+        assert_eq!(hardware(&gpt, Some(&parent)).to_string(), format!("part-{}", guid.to_lowercase()));
         let Kind::Partition(part) = &gpt.kind else { unreachable!() };
         let dos_id = format!("part-wwid-naa.5000-at-{}", part.start);
         for number_in_it in [Some("9f2c1a3b-02"), Some("00000000-0000-0000-0000-000000000000"), None] {
             let dos = partition("sda", 2, number_in_it);
-            assert_eq!(hardware(&dos, Some(&parent)), DiskId { text: dos_id.clone(), stable: true });
-            assert!(!hardware(&dos, None).stable);
+            assert_eq!(hardware(&dos, Some(&parent)).to_string(), dos_id);
+            assert!(hardware(&dos, None).is_path());
         }
     }
 

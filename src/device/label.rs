@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::disk_id::HardwareId;
 use crate::host::table::Mark;
 use crate::host::{Extent, FsKind, RawDisk};
 
@@ -60,18 +61,17 @@ pub struct Label {
 }
 
 /// The hardware that a label was written on, to tell a disk from a copy of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hardware {
     /// The disk's id before it had a label: `wwid-…`, `serial-…`, `loop-…`.
-    pub id: String,
+    pub id: HardwareId,
     pub model: Option<String>,
     pub serial: Option<String>,
 }
 
 impl Hardware {
-    /// `id`: what `device::id::hardware` calls the disk.
-    pub fn of(id: String, raw: &RawDisk) -> Self {
+    pub fn of(id: HardwareId, raw: &RawDisk) -> Self {
         Self { id, model: raw.model.clone(), serial: raw.serial.clone() }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod attachment;
 pub mod discovery;
+pub mod disk_id;
 pub mod duplicate;
 pub mod facts;
 pub mod id;
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::host::{Probe, RawDisk};
+pub use disk_id::{DiskId, HardwareId};
 use label::Label;
 
 /// A disk as the product knows it: what the kernel says, who it is, and whose.
@@ -41,22 +43,6 @@ pub struct Device {
     pub unread: Option<String>,
     /// Whether it is the only device with its identity, or the one of several that may use it.
     pub believed: Believed,
-}
-
-/// Who a disk is, never by path and never by size.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DiskId {
-    /// `gpt-<guid>`, `wwid-<wwid>`, `serial-<model>-<serial>`, `part-<uuid>`, `dm-<uuid>`, `md-<uuid>`,
-    /// `loop-<dev>-<inode>`, or `path-<path>` where nothing better is to be had.
-    pub text: String,
-    /// False for `path-…`: such a disk can be labelled, but not used raw.
-    pub stable: bool,
-}
-
-impl std::fmt::Display for DiskId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// Whose a disk is. Theirs until proven unclaimed; what cannot be read is unknown, and as untouchable.

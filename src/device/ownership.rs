@@ -33,7 +33,7 @@ use self::walk::Walk;
 use super::duplicate::Identities;
 use super::reason::Holder;
 pub use super::reason::Reason;
-use super::{Verdict, id};
+use super::{DiskId, HardwareId, Verdict, id};
 use crate::host::raw::{Dm, Kind, MountHow, Offer};
 use crate::host::{Probe, RawDisk};
 
@@ -55,9 +55,9 @@ pub struct Machine<'a> {
     /// Kernel name of a device to that of the loop device over it.
     loops_over: HashMap<&'a str, &'a str>,
     /// Hardware ids of what our disks are, or were last, on.
-    ours: BTreeSet<&'a str>,
+    ours: BTreeSet<&'a HardwareId>,
     /// Those of what was a disk of ours once, or a copy of one.
-    copies: BTreeSet<&'a str>,
+    copies: BTreeSet<&'a HardwareId>,
 }
 
 /// The verdict as far as the facts of sysfs and the record go.
@@ -92,10 +92,10 @@ impl<'a> Machine<'a> {
     }
 
     /// The same, and this is known of the hardware of our disks, which say nothing while they cannot be read.
-    pub fn knowing(self, last_on: &'a BTreeMap<String, String>, identities: &'a Identities) -> Self {
-        let originals = identities.values().filter_map(|identity| identity.original.as_deref());
-        let ours = last_on.values().map(String::as_str).chain(originals).collect();
-        let copies = identities.values().flat_map(|identity| &identity.copies).map(String::as_str).collect();
+    pub fn knowing(self, last_on: &'a BTreeMap<DiskId, HardwareId>, identities: &'a Identities) -> Self {
+        let originals = identities.values().filter_map(|identity| identity.original.as_ref());
+        let ours = last_on.values().chain(originals).collect();
+        let copies = identities.values().flat_map(|identity| &identity.copies).collect();
         Self { ours, copies, ..self }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Machine<'a> {
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
         // What became the disk may be built on what it was copied from.
-        let is_ours = self.ours.contains(&*id::hardware(raw, None).text);
+        let is_ours = self.ours.contains(&id::hardware(raw, None));
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
@@ -256,9 +256,9 @@ impl<'a> Machine<'a> {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
             Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
-                let hardware = id::hardware(whole, None).text;
+                let hardware = id::hardware(whole, None);
                 self.component(whole).is_none()
-                    && (self.ours.contains(&*hardware) || !is_ours_above && self.copies.contains(&*hardware))
+                    && (self.ours.contains(&hardware) || !is_ours_above && self.copies.contains(&hardware))
             }
         }
     }

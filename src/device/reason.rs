@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::disk_id::DiskId;
 use super::size::Size;
 
 /// Anything smaller is nobody's data disk: a label, a table and its copy leave no room to speak of.
@@ -106,7 +107,7 @@ pub enum Reason {
     },
     /// Other devices have the same identity: a copy, or two paths to one disk.
     SameIdentity {
-        id: String,
+        id: DiskId,
         others: Vec<PathBuf>,
     },
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::label::{Hardware, Label, Layout, SetRef};
-use super::{Believed, Device, Verdict, id};
+use super::{Believed, Device, HardwareId, Verdict, id};
 use crate::host::RawDisk;
 use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
 
@@ -65,7 +65,7 @@ pub fn label(cluster: &str, node: &str) -> Label {
         disk: Uuid::from_u128(7),
         cluster: cluster.into(),
         node: node.into(),
-        hardware: Hardware { id: "wwid-naa.1".into(), model: None, serial: None },
+        hardware: Hardware { id: HardwareId::named("wwid-naa.1"), model: None, serial: None },
         set: set("pool"),
         layout: Layout::Whole {},
         releasing: false,
@@ -88,7 +88,7 @@ pub fn unclaimed(name: &str) -> Device {
 
 pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
     Device {
-        id: id::hardware(&raw, None),
+        id: id::hardware(&raw, None).into(),
         link: raw.path.clone(),
         verdict,
         label: None,

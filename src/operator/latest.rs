@@ -7,12 +7,12 @@ use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::store::{Cache, Known};
+use super::store::{Cache, CacheState};
 use crate::api::crd::PoolVolume;
 
 pub struct Sight {
     cache: Cache<PoolVolume>,
-    changes: watch::Receiver<Known>,
+    changes: watch::Receiver<CacheState>,
     name: String,
     last: Option<Arc<PoolVolume>>,
     /// The watch has shown the object that `last` is a state of.

@@ -22,7 +22,7 @@ use super::controller::metrics::Metrics;
 use super::error::Error;
 use super::store;
 use super::store::Cache;
-use super::volume::objects::{Objects, within};
+use super::volume::objects::{VolumeApi, within};
 use crate::api::crd::DevicePool;
 use crate::host::backoff::Backoff;
 use crate::host::chain;
@@ -44,7 +44,7 @@ pub struct Leader {
     pub(in crate::operator) client: Client,
     pub(in crate::operator) caches: Caches,
     pub(in crate::operator) classes: Cache<StorageClass>,
-    pub(in crate::operator) objects: Objects,
+    pub(in crate::operator) objects: VolumeApi,
     pub(in crate::operator) recorder: Recorder,
     pub(in crate::operator) metrics: Metrics,
     pub(in crate::operator) gone: Gone,
@@ -65,7 +65,7 @@ impl Leader {
         Self {
             caches,
             classes: Cache::new(|a, b| a == b),
-            objects: Objects::new(client.clone()),
+            objects: VolumeApi::new(client.clone()),
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             gone,

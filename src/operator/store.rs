@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How much of the cluster is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct CacheState {
     /// All objects were read, and the API server still serves the kind.
     pub synced: bool,
     version: u64,
@@ -38,8 +38,8 @@ pub struct Known {
 pub struct Cache<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
-    objects: RwLock<Objects<K>>,
-    known: watch::Sender<Known>,
+    objects: RwLock<CachedObjects<K>>,
+    known: watch::Sender<CacheState>,
     /// Whether two states of an object are the same to whoever waits for changes.
     same: fn(&K, &K) -> bool,
     /// What some of them are looked for by.
@@ -48,7 +48,7 @@ struct Inner<K> {
 
 type ByKey<K> = BTreeMap<String, Arc<K>>;
 
-struct Objects<K> {
+struct CachedObjects<K> {
     all: ByKey<K>,
     groups: BTreeMap<String, ByKey<K>>,
     /// Those that cannot be read as they are now, each with the reason.
@@ -58,20 +58,20 @@ struct Objects<K> {
 }
 
 /// An object that cannot be read.
-pub struct Unread<K> {
+pub struct UnreadObject<K> {
     key: String,
     why: String,
     /// What it counts as in its group, where nothing older is known of it.
     stand_in: Option<Arc<K>>,
 }
 
-impl<K> Default for Objects<K> {
+impl<K> Default for CachedObjects<K> {
     fn default() -> Self {
         Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), stand_ins: BTreeMap::new() }
     }
 }
 
-impl<K> Objects<K> {
+impl<K> CachedObjects<K> {
     fn insert(&mut self, key: String, object: Arc<K>, group_of: fn(&K) -> Option<&str>) -> Option<Arc<K>> {
         let before = self.remove(&key, group_of);
         self.join(&key, &object, group_of);
@@ -80,8 +80,8 @@ impl<K> Objects<K> {
     }
 
     /// What was known of it counts, else what stands in for it.
-    fn insert_unread(&mut self, unread: Unread<K>, before: Option<Arc<K>>, group_of: fn(&K) -> Option<&str>) {
-        let Unread { key, why, stand_in } = unread;
+    fn insert_unread(&mut self, unread: UnreadObject<K>, before: Option<Arc<K>>, group_of: fn(&K) -> Option<&str>) {
+        let UnreadObject { key, why, stand_in } = unread;
         self.remove(&key, group_of);
         match (before, stand_in) {
             (Some(before), _) => drop(self.insert(key.clone(), before, group_of)),
@@ -143,11 +143,11 @@ impl<K: ResourceExt> Cache<K> {
 
     /// One whose objects are looked for by something else, too.
     pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
-        let (known, _) = watch::channel(Known::default());
+        let (known, _) = watch::channel(CacheState::default());
         Self(Arc::new(Inner { objects: RwLock::default(), known, same, group_of }))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+    fn read(&self) -> RwLockReadGuard<'_, CachedObjects<K>> {
         self.0.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -176,7 +176,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Wakes with each change.
-    pub fn changes(&self) -> watch::Receiver<Known> {
+    pub fn changes(&self) -> watch::Receiver<CacheState> {
         self.0.known.subscribe()
     }
 
@@ -185,12 +185,12 @@ impl<K: ResourceExt> Cache<K> {
         self.read().unread.get(key).cloned()
     }
 
-    fn replace(&self, objects: Objects<K>) {
+    fn replace(&self, objects: CachedObjects<K>) {
         *self.0.objects.write().unwrap_or_else(PoisonError::into_inner) = objects;
-        self.0.known.send_modify(|known| *known = Known { synced: true, version: known.version + 1 });
+        self.0.known.send_modify(|known| *known = CacheState { synced: true, version: known.version + 1 });
     }
 
-    fn put_unread(&self, unread: Unread<K>) {
+    fn put_unread(&self, unread: UnreadObject<K>) {
         let before = self.get(&unread.key);
         let mut objects = self.0.objects.write().unwrap_or_else(PoisonError::into_inner);
         objects.insert_unread(unread, before, self.0.group_of);
@@ -218,7 +218,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Says that it cannot be read, once for each reason.
-    fn say(&self, unread: &Unread<K>, what: &str) {
+    fn say(&self, unread: &UnreadObject<K>, what: &str) {
         if self.unread(&unread.key).as_ref() != Some(&unread.why) {
             tracing::warn!(
                 name = unread.key,
@@ -248,7 +248,7 @@ where
 {
     let open = |guard: DeserializeGuard<K>| {
         let key = key(&guard);
-        guard.0.map_err(|invalid| Unread { key, why: invalid.error, stand_in: None })
+        guard.0.map_err(|invalid| UnreadObject { key, why: invalid.error, stand_in: None })
     };
     follow(&cache, watcher(api, config), open, what).await;
 }
@@ -266,13 +266,13 @@ pub async fn keep_standing_in<K>(
     follow(&cache, watcher(api, Config::default()), open, what).await;
 }
 
-fn open_or_stand_in<K>(object: DynamicObject, stand_in: fn(&DynamicObject) -> Option<K>) -> Result<K, Unread<K>>
+fn open_or_stand_in<K>(object: DynamicObject, stand_in: fn(&DynamicObject) -> Option<K>) -> Result<K, UnreadObject<K>>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     let key = key(&object);
     let standing_in = stand_in(&object).map(Arc::new);
-    object.try_parse::<K>().map_err(|error| Unread { key, why: error.to_string(), stand_in: standing_in })
+    object.try_parse::<K>().map_err(|error| UnreadObject { key, why: error.to_string(), stand_in: standing_in })
 }
 
 /// Watches the metadata of objects for ever.
@@ -286,7 +286,7 @@ where
 async fn follow<K: ResourceExt, T: ResourceExt>(
     cache: &Cache<K>,
     events: impl futures::Stream<Item = watcher::Result<Event<T>>> + Send,
-    open: impl Fn(T) -> Result<K, Unread<K>>,
+    open: impl Fn(T) -> Result<K, UnreadObject<K>>,
     what: &'static str,
 ) {
     let slim = |mut object: T| {
@@ -295,11 +295,11 @@ async fn follow<K: ResourceExt, T: ResourceExt>(
     };
     let mut events = pin!(events.backoff(WatchBackoff(Backoff::new(FIRST_WAIT, LONGEST_WAIT))));
     let group_of = cache.0.group_of;
-    let mut fresh = Objects::default();
+    let mut fresh = CachedObjects::default();
     let mut said = None;
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => fresh = Objects::default(),
+            Ok(Event::Init) => fresh = CachedObjects::default(),
             Ok(Event::InitApply(object)) => match slim(object) {
                 Ok(object) => drop(fresh.insert(key(&object), Arc::new(object), group_of)),
                 Err(unread) => {
@@ -375,7 +375,7 @@ impl<K: ResourceExt> Cache<K> {
     /// One that has been read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
         let cache = Self::new(same);
-        let mut all = Objects::default();
+        let mut all = CachedObjects::default();
         for object in objects {
             all.insert(key(&object), Arc::new(object), cache.0.group_of);
         }

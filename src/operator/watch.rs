@@ -38,7 +38,7 @@ async fn reflect<K>(
 {
     let mut objects: BTreeMap<String, Arc<K>> = BTreeMap::new();
     let mut listing = BTreeMap::new();
-    let (mut trouble, mut unread) = (Trouble::default(), Unread::default());
+    let (mut trouble, mut unread) = (Trouble::default(), UnreadSaid::default());
     let mut events = std::pin::pin!(events);
     let key =
         |object: &DeserializeGuard<K>| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
@@ -73,9 +73,9 @@ async fn reflect<K>(
 
 /// The objects that this version cannot read, by name, each with the reason.
 #[derive(Default)]
-struct Unread(BTreeMap<String, String>);
+struct UnreadSaid(BTreeMap<String, String>);
 
-impl Unread {
+impl UnreadSaid {
     /// The object, where this version can read it; that it cannot is said once.
     fn open<K: Resource<DynamicType = ()>>(&mut self, object: DeserializeGuard<K>) -> Option<K> {
         let (what, namespace, name) = (K::plural(&()), object.namespace().unwrap_or_default(), object.name_any());
@@ -132,7 +132,7 @@ impl Trouble {
 
 /// What there is.
 #[derive(Default)]
-struct Objects {
+struct WatchedVolumes {
     /// As each was read last.
     read: BTreeMap<Uuid, Arc<PoolVolume>>,
     /// Those of which nobody here knows what they say now.
@@ -142,18 +142,18 @@ struct Objects {
 /// A list that comes in, and what was said of its objects.
 #[derive(Default)]
 struct Listing {
-    objects: Objects,
-    said: Unread,
+    objects: WatchedVolumes,
+    said: UnreadSaid,
 }
 
 /// This node's PoolVolumes, as far as the API server has told of them.
 #[derive(Clone, Default)]
-pub struct Known {
-    objects: Arc<RwLock<Option<Objects>>>,
+pub struct KnownVolumes {
+    objects: Arc<RwLock<Option<WatchedVolumes>>>,
     listed: Arc<Notify>,
 }
 
-impl Known {
+impl KnownVolumes {
     /// Whether they were listed once.
     pub fn is_complete(&self) -> bool {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).is_some()
@@ -184,7 +184,7 @@ impl Known {
     pub fn learn(&self, object: PoolVolume) {
         let Some(id) = id_of(&object) else { return };
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(Objects { read, .. }) = objects.as_mut() else { return };
+        let Some(WatchedVolumes { read, .. }) = objects.as_mut() else { return };
         let newer = read.get(&id).is_none_or(|known| known.uid() != object.uid() || version(known) <= version(&object));
         if newer {
             read.insert(id, Arc::new(object));
@@ -193,7 +193,7 @@ impl Known {
 
     fn mark(&self, id: Uuid, is_unread: bool) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(Objects { unread, .. }) = objects.as_mut() else { return };
+        let Some(WatchedVolumes { unread, .. }) = objects.as_mut() else { return };
         if is_unread {
             unread.insert(id);
         } else {
@@ -205,7 +205,7 @@ impl Known {
         let id = id_of(object)?;
         self.mark(id, false);
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let Objects { read, .. } = objects.as_mut()?;
+        let WatchedVolumes { read, .. } = objects.as_mut()?;
         if read.get(&id).is_some_and(|known| known.uid() == object.uid()) {
             read.remove(&id);
         }
@@ -216,7 +216,7 @@ impl Known {
     fn take(&self, listing: &mut Listing, event: Event<DeserializeGuard<PoolVolume>>) -> Option<Uuid> {
         let Listing { objects, said } = listing;
         match event {
-            Event::Init => *objects = Objects::default(),
+            Event::Init => *objects = WatchedVolumes::default(),
             Event::InitApply(object) => {
                 let id = id_of(&object)?;
                 let read = said.open(object).map(Arc::new);
@@ -238,7 +238,7 @@ impl Known {
         None
     }
 
-    fn replace(&self, all: Objects) {
+    fn replace(&self, all: WatchedVolumes) {
         *self.objects.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
         self.listed.notify_one();
     }
@@ -255,7 +255,7 @@ fn version(object: &PoolVolume) -> u64 {
 }
 
 /// Keeps `known` in step, and has each volume looked at that changed.
-pub async fn volumes(operator: NodeOperator, known: Known) {
+pub async fn volumes(operator: NodeOperator, known: KnownVolumes) {
     let config = watcher::Config::default().fields(&format!("spec.node={}", operator.node));
     let mut listing = Listing::default();
     let mut trouble = Trouble::default();
@@ -295,13 +295,13 @@ mod tests {
         name.parse().expect("an id")
     }
 
-    fn phase_of(known: &Known, name: &str) -> Option<Phase> {
+    fn phase_of(known: &KnownVolumes, name: &str) -> Option<Phase> {
         known.get(id(name)).map(|object| object.status.as_ref().expect("set").phase)
     }
 
     #[test]
     fn a_volume_that_this_version_cannot_read_holds_up_no_other() {
-        let (known, mut listing) = (Known::default(), Listing::default());
+        let (known, mut listing) = (KnownVolumes::default(), Listing::default());
         let mut take = |event| known.take(&mut listing, event);
         take(Event::Init);
         take(Event::InitApply(object(A, 1, "Melting")));
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_cannot_be_read_is_there_all_the_same_until_it_can_be_or_goes() {
-        let (known, mut listing) = (Known::default(), Listing::default());
+        let (known, mut listing) = (KnownVolumes::default(), Listing::default());
         let mut take = |event| known.take(&mut listing, event);
         take(Event::Init);
         take(Event::InitApply(object(A, 1, "Melting")));
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn that_an_object_cannot_be_read_is_said_once_until_it_can_be_or_the_reason_is_another() {
-        let mut unread = Unread::default();
+        let mut unread = UnreadSaid::default();
         assert!(unread.is_news("a", "no such phase"));
         assert!(!unread.is_news("a", "no such phase"));
         assert!(unread.is_news("b", "no such phase"));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::erase::Progress;
 use super::error::PoolError;
 use super::member::Member;
+use crate::device::DiskId;
 use crate::host::chain;
 use crate::host::told::Told;
 
@@ -39,7 +40,7 @@ pub struct Background {
 #[derive(Default)]
 struct WorkNews {
     /// Disks whose work failed when it was last tried, and in what.
-    failed: Mutex<BTreeMap<String, String>>,
+    failed: Mutex<BTreeMap<DiskId, String>>,
     /// Told of each piece of work that is done.
     worked: Told,
     /// Tells whoever keeps the pool that a pass is due.
@@ -47,7 +48,7 @@ struct WorkNews {
 }
 
 impl WorkNews {
-    fn failed(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, BTreeMap<DiskId, String>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,10 +59,10 @@ impl WorkNews {
     }
 
     /// Whether a pass is due for what a worker came to.
-    fn take_in(&self, disk: &str, ended: &Ended) -> bool {
+    fn take_in(&self, disk: &DiskId, ended: &Ended) -> bool {
         match ended {
             // The pass that this makes due says when it is tried again.
-            Ended::Failed(why) => self.failed().insert(disk.to_owned(), why.clone()).as_ref() != Some(why),
+            Ended::Failed(why) => self.failed().insert(disk.clone(), why.clone()).is_none(),
             Ended::Idle(progress) => self.failed().remove(disk).is_some() || *progress == Progress::Worked,
             Ended::Stopped => false,
         }
@@ -89,14 +90,14 @@ impl Background {
 
     /// Whether work failed on a disk that is usable, as `is_usable` says by its id: a pass tries it again, as no event tells
     /// when it may succeed.
-    pub fn has_failed(&self, is_usable: impl Fn(&str) -> bool) -> bool {
+    pub fn has_failed(&self, is_usable: impl Fn(&DiskId) -> bool) -> bool {
         let mut failed = self.news.failed();
         failed.retain(|disk, _| is_usable(disk));
         !failed.is_empty()
     }
 
     /// What work failed in when it was last tried on that disk.
-    pub fn failure(&self, disk: &str) -> Option<String> {
+    pub fn failure(&self, disk: &DiskId) -> Option<String> {
         self.news.failed().get(disk).cloned()
     }
 
@@ -126,7 +127,7 @@ impl Background {
         self.stopping.store(true, Ordering::SeqCst);
         let busy = || -> Vec<String> {
             let busy = members().into_iter().filter(Member::has_worker);
-            busy.map(|member| member.id().to_owned()).collect()
+            busy.map(|member| member.id().to_string()).collect()
         };
         if self.news.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
             tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
@@ -173,10 +174,10 @@ fn run_worker(member: &Member, stopping: &AtomicBool, told: &Told) -> Ended {
             Ok(Progress::Unmirrored) => {}
             Ok(Progress::Idle) => return Ended::Idle(progress),
             Err(error) if error.is_locked() => {
-                tracing::warn!(disk = member.id(), error = %chain(&error), "background work waits");
+                tracing::warn!(disk = member.id().as_str(), error = %chain(&error), "background work waits");
             }
             Err(error) => {
-                tracing::error!(disk = member.id(), error = %chain(&error), "background work failed; it is tried again");
+                tracing::error!(disk = %member.id(), error = %chain(&error), "background work failed; it is tried again");
                 return Ended::Failed(chain(&error));
             }
         }

@@ -17,6 +17,7 @@ use super::journal_store::JournalStore;
 use super::plan::Site;
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
+use crate::device::DiskId;
 use crate::device::label::{Hardware, Layout, VolumeUsage};
 use crate::host::turn::{PATIENCE, SHORT_PATIENCE, Shows, Turn, TurnGuard};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
@@ -29,7 +30,7 @@ mod work;
 /// A claimed bare device, here or not.
 pub struct BareDevice {
     /// The hardware's id, the key of its claim in the journal.
-    pub id: String,
+    pub id: DiskId,
     host: Arc<dyn Host>,
     journal: Arc<JournalStore>,
     turn: Turn<BareState>,
@@ -111,7 +112,7 @@ impl BareShown {
 }
 
 impl BareDevice {
-    pub fn new(id: String, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
+    pub fn new(id: DiskId, host: Arc<dyn Host>, journal: Arc<JournalStore>) -> Self {
         let state = BareState {
             raw: None,
             whole: None,
@@ -193,7 +194,7 @@ impl BareDevice {
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
         let offloads_zeroes = shown.offloads_zeroes?;
-        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.is_compared();
+        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.is_told();
         let clean = claim.clean || offloads_zeroes || usage != VolumeUsage::Block;
         let places = match free && clean {
             true => vec![(Site::Slot(0), whole(claim.size))],

@@ -10,6 +10,7 @@ use super::error::PoolError;
 use super::member::Member;
 use super::request::Change;
 use super::view::VolumeView;
+use crate::device::DiskId;
 use crate::device::label::VolumeRecord;
 use crate::host::chain;
 
@@ -115,9 +116,9 @@ impl Pool {
     }
 
     /// A volume on that disk whose label has lost its description, which others have. Gives it as it is then.
-    pub fn describe_volume(&self, id: Uuid, disk: &str, record: &VolumeRecord) -> Result<VolumeView, PoolError> {
+    pub fn describe_volume(&self, id: Uuid, disk: &DiskId, record: &VolumeRecord) -> Result<VolumeView, PoolError> {
         let (member, view) = self.find_sound(id)?;
-        if view.record.is_none() && view.disk == disk {
+        if view.record.is_none() && view.disk == *disk {
             member.describe_volume(id, record)?;
             self.note(&member);
             self.background().give(&member);

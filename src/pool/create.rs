@@ -11,6 +11,7 @@ use super::plan::PlannedVolume;
 use super::request::{Change, CreateRequest, Selector, WantedUsage, difference};
 use super::view::VolumeView;
 use crate::claim::Rule;
+use crate::device::DiskId;
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::host::turn::{PATIENCE, SHORT_PATIENCE};
 use crate::host::{FsKind, chain};
@@ -21,7 +22,7 @@ pub enum Destination {
     /// It is on a disk already.
     There,
     /// On the disk of that id.
-    On(String),
+    On(DiskId),
 }
 
 /// What came of making a volume on one disk.
@@ -46,7 +47,7 @@ impl Pool {
                 Err(error) if error.is_no_place() => return Err(failed.into_values().next().unwrap_or(error)),
                 Err(error) => return Err(error),
             };
-            match self.create_on(request, disk.as_deref())? {
+            match self.create_on(request, disk.as_ref())? {
                 Made::Volume(view, outcome) => return Ok((*view, outcome)),
                 // Another caller was faster: each round somebody wins.
                 Made::Full => {}
@@ -56,7 +57,7 @@ impl Pool {
     }
 
     /// Where a volume is to be made: not on disks that have `failed` it. Writes nothing, promises nothing.
-    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<String>) -> Result<Destination, PoolError> {
+    pub fn place(&self, request: &CreateRequest, failed: &BTreeSet<DiskId>) -> Result<Destination, PoolError> {
         // Doubted first: a disk that comes back in between is found then, or still missed.
         let may_be_made = self.may_be_made(request.id);
         if self.find(request.id).is_ok() {
@@ -72,11 +73,11 @@ impl Pool {
             return Err(PoolError::NoSet(request.selector.clone()));
         }
         let (index, _) = choose(&offers, &wish(request, usage))?;
-        Ok(Destination::On(members[index].id().to_owned()))
+        Ok(Destination::On(members[index].id().clone()))
     }
 
     /// Makes a volume on that disk and no other one, or finds it made anywhere.
-    pub fn create_on(&self, request: &CreateRequest, disk: Option<&str>) -> Result<Made, PoolError> {
+    pub fn create_on(&self, request: &CreateRequest, disk: Option<&DiskId>) -> Result<Made, PoolError> {
         let may_be_made = self.may_be_made(request.id);
         if let Ok((member, _)) = self.find(request.id) {
             return self.existing(&member, request).map(|view| Made::Volume(Box::new(view), Change::AlreadySo));

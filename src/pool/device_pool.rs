@@ -16,13 +16,13 @@ use super::view::{DiskView, Standing, Unasked};
 use crate::device::discovery::Snapshot;
 use crate::device::ownership::Owner;
 use crate::device::reason::Reason;
-use crate::device::{Device, Verdict, id};
+use crate::device::{Device, DiskId, Verdict, id};
 use crate::host::{Host, chain};
 
 /// The pool of one node.
 pub struct Pool {
     owner: Owner,
-    members: RwLock<BTreeMap<String, Member>>,
+    members: RwLock<BTreeMap<DiskId, Member>>,
     journal: Arc<JournalStore>,
     background: Background,
     /// A pass has looked at the machine, and what it could not open.
@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// What background work failed in when it was last tried on a disk.
-    pub fn failure(&self, disk: &str) -> Option<String> {
+    pub fn failure(&self, disk: &DiskId) -> Option<String> {
         self.background.failure(disk)
     }
 
@@ -93,10 +93,10 @@ impl Pool {
             Member::Labelled(member) => {
                 let mut state = member.lock_in_time()?;
                 // As it is called when it is blank: another bus or firmware than it was claimed on may call it otherwise.
-                let hardware = id::hardware(&state.raw, None).text;
+                let hardware = id::hardware(&state.raw, None);
                 let disk = state.disk()?;
                 disk.can_release()?;
-                self.journal.release_labelled(&hardware, &member.id)?;
+                self.journal.release_labelled(hardware, &member.id)?;
                 disk.release()?;
                 // A look may have come in between.
                 if let Err(error) = self.journal.forget(&member.id) {
@@ -118,7 +118,7 @@ impl Pool {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub fn member(&self, id: &str) -> Option<Member> {
+    pub fn member(&self, id: &DiskId) -> Option<Member> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
@@ -140,7 +140,7 @@ impl Pool {
         self.members().into_iter().filter_map(raw).collect()
     }
 
-    pub fn labelled_disk(&self, id: &str) -> Option<Arc<LabelledDisk>> {
+    pub fn labelled_disk(&self, id: &DiskId) -> Option<Arc<LabelledDisk>> {
         match self.member(id) {
             Some(Member::Labelled(member)) => Some(member),
             Some(Member::Bare(_)) | None => None,
@@ -149,11 +149,11 @@ impl Pool {
 
     /// The claim of a bare device of ours, with its id, whatever it shows: the one way to ask for it. What a tenant built
     /// on our disks has no claim, though he may have given it the id of one.
-    pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(String, BareClaim)> {
+    pub fn bare_claim_of(&self, set: &Snapshot, device: &Device) -> Option<(DiskId, BareClaim)> {
         if matches!(device.verdict, Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. })) {
             return None;
         }
-        let id = set.hardware_id(device);
+        let id = set.bare_id(device);
         self.journal.bare_claim(&id).map(|claim| (id, claim))
     }
 
@@ -166,13 +166,13 @@ impl Pool {
     }
 
     /// Disks with our label that were not here since this process began, by id.
-    pub fn absent(&self) -> Vec<(String, KnownDisk)> {
+    pub fn absent(&self) -> Vec<(DiskId, KnownDisk)> {
         self.journal.known(|id| self.member(id).is_none())
     }
 
     /// A disk that is away is not missed any more; false: there is none of that id that is away. A bare device is not
     /// ours any more, should it come back; one with a label is.
-    pub fn forget(&self, id: &str) -> Result<bool, PoolError> {
+    pub fn forget(&self, id: &DiskId) -> Result<bool, PoolError> {
         match self.member(id) {
             Some(Member::Labelled(member)) if member.shown().standing != Standing::Missing => return Ok(false),
             Some(Member::Bare(member)) => {
@@ -217,16 +217,16 @@ impl Pool {
     }
 
     /// Why a disk of that id, which is here, could not be asked at the last look.
-    pub(super) fn unread_of(&self, id: &str) -> Option<Unasked> {
-        self.unread().into_iter().find(|unread| unread.disk == id)
+    pub(super) fn unread_of(&self, id: &DiskId) -> Option<Unasked> {
+        self.unread().into_iter().find(|unread| unread.disk == *id)
     }
 
     pub fn join(&self, member: Member) {
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.insert(member.id().to_owned(), member);
+        members.insert(member.id().clone(), member);
     }
 
-    pub(super) fn part(&self, id: &str) {
+    pub(super) fn part(&self, id: &DiskId) {
         self.members.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 }

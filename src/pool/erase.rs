@@ -72,7 +72,7 @@ pub fn work(member: &LabelledDisk) -> Result<Progress, ApplyError> {
     match done {
         // A bad sector keeps nothing else waiting: it is tried again when all else is done, and told then.
         Err(error) if error.is_io() && !is_last_try => {
-            tracing::warn!(disk = member.id, error = %chain(&error), "background work on a disk failed");
+            tracing::warn!(disk = member.id.as_str(), error = %chain(&error), "background work on a disk failed");
             let mut failed = member.failed();
             match what {
                 Job::Erase(_, work) => drop(failed.erasures.insert(work.guid)),

@@ -11,6 +11,7 @@ use super::earlier::Earlier;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
+use crate::device::DiskId;
 use crate::device::record::LabelError;
 use crate::device::size::Size;
 use crate::host::patience::PatienceError;
@@ -38,9 +39,13 @@ pub enum PoolError {
     #[error("volume {id} was found on an adopted disk; `localpool volume adopt {id}` makes it usable")]
     Found { id: Uuid },
     #[error("the disk {disk} of volume {id} {why}")]
-    DiskAway { id: Uuid, disk: String, why: String },
+    DiskAway { id: Uuid, disk: DiskId, why: String },
     #[error("the disks of this node were not looked at yet, and volume {id} may be on one of them")]
     NotLookedAt { id: Uuid },
+    #[error(
+        "the PoolVolumes of this node were not read yet, and volume {id} may be on a device of which the journal says something else"
+    )]
+    NotTold { id: Uuid },
     #[error("volume {id} cannot be used: {why}")]
     Conflict { id: Uuid, why: String },
     #[error("the conflict of volume {id} cannot be settled: {why}")]
@@ -48,10 +53,10 @@ pub enum PoolError {
     #[error(
         "the label of disk {disk} does not describe volume {id}: its use is unknown, so it is kept and not touched"
     )]
-    NotDescribed { id: Uuid, disk: String },
+    NotDescribed { id: Uuid, disk: DiskId },
     /// Nobody sees anything of it before that is done.
     #[error("disk {disk} is being zeroed for volume {id}: {} are left; call again", Size(*left))]
-    BeingZeroed { id: Uuid, disk: String, left: u64 },
+    BeingZeroed { id: Uuid, disk: DiskId, left: u64 },
     /// It is still being worked on.
     #[error("disk {disk} has not answered yet")]
     Hangs {
@@ -207,7 +212,7 @@ pub enum BareError {
     #[error("the device {0} is not free any more")]
     Taken(String),
     #[error("the device {disk} {why}")]
-    Away { disk: String, why: String },
+    Away { disk: DiskId, why: String },
     /// Nothing has changed, and the caller may come back.
     #[error("the device {disk} was not changed: {stuck}")]
     Stuck { disk: String, stuck: Stuck },
@@ -259,5 +264,5 @@ pub enum StoreError {
     #[error("{JOURNAL} can be read, and nothing is wrong with it: it stays where it is")]
     Sound,
     #[error("the journal has no claim of {0} any more")]
-    NoClaim(String),
+    NoClaim(DiskId),
 }

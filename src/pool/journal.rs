@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::earlier::LastSeen;
+use crate::device::disk_id::may_be_hardware;
 use crate::device::duplicate::Identities;
-use crate::device::id::may_be_hardware;
 use crate::device::label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage};
+use crate::device::{DiskId, HardwareId};
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
@@ -27,24 +28,24 @@ pub struct Journal {
     pub format: u32,
     /// Ids of blank disks that are not claimed again until somebody adopts them.
     #[serde(default)]
-    pub released: BTreeSet<String>,
+    pub released: BTreeSet<DiskId>,
     /// Claims of bare devices, by disk id.
     #[serde(default)]
-    pub raw: BTreeMap<String, BareClaim>,
+    pub raw: BTreeMap<DiskId, BareClaim>,
     /// Devices that had, or may have had, a claim in a journal that was lost, or have one that others contradict: left
     /// alone until somebody adopts them. By disk id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub lost: BTreeMap<String, LostClaim>,
+    pub lost: BTreeMap<DiskId, LostClaim>,
     /// Bare devices that were given up with what a tenant wrote on them: nothing on them is anything but a tenant's until
     /// somebody adopts them. By disk id; in a damaged text they count as lost.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub given_up: BTreeSet<String>,
+    pub given_up: BTreeSet<DiskId>,
     /// Disks with our label, by disk id: one that is away when the agent starts is missed all the same.
     #[serde(default)]
-    pub disks: BTreeMap<String, KnownDisk>,
+    pub disks: BTreeMap<DiskId, KnownDisk>,
     /// Ids of disks, labelled or bare, that a person gave up or gave back, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub let_go: BTreeSet<String>,
+    pub let_go: BTreeSet<DiskId>,
     /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub identities: Identities,
@@ -61,7 +62,7 @@ pub struct KnownDisk {
     pub model: Option<String>,
     /// Who it is by its hardware; `None`: nothing tells it from another disk, or an earlier version did not write it down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hardware: Option<String>,
+    pub hardware: Option<HardwareId>,
     /// Bytes.
     pub size: u64,
     /// The number of its label then: an older state of it has a lower one. 0: an earlier version did not write it down.
@@ -126,8 +127,8 @@ pub struct BareClaim {
     /// What that one was used as; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasing_usage: Option<VolumeUsage>,
-    /// The volume that was here before: erased, under another id since, or not here as a person said. Its object may still
-    /// name the device.
+    /// The volume that was here before: it was erased, has another id by now, or was never here, as a person said. Its object may
+    /// still name the device. One is enough: of those before it the objects are long gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Uuid>,
 }
@@ -241,8 +242,8 @@ fn between<'t>(text: &'t str, from: &str, ends: &[&str]) -> &'t str {
 }
 
 /// What could be the id of a device, and stands between quotation marks or where they were.
-fn ids(text: &str) -> impl Iterator<Item = String> {
-    text.split('"').filter(|word| may_be_hardware(word)).map(str::to_owned)
+fn ids(text: &str) -> impl Iterator<Item = DiskId> {
+    text.split('"').filter(|word| may_be_hardware(word)).map(DiskId::named)
 }
 
 #[cfg(test)]
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn a_journal_survives_its_text_and_none_is_empty() {
         let mut journal = Journal::default();
-        journal.released.insert("serial-x-1".to_owned());
+        journal.released.insert(DiskId::named("serial-x-1"));
         assert_eq!(Journal::parse(Some(&journal.to_text())).expect("ours"), journal);
         assert_eq!(Journal::parse(None).expect("none"), Journal::default());
     }
@@ -267,7 +268,7 @@ mod tests {
             "volume": null, "erasing": null, "later": 1}"#;
         let text = format!(r#"{{"format": 1, "raw": {{"serial-x": {claim}}}, "later": {{}}}}"#);
         let journal = Journal::parse(Some(&text)).expect("read");
-        assert_eq!(journal.raw["serial-x"].size, 5);
+        assert_eq!(journal.raw[&DiskId::named("serial-x")].size, 5);
         let raised = Journal::parse(Some(&text.replace("\"format\": 1", "\"format\": 2"))).expect_err("refused");
         assert_eq!(raised.to_string(), "it has format 2, written by a later version of localpool");
     }
@@ -304,7 +305,11 @@ mod tests {
         let volume = BareVolume { id, record: record.clone(), formatting: true, formatted: true };
         let claim = BareClaim {
             set: set.clone(),
-            hardware: Some(Hardware { id: "serial-m-1".into(), model: Some("m".into()), serial: Some("1".into()) }),
+            hardware: Some(Hardware {
+                id: HardwareId::named("serial-m-1"),
+                model: Some("m".into()),
+                serial: Some("1".into()),
+            }),
             generation: 3,
             size: 5,
             clean: false,
@@ -321,22 +326,25 @@ mod tests {
             layout: Layout::Carved {},
             path: "/dev/sdx".into(),
             model: Some("m".to_owned()),
-            hardware: Some("wwid-m".to_owned()),
+            hardware: Some(HardwareId::named("wwid-m")),
             size: 6,
             written: 7,
             volumes: Some(BTreeSet::from([id])),
             unseen: BTreeSet::from([id]),
         };
-        let identity = Identity { original: Some("wwid-a".to_owned()), copies: BTreeSet::from(["wwid-b".to_owned()]) };
+        let identity = Identity {
+            original: Some(HardwareId::named("wwid-a")),
+            copies: BTreeSet::from([HardwareId::named("wwid-b")]),
+        };
         Journal {
             format: FORMAT,
-            released: BTreeSet::from(["wwid-r".to_owned()]),
-            raw: BTreeMap::from([("serial-x".to_owned(), claim)]),
-            lost: BTreeMap::from([("dm-z".to_owned(), lost)]),
-            given_up: BTreeSet::from(["wwid-g".to_owned()]),
-            disks: BTreeMap::from([("gpt-0".to_owned(), known)]),
-            let_go: BTreeSet::from(["gpt-1".to_owned()]),
-            identities: BTreeMap::from([("gpt-0".to_owned(), identity)]),
+            released: BTreeSet::from([DiskId::named("wwid-r")]),
+            raw: BTreeMap::from([(DiskId::named("serial-x"), claim)]),
+            lost: BTreeMap::from([(DiskId::named("dm-z"), lost)]),
+            given_up: BTreeSet::from([DiskId::named("wwid-g")]),
+            disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),
+            let_go: BTreeSet::from([DiskId::named("gpt-1")]),
+            identities: BTreeMap::from([(DiskId::named("gpt-0"), identity)]),
         }
     }
 
@@ -382,12 +390,13 @@ mod tests {
             r#"{{"format": 1, "released": ["wwid-r"], "raw": {{"serial-x": {claim}, "wwid-y": {claim}}},
             "lost": {{"dm-z": {{"volume": null}}}}, "disks": {{"gpt-0": {disk}}}}}"#
         );
-        let is_bare = |text: &str| ["serial-x", "wwid-y", "dm-z"].map(|id| Journal::glean(text).lost.contains_key(id));
+        let lost = |journal: &Journal, id: &str| journal.lost.contains_key(&DiskId::named(id));
+        let is_bare = |text: &str| ["serial-x", "wwid-y", "dm-z"].map(|id| lost(&Journal::glean(text), id));
         assert!(Journal::parse(Some(&text)).is_ok());
         assert_eq!(is_bare(&text.replace(':', ";")), [true; 3]);
         let gleaned = Journal::glean(&text);
-        assert!(!gleaned.lost.contains_key("gpt-0") && !gleaned.lost.contains_key("wwid-r"), "{gleaned:?}");
-        assert_eq!(gleaned.released, BTreeSet::from(["wwid-r".to_owned()]));
+        assert!(!lost(&gleaned, "gpt-0") && !lost(&gleaned, "wwid-r"), "{gleaned:?}");
+        assert_eq!(gleaned.released, BTreeSet::from([DiskId::named("wwid-r")]));
         let cut = text.find("wwid-y").expect("there");
         assert_eq!(is_bare(&text[..cut]), [true, false, false]);
         assert_eq!(Journal::glean(""), Journal::default());

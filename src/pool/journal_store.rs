@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::error::StoreError;
 use super::journal::{BareClaim, JOURNAL, Journal, LostClaim};
 use crate::device::duplicate::Identities;
+use crate::device::{DiskId, HardwareId};
 use crate::host::{Host, chain};
 
 /// The journal, in memory and in its document.
@@ -25,15 +26,15 @@ pub struct JournalStore {
     damage: Mutex<Option<String>>,
     /// There was no document when the process began.
     is_new: bool,
-    /// Others have told once which volumes they know, or there are no others.
-    is_compared: AtomicBool,
+    /// The PoolVolumes were heard once, or there is nobody to ask.
+    is_told: AtomicBool,
 }
 
 /// The volumes that are being made now: a look at their disk may not show them yet.
 #[derive(Default)]
 struct Making {
     /// Each with its disk.
-    now: BTreeSet<(String, Uuid)>,
+    now: BTreeSet<(DiskId, Uuid)>,
     /// How many were begun since the process began.
     begun: u64,
 }
@@ -64,7 +65,7 @@ impl JournalStore {
             is_behind: AtomicBool::new(false),
             damage: Mutex::new(damage),
             is_new,
-            is_compared: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
         })
     }
 
@@ -89,7 +90,7 @@ impl JournalStore {
     }
 
     /// Devices that had, or may have had, a claim in a journal that was lost.
-    pub fn lost(&self) -> BTreeMap<String, LostClaim> {
+    pub fn lost(&self) -> BTreeMap<DiskId, LostClaim> {
         self.journal().lost.clone()
     }
 
@@ -104,20 +105,20 @@ impl JournalStore {
     }
 
     /// A lost claim is one again.
-    pub fn take_up(&self, disk: &str, claim: BareClaim) -> Result<(), StoreError> {
+    pub fn take_up(&self, disk: &DiskId, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
             if let Some(volume) = &claim.volume {
                 journal.take_from_disks(volume.id);
             }
             journal.lost.remove(disk);
             journal.let_go.remove(disk);
-            journal.raw.insert(disk.to_owned(), claim);
+            journal.raw.insert(disk.clone(), claim);
             Ok(())
         })
     }
 
     /// Such a device is not ours any more: what is on it says whose it is. False: it was none.
-    pub fn give_up_lost(&self, disk: &str) -> Result<bool, StoreError> {
+    pub fn give_up_lost(&self, disk: &DiskId) -> Result<bool, StoreError> {
         self.change(|journal| Ok(journal.lost.remove(disk).is_some()))
     }
 
@@ -164,37 +165,37 @@ impl JournalStore {
     }
 
     /// Blank disks that are not claimed again until somebody adopts them, by id.
-    pub fn released(&self) -> BTreeSet<String> {
+    pub fn released(&self) -> BTreeSet<DiskId> {
         self.journal().released.clone()
     }
 
     /// Remembers not to claim a disk again; its raw claim, if it had one or lost one, ends with the same write.
-    pub fn release(&self, disk: &str) -> Result<(), StoreError> {
+    pub fn release(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             let (claim, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
             if lost.is_some() || claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
-                journal.given_up.insert(disk.to_owned());
+                journal.given_up.insert(disk.clone());
             }
-            journal.let_go.insert(disk.to_owned());
-            journal.released.insert(disk.to_owned());
+            journal.let_go.insert(disk.clone());
+            journal.released.insert(disk.clone());
             Ok(())
         })
     }
 
     /// The same of a disk with our label, before that is wiped: stopped in between, nobody misses it, and one that is still
     /// there is known again with the next look.
-    pub fn release_labelled(&self, hardware: &str, id: &str) -> Result<(), StoreError> {
+    pub fn release_labelled(&self, hardware: HardwareId, id: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
-            journal.released.insert(hardware.to_owned());
+            journal.released.insert(hardware.into());
             journal.disks.remove(id);
-            journal.let_go.insert(id.to_owned());
+            journal.let_go.insert(id.clone());
             Ok(())
         })
     }
 
-    /// Whether a person gave up that disk, labelled or bare: what was on it is waited for no more, also where a bare device that
-    /// is back may be had by anybody.
-    pub fn has_given_up(&self, id: &str) -> bool {
+    /// Whether a person gave up that disk, labelled or bare: nobody waits for what was on it. That holds also when a bare device
+    /// is back, and free for anybody.
+    pub fn has_given_up(&self, id: &DiskId) -> bool {
         let journal = self.journal();
         journal.let_go.contains(id) || journal.given_up.contains(id)
     }
@@ -224,7 +225,7 @@ impl JournalStore {
     }
 
     /// A released disk may be claimed again; false: it may already.
-    pub fn readmit(&self, disk: &str) -> Result<bool, StoreError> {
+    pub fn readmit(&self, disk: &DiskId) -> Result<bool, StoreError> {
         self.change(|journal| {
             let was_given_up = journal.given_up.remove(disk);
             Ok(journal.released.remove(disk) || was_given_up)
@@ -232,37 +233,37 @@ impl JournalStore {
     }
 
     /// Bare devices that were given up with what a tenant wrote on them.
-    pub fn given_up(&self) -> BTreeSet<String> {
+    pub fn given_up(&self) -> BTreeSet<DiskId> {
         self.journal().given_up.clone()
     }
 
     /// Raw claims, by disk id.
-    pub fn bare_claims(&self) -> Vec<(String, BareClaim)> {
+    pub fn bare_claims(&self) -> Vec<(DiskId, BareClaim)> {
         self.journal().raw.iter().map(|(disk, claim)| (disk.clone(), claim.clone())).collect()
     }
 
     /// Hardware ids of the devices that are claimed bare, or were as far as anybody knows.
-    pub fn bare_ids(&self) -> BTreeSet<String> {
+    pub fn bare_ids(&self) -> BTreeSet<DiskId> {
         let journal = self.journal();
         journal.raw.keys().chain(journal.lost.keys()).cloned().collect()
     }
 
-    pub fn bare_claim(&self, disk: &str) -> Option<BareClaim> {
+    pub fn bare_claim(&self, disk: &DiskId) -> Option<BareClaim> {
         self.journal().raw.get(disk).cloned()
     }
 
-    pub fn claim_bare(&self, disk: &str, claim: BareClaim) -> Result<(), StoreError> {
+    pub fn claim_bare(&self, disk: &DiskId, claim: BareClaim) -> Result<(), StoreError> {
         self.change(|journal| {
             journal.let_go.remove(disk);
-            journal.raw.insert(disk.to_owned(), claim);
+            journal.raw.insert(disk.clone(), claim);
             Ok(())
         })
     }
 
     /// Changes a raw claim; its generation grows with each change.
-    pub fn change_bare<T>(&self, disk: &str, change: impl FnOnce(&mut BareClaim) -> T) -> Result<T, StoreError> {
+    pub fn change_bare<T>(&self, disk: &DiskId, change: impl FnOnce(&mut BareClaim) -> T) -> Result<T, StoreError> {
         self.change(|journal| {
-            let claim = journal.raw.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.to_owned()))?;
+            let claim = journal.raw.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.clone()))?;
             let before = claim.clone();
             let result = change(claim);
             if *claim != before {

@@ -20,6 +20,7 @@ use super::journal::KnownDisk;
 use super::plan::{PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
+use crate::device::DiskId;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Label, SetRef, VolumeUsage};
 use crate::host::turn::{PATIENCE, Shows, Turn, TurnGuard};
@@ -27,7 +28,7 @@ use crate::host::{Disk, RawDisk};
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct LabelledDisk {
-    pub id: String,
+    pub id: DiskId,
     turn: Turn<LabelledState>,
     /// A background worker is busy with this disk.
     worker: AtomicBool,
@@ -103,7 +104,7 @@ impl LabelledDisk {
         }
     }
 
-    pub fn new(id: String, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
+    pub fn new(id: DiskId, raw: RawDisk, disk: PoolDisk, rule: Option<Arc<Rule>>) -> Self {
         let state = LabelledState {
             raw,
             holding: Holding::Open(disk),
@@ -219,7 +220,7 @@ impl LabelledShown {
         (rule.allows(usage) && self.is_usable()).then(|| offer(member, &self.content, usage))
     }
 
-    fn view(&self, member: &str, volume: &VolumeEntry<'_>) -> VolumeView {
+    fn view(&self, member: &DiskId, volume: &VolumeEntry<'_>) -> VolumeView {
         let content = &self.content;
         let mut into = content.unpartitioned();
         let block = volume.record.is_some_and(|r| r.usage == VolumeUsage::Block);
@@ -233,7 +234,7 @@ impl LabelledShown {
             formatted: volume.formatted(),
             growable_to: content.growable_to(volume.id(), &into).unwrap_or(volume.size()),
             set: content.label.set.clone(),
-            disk: member.to_owned(),
+            disk: member.clone(),
             standing: self.standing.clone(),
             conflict: None,
             node: self.nodes.get(&volume.number).cloned().unwrap_or_default(),

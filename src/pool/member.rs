@@ -18,6 +18,7 @@ use super::plan::{
 };
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
+use crate::device::DiskId;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::host::pace::Call;
 use crate::host::turn::{PATIENCE, TurnGuard};
@@ -30,7 +31,7 @@ pub enum Member {
 }
 
 impl Member {
-    pub fn id(&self) -> &str {
+    pub fn id(&self) -> &DiskId {
         match self {
             Self::Labelled(member) => &member.id,
             Self::Bare(member) => &member.id,

@@ -50,4 +50,4 @@ pub use layout::{data_area, places};
 pub use member::{Attempt, Member};
 pub use plan::{NewLabel, PlannedVolume, Site, relabel};
 pub use request::{Change, CreateRequest, Selector, WantedUsage, difference, id_of_name};
-pub use view::{DiskView, Doubt, Knowledge, Standing, Unasked, VolumeView};
+pub use view::{DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};

@@ -7,6 +7,7 @@ use super::error::PoolError;
 use super::member::Member;
 use super::request::id_of_name;
 use super::view::{Standing, VolumeView};
+use crate::device::DiskId;
 
 /// How a conflict is settled: nothing is erased by that.
 #[derive(Clone)]
@@ -31,14 +32,14 @@ const NAME_PART: usize = 100;
 impl Pool {
     /// What keeping the volume on disk `keep` means for the other disks that have it. All of them must be here: what
     /// is on one that is away cannot be changed.
-    pub fn settlement(&self, id: Uuid, keep: &str) -> Result<Settlement, PoolError> {
+    pub fn settlement(&self, id: Uuid, keep: &DiskId) -> Result<Settlement, PoolError> {
         let refused = |why: String| PoolError::NotSettled { id, why };
         let (kept, others): (Vec<_>, Vec<_>) = self.all_of(id).into_iter().partition(|(member, _)| member.id() == keep);
         let (_, kept) = kept.into_iter().next().ok_or_else(|| {
             refused(format!("disk {keep} does not have it; `localpool volumes -o wide` says which disks do"))
         })?;
         let why = kept.conflict.clone().ok_or_else(|| refused("it is on one disk only".to_owned()))?;
-        let is_here = |disk: &str| disk == kept.disk || others.iter().any(|(member, _)| member.id() == disk);
+        let is_here = |disk: &DiskId| *disk == kept.disk || others.iter().any(|(member, _)| member.id() == disk);
         let all_usable =
             others.iter().map(|(_, view)| view).chain([&kept]).all(|view| view.standing == Standing::Ready);
         if !all_usable || self.unasked().iter().any(|one| one.listed.contains(&id) && !is_here(&one.disk)) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 use super::journal::KnownDisk;
+use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef, VolumeRecord};
 
 /// Whether a member can be used, in words for people where it cannot.
@@ -42,7 +43,7 @@ pub struct VolumeView {
     pub growable_to: u64,
     pub set: SetRef,
     /// Id of its disk.
-    pub disk: String,
+    pub disk: DiskId,
     pub standing: Standing,
     /// It is, or may be, on another disk as well, in words: it cannot be used.
     pub conflict: Option<String>,
@@ -53,7 +54,7 @@ pub struct VolumeView {
 /// A disk of the pool as the rest of the product sees it. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskView {
-    pub id: String,
+    pub id: DiskId,
     pub path: PathBuf,
     pub model: Option<String>,
     pub layout: Layout,
@@ -69,13 +70,16 @@ pub struct DiskView {
     pub owned: bool,
     /// What of it cannot be given away, as somebody uses it.
     pub held: Option<String>,
-    /// What erasing or zeroing it failed in when that was last tried.
+    /// What its background work failed in when it was last tried.
     pub failing: Option<String>,
 }
 
+/// What is said of it where people look.
+pub const FAILING: &str = "background work (erasing, zeroing, the second copy of the label) fails, and is tried again";
+
 impl DiskView {
     /// A disk that has not been here since the process began: what is on it is not known.
-    pub fn absent(id: String, disk: KnownDisk) -> Self {
+    pub fn absent(id: DiskId, disk: KnownDisk) -> Self {
         let KnownDisk { set, layout, path, model, size, .. } = disk;
         Self {
             id,
@@ -100,7 +104,7 @@ impl DiskView {
 /// A disk of ours whose content cannot be asked for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unasked {
-    pub disk: String,
+    pub disk: DiskId,
     /// Goes on after its name: `is missing`.
     pub why: String,
     /// Volumes that are or may be on it.

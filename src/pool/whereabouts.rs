@@ -12,6 +12,7 @@ use super::device_pool::Pool;
 use super::error::PoolError;
 use super::member::Member;
 use super::view::{Doubt, Knowledge, Standing, Unasked, VolumeView};
+use crate::device::DiskId;
 
 impl Unasked {
     fn error(self, id: Uuid) -> PoolError {
@@ -28,7 +29,7 @@ impl Unasked {
     }
 }
 
-fn give_up(disk: &str) -> String {
+fn give_up(disk: &DiskId) -> String {
     format!("unplug it and give it up with `localpool disk release {disk}`")
 }
 
@@ -81,7 +82,7 @@ impl Pool {
 
     /// The disks of ours that cannot be asked now.
     pub fn unasked(&self) -> Vec<Unasked> {
-        let why = |disk: &str| match self.member(disk) {
+        let why = |disk: &DiskId| match self.member(disk) {
             Some(member) => member.why_unusable(),
             None => Some(self.unread_of(disk).map_or_else(|| Standing::MISSING.to_owned(), |unread| unread.why)),
         };
@@ -136,6 +137,9 @@ impl Pool {
         if !self.is_looked_at() {
             return Err(PoolError::NotLookedAt { id });
         }
+        if !self.journal().is_told() {
+            return Err(PoolError::NotTold { id });
+        }
         self.is_nowhere_else(id)?;
         let may_hold = |one: &Unasked| one.listed.contains(&id) || one.knowledge != Knowledge::Whole;
         let unasked = self.unasked().into_iter().find(may_hold);
@@ -143,14 +147,14 @@ impl Pool {
     }
 
     /// What is not known of a volume that no disk here has, and that was `told` to be on that disk.
-    pub fn doubt(&self, id: Uuid, told: Option<&str>) -> Doubt {
+    pub fn doubt(&self, id: Uuid, told: Option<&DiskId>) -> Doubt {
         if let Err(error) = self.may_be_made(id) {
             return Doubt::Of(error.to_string());
         }
         if let Some(disk) = told {
             match self.member(disk).map(|member| member.why_unusable()) {
                 // It holds up nothing new, nor that what was on it is deleted: nobody waits for it any more.
-                None if self.journal().has_given_up(disk) => {
+                None if self.journal().has_given_up(disk) && self.journal().is_told() => {
                     return Doubt::GivenUp(format!(
                         "disk {disk} was given up by `localpool disk release`: the volume is lost unless the disk comes back, and \
                          a deletion erases nothing"
@@ -169,7 +173,7 @@ impl Pool {
 
     /// Says of each volume that is on several disks, or may be, that nobody knows which of them is right.
     pub(super) fn mark_conflicts(&self, views: &mut [VolumeView]) {
-        let mut disks = BTreeMap::<Uuid, Vec<(String, Option<String>)>>::new();
+        let mut disks = BTreeMap::<Uuid, Vec<(DiskId, Option<String>)>>::new();
         for view in views.iter() {
             disks.entry(view.id).or_default().push((view.disk.clone(), view.standing.why_away()));
         }
@@ -198,10 +202,10 @@ impl Pool {
     }
 }
 
-fn words(id: Uuid, disks: &[(String, Option<String>)]) -> String {
-    let on = |(disk, away): &(String, Option<String>)| match away {
+fn words(id: Uuid, disks: &[(DiskId, Option<String>)]) -> String {
+    let on = |(disk, away): &(DiskId, Option<String>)| match away {
         Some(why) => format!("{disk}, which {why}"),
-        None => disk.clone(),
+        None => disk.to_string(),
     };
     let named: Vec<String> = disks.iter().map(on).collect();
     let way_out = match disks.iter().find(|(_, away)| away.is_some()) {

@@ -46,7 +46,7 @@ impl NodeMetrics {
             volumes: gauge("localpool_pool_volumes", "Volumes on the disks of this node.")?,
             failing: gauge(
                 "localpool_pool_failing_disks",
-                "Disks of this node's pool on which erasing or zeroing fails.",
+                "Disks of this node's pool on which background work fails.",
             )?,
             is_journal_damaged: gauge("localpool_pool_journal_damaged", "1: the node's journal cannot be used.")?,
             api_writes,

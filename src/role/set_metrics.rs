@@ -136,6 +136,7 @@ mod tests {
 
     use super::*;
     use crate::claim::Outcome;
+    use crate::device::DiskId;
     use crate::device::label::Layout;
 
     fn set(name: &str) -> SetRef {
@@ -144,7 +145,7 @@ mod tests {
 
     fn disk(id: &str, of: &str, standing: Standing) -> DiskView {
         DiskView {
-            id: id.to_owned(),
+            id: DiskId::named(id),
             path: "/dev/sda".into(),
             model: None,
             layout: Layout::Carved {},
@@ -178,9 +179,10 @@ mod tests {
             sorts: BTreeMap::new(),
             outcomes: vec![outcome],
             problems: BTreeMap::new(),
-            unstable: BTreeSet::from(["a".to_owned()]),
-            mismatched: BTreeSet::from(["b".to_owned()]),
+            unstable: BTreeSet::from([DiskId::named("a")]),
+            mismatched: BTreeSet::from([DiskId::named("b")]),
             knows_all: true,
+            untold: None,
         }
     }
 

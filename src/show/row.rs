@@ -110,8 +110,8 @@ fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &
     let attachment = attachments.of(raw);
     DeviceRow {
         path: raw.path.display().to_string(),
-        disk_id: id.text.clone(),
-        stable_id: id.stable,
+        disk_id: id.to_string(),
+        stable_id: !id.is_path(),
         verdict: verdict.to_owned(),
         reason,
         refusal: if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) },

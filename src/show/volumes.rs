@@ -54,7 +54,7 @@ impl VolumeRow {
             size: view.size,
             growable_to: view.growable_to,
             usage: usage.to_owned(),
-            disk: view.disk.clone(),
+            disk: view.disk.to_string(),
             set: view.set.to_string(),
             message,
         }
@@ -110,6 +110,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::device::DiskId;
     use crate::device::label::{SetRef, VolumeRecord};
     use crate::host::FsKind;
     use crate::pool::Standing;
@@ -131,7 +132,7 @@ mod tests {
             formatted: true,
             growable_to: 1 << 30,
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
-            disk: "gpt-1".to_owned(),
+            disk: DiskId::named("gpt-1"),
             standing,
             conflict: None,
             node: Default::default(),

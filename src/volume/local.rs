@@ -167,7 +167,9 @@ impl From<PoolError> for Error {
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. } => Error::Precondition(words),
-            PoolError::NotLookedAt { .. } | PoolError::BeingZeroed { .. } => Error::Aborted(words),
+            PoolError::NotLookedAt { .. } | PoolError::NotTold { .. } | PoolError::BeingZeroed { .. } => {
+                Error::Aborted(words)
+            }
             PoolError::Apply(_) | PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Hangs { .. } => {
                 Error::Internal(words)
             }

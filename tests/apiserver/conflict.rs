@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use localpool::agent::Verb;
-use localpool::api::crd::{Phase, PoolVolume};
+use localpool::api::crd::{Phase, PoolVolume, Reason};
 use localpool::host::Geometry;
 use localpool::pool::{CreateRequest, Selector, WantedUsage};
 use localpool::volume::{Error, VolumeId, Volumes as _};
@@ -57,7 +57,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     let status = told.status.as_ref().expect("just seen");
     let words = status.message.as_deref().unwrap_or_default();
     assert_eq!(status.phase, Phase::Ready, "it stays what it was: {words}");
-    let disks: Vec<String> = node.pool().disk_views().into_iter().map(|view| view.id).collect();
+    let disks: Vec<String> = node.pool().disk_views().into_iter().map(|view| view.id.to_string()).collect();
     assert_eq!(disks.len(), 2);
     assert!(words.contains("localpool volume settle") && disks.iter().all(|disk| words.contains(disk)), "{words}");
     let healthy = status.conditions.iter().find(|condition| condition.type_ == "Healthy").expect("it is told of");
@@ -77,5 +77,5 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
 }
 
 fn reason(object: &PoolVolume) -> Option<&str> {
-    object.status.as_ref()?.reason.as_deref()
+    object.status.as_ref()?.reason.as_ref().map(Reason::word)
 }

@@ -53,7 +53,7 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
     node.cluster = Some(cluster_uid(cluster.client.clone()).await.expect("it answers"));
     node.run(&stage.client);
     offers(&stage, &name, 2000).await;
-    let is_member = |node: &SimNode| node.pool().members().iter().any(|member| member.id() == disk);
+    let is_member = |node: &SimNode| node.pool().members().iter().any(|member| *member.id() == disk);
     let is_left = |node: &SimNode| {
         assert!(!is_member(node), "it was taken: {:?}", node.pool().disk_views());
         assert!(node.pool().usable(id.uuid()).is_err(), "its volume is used");

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::{DevicePool, FINALIZER, Intent, LocalVolumeSet, Phase, PoolVolume};
+use localpool::api::crd::{DevicePool, FINALIZER, Intent, LocalVolumeSet, Phase, PoolVolume, Reason};
 use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, Geometry};
 use localpool::pool::Standing;
@@ -287,7 +287,7 @@ async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late
     let refused = async |asked| {
         let refused = object(&stage, asked, |object| phase(object) != Phase::Pending).await;
         let status = refused.status.as_ref().expect("it was answered");
-        assert!(status.phase == Phase::Rejected && status.reason.as_deref() == Some("Stale"), "{status:?}");
+        assert!(status.phase == Phase::Rejected && status.reason == Some(Reason::Stale), "{status:?}");
         assert!(status.message.as_deref().is_some_and(|words| words.contains("11 minutes ago")), "{status:?}");
     };
     refused(asked).await;
@@ -397,7 +397,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
         let begun = object(&stage, id, begun).await;
         let named = begun.status.as_ref().and_then(|status| status.disk.clone()).expect("the disk is named");
         let views = node.pool().disk_views();
-        let path = &views.iter().find(|view| view.id == named).expect("it is here").path;
+        let path = &views.iter().find(|view| view.id.as_str() == named).expect("it is here").path;
         let away = if path.ends_with("fake0") { 0 } else { 1 };
         let other = &disks[1 - away];
         let platter = node.host.unplug(["fake0", "fake1"][away]).expect("it was there");
@@ -426,7 +426,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
     };
     let (made, named) = tokio::join!(stage.volumes.create(wish), scenario);
     made.expect("its disk is back");
-    assert_eq!(node.pool().usable(id.uuid()).expect("usable").disk, named);
+    assert_eq!(node.pool().usable(id.uuid()).expect("usable").disk.as_str(), named);
     node.kill().await;
 }
 
@@ -459,8 +459,8 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     };
     let scenario = async {
         let missing = |object: &PoolVolume| {
-            let reason = object.status.as_ref().and_then(|status| status.reason.as_deref());
-            phase(object) == Phase::Deleting && reason == Some("DiskMissing")
+            let reason = object.status.as_ref().and_then(|status| status.reason.clone());
+            phase(object) == Phase::Deleting && reason == Some(Reason::DiskMissing)
         };
         object(&stage, id, missing).await;
         assert!(node.pool().forget(&disk).expect("written"), "it is away");
@@ -506,13 +506,13 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
         assert!(ordered.metadata.uid != before.metadata.uid && ordered.status.is_none(), "{ordered:?}");
         node.run(&stage.client);
         let missing = |object: &PoolVolume| {
-            let reason = object.status.as_ref().and_then(|status| status.reason.as_deref());
-            phase(object) == Phase::Deleting && reason == Some("DiskMissing")
+            let reason = object.status.as_ref().and_then(|status| status.reason.clone());
+            phase(object) == Phase::Deleting && reason == Some(Reason::DiskMissing)
         };
         let waits = object(stage, id, missing).await;
         assert_eq!((&waits.metadata.uid, waits.spec.intent), (&ordered.metadata.uid, Intent::Delete));
         let message = waits.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default();
-        assert!(message.contains(&disk), "it does not say which disk: {message}");
+        assert!(message.contains(disk.as_str()), "it does not say which disk: {message}");
         assert!(platter.content() == content, "it is away");
         match end {
             End::Back => {

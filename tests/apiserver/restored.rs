@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume};
+use localpool::agent::Verb;
+use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, Reason};
+use localpool::host::Geometry;
 use localpool::pool::{Content, relabel};
 use localpool::volume::{Error, VolumeId, Volumes as _};
 use serde_json::json;
 
-use crate::agent::{PATIENCE, on, unique};
+use crate::agent::{MIB, PATIENCE, on, unique};
 use crate::cluster;
-use crate::nodes::{make, object, offering, phase};
+use crate::nodes::{make, object, offering, offers, phase};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejected_and_its_deletion_waits_for_the_disk()
@@ -56,6 +58,49 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
     tokio::join!(deleting, back);
     assert!(stage.is_gone(id).await && node.pool().volume(id.uuid()).is_err());
     assert!(platter.content() != content, "it was not erased");
+    node.kill().await;
+}
+
+/// Somebody restored the object of a volume without its status, and its disk is given up: its pod must not start on an empty one.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_tells_of() {
+    let cluster = cluster!(shared);
+    let (stage, label, mut node) = offering(&cluster.client, 512).await;
+    let (name, pvc) = (node.name.clone(), unique("pvc"));
+    make(&stage, &label, &pvc, on(&name), 10).await.expect("made");
+    let id = VolumeId::of_name(&pvc);
+    let disk = node.pool().usable(id.uuid()).expect("usable").disk;
+    stage.persistent(&pvc, id, &name).await;
+    for is_known in [true, false] {
+        let before = stage.see(id, "there", |_| true).await;
+        node.kill().await;
+        if is_known {
+            node.host.unplug("fake0").expect("it was there");
+            let geometry = Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true };
+            node.host.add_disk("fake1", &format!("OTHER-{name}"), geometry);
+        }
+        stage.let_go(&before).await;
+        stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
+        stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
+        let mut restored = PoolVolume::new(&id.to_string(), before.spec.clone());
+        restored.finalizers_mut().extend(before.finalizers().iter().cloned());
+        stage.objects.create(&PostParams::default(), &restored).await.expect("restored");
+        node.run(&stage.client);
+        offers(&stage, &name, 400).await;
+        if is_known {
+            object(&stage, id, |object| phase(object) == Phase::Accepted).await;
+            let release = Verb::ReleaseDisk { disk: disk.to_string(), dry_run: false };
+            let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
+            let released = tokio::task::spawn_blocking(move || agent_handle.verb(release)).await.expect("it ends");
+            released.expect("it runs").expect("it is away");
+        }
+        let refused = |object: &PoolVolume| {
+            let reason = object.status.as_ref().and_then(|status| status.reason.clone());
+            matches!(phase(object), Phase::Rejected | Phase::Failed) && reason == Some(Reason::VolumeMissing)
+        };
+        object(&stage, id, refused).await;
+        assert!(node.pool().volumes().is_empty(), "{is_known}: {:?}", node.pool().volumes());
+    }
     node.kill().await;
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
+use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume, Reason};
 use localpool::volume::{Error, Volume, VolumeId, Volumes as _};
 use serde_json::json;
 
@@ -110,8 +110,8 @@ async fn a_node_whose_state_directory_is_full_says_that_and_blames_no_disk() {
     let agent = async {
         let failed = stage.see(id, "given up", is_in(Phase::Failed)).await;
         let status = failed.status.expect("just seen");
-        let (reason, words) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
-        assert_eq!(reason, "JournalFailed", "{words}");
+        let words = status.message.unwrap_or_default();
+        assert_eq!(status.reason, Some(Reason::JournalFailed), "{words}");
         assert!(words.contains("No space left") && !words.contains(": disk "), "{words}");
     };
     let (refused, ()) = tokio::join!(make(&stage, &label, &pvc, &name, 60), agent);

@@ -30,16 +30,16 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
         host.add_disk("fake0", "SERIAL-1", geometry());
         let mut node = start(&host, &layout);
         node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-        let disk = node.pool.members()[0].id().to_owned();
+        let disk = node.pool.members()[0].id().clone();
         let platter = host.unplug("fake0").expect("it was there");
         node.passes().expect("looks");
         let doubt = |node: &Node| node.pool.doubt(id("a"), Some(&disk));
         assert!(node.pool.delete(id("a")).is_err(), "{layout:?}");
 
-        let says = node.agent.verb(&release(&disk, true)).expect("a dry run").join("\n");
+        let says = node.agent.verb(&release(disk.as_str(), true)).expect("a dry run").join("\n");
         assert!(says.contains(&format!("volume {}", id("a"))) && says.contains("given up"), "{says}");
         assert!(node.pool.delete(id("a")).is_err(), "a dry run changes nothing");
-        node.agent.verb(&release(&disk, false)).expect("given up");
+        node.agent.verb(&release(disk.as_str(), false)).expect("given up");
         for restart in [false, true] {
             if restart {
                 node = start(&host, &layout);
@@ -47,7 +47,7 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
             let doubt = doubt(&node);
             assert!(matches!(doubt, Doubt::GivenUp(_)), "{layout:?} {restart}: {doubt:?}");
             let words = doubt.words().expect("it says which disk");
-            assert!(words.contains(&disk) && words.contains("erases nothing"), "{words}");
+            assert!(words.contains(disk.as_str()) && words.contains("erases nothing"), "{words}");
             assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
         }
         // It was not dead: what is on it is there, and is nobody's where it cannot say whose it is.
@@ -64,14 +64,14 @@ fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
     let original = host.add_disk("fake0", "SERIAL-1", geometry());
     let mut node = start(&host, &Layout::Carved {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let disk = node.pool.members()[0].id().to_owned();
+    let disk = node.pool.members()[0].id().clone();
     let copies = ["fake1", "fake2"].map(|name| host.add_disk(name, &format!("COPY-{name}"), geometry()));
     copies.iter().for_each(|copy| copy.put_content(original.content()));
     node.passes().expect("looks");
     host.unplug("fake0");
     node.passes().expect("looks");
     let before = copies.each_ref().map(|copy| copy.content());
-    node.agent.verb(&release(&disk, false)).expect("it is away, and no copy is meant");
+    node.agent.verb(&release(disk.as_str(), false)).expect("it is away, and no copy is meant");
     assert!(copies.each_ref().map(|copy| copy.content()) == before, "a copy was written");
     assert!(node.pool.disk_views().is_empty(), "{:?}", node.pool.disk_views());
     assert!(node.pool.delete(id("a")).is_err(), "the copies have it");
@@ -88,7 +88,7 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     let original = host.add_disk("fake0", "SERIAL-1", geometry());
     let node = start(&host, &Layout::Carved {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let disk = node.pool.members()[0].id().to_owned();
+    let disk = node.pool.members()[0].id().clone();
     drop(node);
     host.state.lose();
     // Both on other buses: nothing says which is the disk.
@@ -96,7 +96,7 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     host.plug("fake3", "SERIAL-A", platter);
     host.add_disk("fake4", "SERIAL-B", geometry()).put_content(original.content());
     let mut node = start(&host, &Layout::Carved {});
-    let refused = node.agent.verb(&adopt(&disk, false)).expect_err("which of them?").to_string();
+    let refused = node.agent.verb(&adopt(disk.as_str(), false)).expect_err("which of them?").to_string();
     for path in ["/dev/fake3", "/dev/fake4", "by its path"] {
         assert!(refused.contains(path), "{refused}");
     }
@@ -105,7 +105,7 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     assert_eq!(problem(&mut node, "fake4"), "");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     // One of them is in use now, and its id means that one.
-    let refused = node.agent.verb(&release(&disk, true)).expect_err("it has a volume").to_string();
+    let refused = node.agent.verb(&release(disk.as_str(), true)).expect_err("it has a volume").to_string();
     assert!(!refused.contains("several"), "{refused}");
 }
 
@@ -115,11 +115,11 @@ fn a_deletion_is_not_waited_for_after_the_device_that_was_given_up_was_adopted()
     host.add_disk("fake0", "SERIAL-1", geometry());
     let mut node = start(&host, &Layout::RawDevice {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let disk = node.pool.members()[0].id().to_owned();
+    let disk = node.pool.members()[0].id().clone();
     let platter = host.unplug("fake0").expect("it was there");
     platter.poke(0, &[0x77; 4096]);
     node.passes().expect("looks");
-    node.agent.verb(&release(&disk, false)).expect("given up");
+    node.agent.verb(&release(disk.as_str(), false)).expect("given up");
     host.plug("fake0", "SERIAL-1", platter);
     node.passes().expect("looks");
     node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
@@ -135,7 +135,7 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     let original = host.add_disk("fake0", "SERIAL-1", geometry());
     let mut node = start(&host, &Layout::Carved {});
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let disk = node.pool.members()[0].id().to_owned();
+    let disk = node.pool.members()[0].id().clone();
     node.passes().expect("looks");
     let there = Arc::new(FakeHost::default());
     let copy = there.add_disk("fake1", "SERIAL-9", geometry());
@@ -150,5 +150,5 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     node.passes().expect("looks");
     host.plug("fake1", "SERIAL-9", copy);
     node.passes().expect("looks");
-    node.agent.verb(&release(&disk, false)).expect("the missing one is meant");
+    node.agent.verb(&release(disk.as_str(), false)).expect("the missing one is meant");
 }

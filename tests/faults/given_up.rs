@@ -39,7 +39,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
     let id = node.pool.bare_devices()[0].id.clone();
     let platter = host.unplug("fake0").expect("it was there");
     node.passes().expect("looks");
-    node.agent.verb(&Verb::ReleaseDisk { disk: id, dry_run: false }).expect("given up");
+    node.agent.verb(&Verb::ReleaseDisk { disk: id.to_string(), dry_run: false }).expect("given up");
     host.plug("fake0", "serial-0", Arc::clone(&platter));
     write(&host, &platter);
     (host, platter, node)

@@ -48,7 +48,7 @@ fn it_is_not_called_missing_and_cannot_be_forgotten_and_comes_back_as_soon_as_it
         assert!(why.starts_with("could not be read: "), "{why}");
         assert!(problem(&mut node, "fake0").starts_with("could not be read: "));
         assert!(!node.pool.forget(&member.id).expect("asked"), "it is here");
-        assert!(node.agent.verb(&Verb::ReleaseDisk { disk: member.id.clone(), dry_run: false }).is_err());
+        assert!(node.agent.verb(&Verb::ReleaseDisk { disk: member.id.to_string(), dry_run: false }).is_err());
         assert!(node.pool.delete(id("a")).is_err() && node.pool.usable(id("a")).is_err());
         disk.clear_faults();
         node.passes().expect("no event tells that it can be read");
@@ -173,7 +173,7 @@ fn after_a_restart_or_a_replug_it_is_known_by_its_hardware_and_is_not_missing() 
         let Standing::NotReady(why) = &view.standing else { panic!("{restart}: {view:?}") };
         assert!(why.contains("could not be read"), "{why}");
         assert!(!node.pool.forget(&member).expect("asked"), "it is here");
-        let released = node.agent.verb(&Verb::ReleaseDisk { disk: member.clone(), dry_run: false });
+        let released = node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), dry_run: false });
         let why = released.expect_err("it is here").to_string();
         assert!(why.contains("could not be read") && why.contains("unplug it"), "{why}");
         let why = node.pool.delete(id("a")).expect_err("it is on that disk").to_string();
@@ -193,7 +193,7 @@ fn it_is_forgotten_once_it_is_unplugged() {
     host.unplug("fake0");
     node.passes().expect("looks");
     assert_eq!(standing(&node), Standing::Missing);
-    node.agent.verb(&Verb::ReleaseDisk { disk: member, dry_run: false }).expect("it is away");
+    node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), dry_run: false }).expect("it is away");
     assert!(node.pool.disk_views().is_empty());
 }
 

@@ -8,7 +8,7 @@ use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
 use crate::device::label::Label;
 use crate::device::ownership::Owner;
-use crate::device::{self, Device, Verdict};
+use crate::device::{self, Device, DiskId, Verdict};
 use crate::host::Access;
 use crate::pool::{BareDevice, LastSeen, Member, Opened, PoolDisk, PoolError, Standing, relabel};
 
@@ -33,9 +33,9 @@ impl Reconciler {
             return Err(AdminError::NotAdoptable { disk, why });
         };
         let (host, raw) = (Arc::clone(&self.host), device.raw.clone());
-        let (pool, id) = (Arc::clone(&self.pool), device.id.text.clone());
+        let (pool, id) = (Arc::clone(&self.pool), device.id.clone());
         let seen = pool.journal().seen(&id).written;
-        self.done_in_time::<AdminError>(&device.id.text, move || {
+        self.done_in_time::<AdminError>(&device.id, move || {
             let disk = host.open(&raw, Access::Own).map_err(AdminError::Open)?;
             let was = Owner { cluster: label.cluster.clone(), node: label.node.clone() };
             let opened = PoolDisk::open(disk, label.disk, &was, &LastSeen::default())?;
@@ -72,21 +72,22 @@ impl Reconciler {
             if journal.contradiction(&member.id).is_some() {
                 let claim = journal.bare_claim(&member.id);
                 return match journal.lost().remove(&member.id) {
-                    // Which of the two, only a person can say.
+                    // By this the person says that the PoolVolume is right.
                     Some(lost) if claim.is_some_and(|claim| claim.volume.is_none()) => {
                         self.adopt_lost(&device, &member.id, lost, dry_run)
                     }
+                    // Of two volumes the other verb says which.
                     _ => Err(refused(why)),
                 };
             }
             return self.adopt_bare(&device, member, &why, dry_run);
         }
-        let hardware = set.hardware_id(&device);
-        if let Some(lost) = self.pool().journal().lost().remove(&hardware) {
-            return self.adopt_lost(&device, &hardware, lost, dry_run);
+        let id = set.bare_id(&device);
+        if let Some(lost) = self.pool().journal().lost().remove(&id) {
+            return self.adopt_lost(&device, &id, lost, dry_run);
         }
-        if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&hardware) {
-            return self.adopt_given_up(&device, &hardware, dry_run);
+        if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&id) {
+            return self.adopt_given_up(&device, &id, dry_run);
         }
         if let Some(lines) = self.adopt_older(&device, dry_run)? {
             return Ok(lines);
@@ -95,9 +96,9 @@ impl Reconciler {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
                 self.adopt_foreign(&device, (cluster, node), label, dry_run)
             }
-            (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id.text) => {
+            (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id) => {
                 if !dry_run {
-                    self.readmit(&device, &device.id.text)?;
+                    self.readmit(&device, &device.id)?;
                 }
                 let path = device.raw.path.display();
                 Ok(vec![format!("{} sets claim {path} again", tense(dry_run, "let", "let"))])
@@ -139,13 +140,13 @@ impl Reconciler {
     }
 
     /// A bare device that was given up with what is on it.
-    fn adopt_given_up(&mut self, device: &Device, hardware: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    fn adopt_given_up(&mut self, device: &Device, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         if !dry_run {
-            self.readmit(device, hardware)?;
+            self.readmit(device, id)?;
         }
         let path = device.raw.path.display();
         Ok(vec![
-            format!("{} what is on {path} ({hardware}) say whose it is", tense(dry_run, "let", "let")),
+            format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
             "sets claim what is blank of it; what is on it stays as it is".to_owned(),
         ])
     }
@@ -168,7 +169,7 @@ impl Reconciler {
             let next = format!("`localpool volume adopt {id}` makes it usable");
             lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
         }
-        lines.extend(self.given_up(&device.id.text, |volume| !label.volumes.contains_key(volume)));
+        lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
         if !dry_run {
             self.take_over(device)?;
         }

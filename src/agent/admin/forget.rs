@@ -1,35 +1,36 @@
-//! `localpool disk release` of a disk that is away, or that the journal does not know: nothing can be wiped there, and it is only
-//! not missed any more.
+//! `localpool disk release` of a disk that is away, or that the journal does not know: nothing can be wiped there, the pool stops
+//! waiting for it.
 //!
 //! Takes in its id; gives out what was done or would be. What was on it is waited for no more.
 
 use super::{AdminError, tense};
 use crate::agent::question::Wanted;
 use crate::agent::reconciler::Reconciler;
+use crate::device::DiskId;
 use crate::pool::{DiskView, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
 
 impl Reconciler {
-    pub(super) fn is_missing(&self, id: &str) -> bool {
-        self.pool().disk_views().iter().any(|disk| disk.id == id && disk.standing == Standing::Missing)
+    pub(super) fn is_missing(&self, text: &str) -> bool {
+        self.pool().disk_views().iter().any(|disk| disk.id.as_str() == text && disk.standing == Standing::Missing)
     }
 
-    /// A disk that is away, by its id: nothing can be wiped there, and it is only not missed any more.
-    pub(super) fn forget(&mut self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let known = self.pool().disk_views().into_iter().find(|disk| disk.id == id);
-        let Some(DiskView { path, standing, .. }) = known else { return self.forget_unknown(id, dry_run) };
+    /// A disk that is away, by its id: nothing can be wiped there, and the pool only not missed any more.
+    pub(super) fn forget(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
+        let known = self.pool().disk_views().into_iter().find(|disk| disk.id == *id);
+        let Some(DiskView { path, standing, .. }) = known else { return self.give_up_unknown(id, dry_run) };
         match standing {
             Standing::Missing => {}
             Standing::NotReady(why) => {
-                return Err(AdminError::Here { disk: id.to_owned(), at: path.display().to_string(), why });
+                return Err(AdminError::Here { disk: id.to_string(), at: path.display().to_string(), why });
             }
-            Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_owned())),
+            Standing::Ready => return Err(AdminError::NoSuchDisk(id.to_string())),
         }
         let was = match path.as_os_str().is_empty() {
             true => String::new(),
             false => format!(" (it was {})", path.display()),
         };
         let mut lines = vec![
-            format!("{} {id}, which is missing{was}", tense(dry_run, "forget", "forgot")),
+            format!("{} {id}, which is missing{was}", tense(dry_run, "give up", "gave up")),
             "another disk may take its place in the set".to_owned(),
         ];
         match self.pool().member(id) {
@@ -55,23 +56,36 @@ impl Reconciler {
             }
         }
         if !dry_run && !self.pool().forget(id)? {
-            return Err(AdminError::NoSuchDisk(id.to_owned()));
+            return Err(AdminError::NoSuchDisk(id.to_string()));
         }
         Ok(lines)
     }
 
-    pub(super) fn has_lost(&self, id: &str) -> bool {
+    /// What a release of a disputed bare device means for the volume that its PoolVolume has there.
+    pub(super) fn given_up_with(&self, id: &DiskId) -> Vec<String> {
+        let told = self.pool().journal().contradiction(id);
+        let lines = |told: LostVolume| {
+            let stays = "what is on the device stays there; sets claim it only if it is blank then";
+            [given_up(&told), stays.to_owned()]
+        };
+        told.into_iter().flat_map(lines).collect()
+    }
+
+    pub(super) fn has_lost(&self, id: &DiskId) -> bool {
         self.pool().journal().lost().contains_key(id)
     }
 
     /// A bare device that others know and the journal does not, here or away.
-    pub(super) fn forget_lost(&self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn give_up_lost(&self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let lost = self.pool().journal().lost().remove(id).unwrap_or_default();
         let mut lines = vec![format!(
             "{} the bare device {id}, which the journal did not know",
-            tense(dry_run, "forget", "forgot")
+            tense(dry_run, "give up", "gave up")
         )];
-        lines.extend(lost.volume.iter().map(given_up));
+        match &lost.volume {
+            Some(volume) => lines.push(given_up(volume)),
+            None => lines.push("a volume on it, if there is one, is given up; which one is not known here".to_owned()),
+        }
         lines.push(format!("no set claims it until `localpool disk adopt {id}`, and then only if it is blank"));
         if !dry_run {
             self.pool().journal().release(id).map_err(PoolError::from)?;
@@ -80,20 +94,21 @@ impl Reconciler {
     }
 
     /// One that is not in the journal: it died before that was lost, or before the state that was put back. Others may know it.
-    fn forget_unknown(&mut self, id: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    fn give_up_unknown(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let told = self.ask(Wanted::Own).and_then(|told| {
             let own = told.own?;
             self.learn_own(own.clone()).map(|_| own)
         });
-        let own = told.map_err(|why| AdminError::NotTold { disk: id.to_owned(), why })?;
+        // What was told is learnt in a dry run, too: it is so, whatever is done.
+        let own = told.map_err(|why| AdminError::NotTold { disk: id.to_string(), why })?;
         if self.has_lost(id) {
-            return self.forget_lost(id, dry_run);
+            return self.give_up_lost(id, dry_run);
         }
-        let on: Vec<ToldVolume> = own.into_iter().filter(|told| told.disk == id).collect();
+        let on: Vec<ToldVolume> = own.into_iter().filter(|told| told.disk == *id).collect();
         if on.is_empty() {
-            return Err(AdminError::NoSuchDisk(id.to_owned()));
+            return Err(AdminError::NoSuchDisk(id.to_string()));
         }
-        let mut lines = vec![format!("{} {id}, which the journal did not know", tense(dry_run, "forget", "forgot"))];
+        let mut lines = vec![format!("{} {id}, which the journal did not know", tense(dry_run, "give up", "gave up"))];
         lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
         lines.push("should it come back, it joins the pool with its volumes".to_owned());
         if !dry_run {

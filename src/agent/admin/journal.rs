@@ -2,8 +2,8 @@
 
 use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
-use crate::device::Device;
 use crate::device::label::VolumeUsage;
+use crate::device::{Device, DiskId};
 use crate::host::Access;
 use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
 
@@ -52,7 +52,7 @@ impl Reconciler {
     pub(super) fn adopt_lost(
         &mut self,
         device: &Device,
-        id: &str,
+        id: &DiskId,
         lost: LostClaim,
         dry_run: bool,
     ) -> Result<Vec<String>, AdminError> {
@@ -72,14 +72,20 @@ impl Reconciler {
             let found = host.filesystems().identify(&raw.path)?.and_then(|found| found.uuid);
             Ok((found, host.open(&raw, Access::Look)?.geometry().size))
         });
-        let hangs = |hangs| PoolError::Hangs { disk: id.to_owned(), hangs };
+        let hangs = |hangs| PoolError::Hangs { disk: id.to_string(), hangs };
         let (found, size) = looked.map_err(hangs)?.map_err(AdminError::Open)?;
         let formatted = found == Some(volume);
         let is = match (record.usage, formatted) {
             (VolumeUsage::Block, _) => "its data as it is",
             (VolumeUsage::Mount(_), true) => "with its own filesystem",
-            (VolumeUsage::Mount(_), false) => "without a filesystem of its own: used only if it is blank",
+            (VolumeUsage::Mount(_), false) => {
+                "without a filesystem of its own: a new, empty one is made if the device is blank"
+            }
         };
+        // Its object may still name the device.
+        let was = journal.bare_claim(id);
+        let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
+        let former = was.and_then(|claim| claim.volume.map(|one| one.id).or(claim.erasing.map(|one| one.was)));
         if !dry_run {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
             let (volume, erasing) = (Some(volume), None);
@@ -95,10 +101,14 @@ impl Reconciler {
                 volume,
                 erasing,
                 erasing_usage: None,
-                former: None,
+                former,
             };
             journal.take_up(id, claim).map_err(PoolError::from)?;
         }
-        Ok(vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))])
+        let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))];
+        lines.extend(erased.map(|bytes| {
+            format!("at least its first {bytes} bytes were erased already, with the volume that was there before")
+        }));
+        Ok(lines)
     }
 }

@@ -1,4 +1,5 @@
-//! The verb that settles a conflict, in words.
+//! `localpool volume settle`, in words: of a volume on several disks which one it is, and of two volumes on a bare device which one
+//! is there.
 
 use std::sync::Arc;
 
@@ -6,15 +7,17 @@ use uuid::Uuid;
 
 use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
+use crate::agent::worked_on::WorkedOn;
+use crate::device::DiskId;
 use crate::device::size::Size;
 use crate::pool::{LostClaim, LostVolume, PoolError, VolumeView};
 
 impl Reconciler {
     pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let disk = match self.find(keep) {
-            Ok((_, device, member)) => member.map_or(device.id.text, |member| member.id().to_owned()),
+            Ok((_, device, member)) => member.map_or(device.id, |member| member.id().clone()),
             // One that is away is named by its id.
-            Err(AdminError::NoSuchDisk(disk)) => disk,
+            Err(AdminError::NoSuchDisk(disk)) => DiskId::named(disk),
             Err(error) => return Err(error),
         };
         if let Some(told) = self.pool().journal().contradiction(&disk) {
@@ -32,7 +35,7 @@ impl Reconciler {
         if !dry_run {
             let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
             // One at a time of a volume: settled both ways, it would be on no disk.
-            self.done_in_time(&id.to_string(), move || pool.settle(&wanted))?;
+            self.done_in_time(WorkedOn::Volume(id), move || pool.settle(&wanted))?;
             lines.extend(settlement.aside.iter().map(|aside| {
                 format!("`localpool volume adopt {}` makes that a volume that can be used or deleted", aside.id)
             }));
@@ -44,7 +47,7 @@ impl Reconciler {
     fn settle_claim(
         &mut self,
         id: Uuid,
-        disk: &str,
+        disk: &DiskId,
         told: LostVolume,
         dry_run: bool,
     ) -> Result<Vec<String>, AdminError> {
@@ -53,22 +56,24 @@ impl Reconciler {
         let told_is = of(told.id, &told.record.name);
         let keep = tense(dry_run, "keep", "kept");
         if told.id == id {
-            let (set, device, _) = self.find(disk)?;
+            let (set, device, _) = self.find(disk.as_str())?;
             let mut lines =
-                self.adopt_lost(&device, &set.hardware_id(&device), LostClaim { volume: Some(told) }, dry_run)?;
+                self.adopt_lost(&device, &set.bare_id(&device), LostClaim { volume: Some(told) }, dry_run)?;
             lines.extend(claimed.map(|was| format!("forgotten: that {} was there", of(was.id, &was.record.name))));
             return Ok(lines);
         }
         let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| PoolError::NotSettled {
             id,
-            why: format!("disk {disk} holds another one, as the journal says, and {told_is}, as its PoolVolume says"),
+            why: format!(
+                "disk {disk} has {told_is}, as its PoolVolume says, and as the journal says another one or none"
+            ),
         })?;
         if !dry_run {
             self.pool().journal().keep_claimed(disk).map_err(PoolError::from)?;
         }
         Ok(vec![
             format!("{keep} {} on disk {disk}", of(kept.id, &kept.record.name)),
-            format!("{told_is} is not there: delete it, or its PoolVolume"),
+            format!("{told_is} is not there: its deletion is answered, and erases nothing"),
         ])
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::agent::reconciler::PassReport;
 use crate::agent::verb::Verb;
+use crate::agent::worked_on::WorkedOn;
 use crate::claim::{Blankness, Promise, sample};
 use crate::host::Extent;
 use crate::host::fake::{FakeHost, Fault, Platter};
@@ -155,7 +156,7 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     assert_eq!((claimed, agent.pool().labelled_disks().len()), (vec![], 0));
     assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
     let views = agent.pool().disk_views();
-    assert_eq!((views.len(), &*views[0].id, &views[0].standing), (1, &*id, &Standing::Missing));
+    assert_eq!((views.len(), &views[0].id, &views[0].standing), (1, &id, &Standing::Missing));
     assert_eq!((views[0].path.to_str(), views[0].size), (Some("/dev/fake0"), GEOMETRY.size));
 
     // It comes back under another name, and is one disk, not two.
@@ -169,10 +170,10 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     let mut agent = start(&host, vec![rule()]);
     passes(&mut agent, 1);
     assert!(agent.verb(&release("wwid-none", false)).is_err());
-    let said = agent.verb(&release(&id, true)).expect("it is missing");
-    assert!(said[0].starts_with("would forget") && said[0].contains("/dev/fake2"), "{said:?}");
+    let said = agent.verb(&release(id.as_str(), true)).expect("it is missing");
+    assert!(said[0].starts_with("would give up") && said[0].contains("/dev/fake2"), "{said:?}");
     assert_eq!(agent.pool().disk_views().len(), 1);
-    agent.verb(&release(&id, false)).expect("it is missing");
+    agent.verb(&release(id.as_str(), false)).expect("it is missing");
     assert_eq!(agent.pool().disk_views(), []);
     assert_eq!(passes(&mut agent, 2).0, ["fake1"]);
     // Given up was only that it is missed: what is on it still is ours.
@@ -320,11 +321,11 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
         agent.errands = Patience::new(Duration::from_millis(300));
         host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
         let mut last = passes(&mut agent, 1).1;
-        while !agent.errands.is_waiting_for(&last.set.devices[0].id.text) {
+        while !agent.errands.is_waiting_for(&(&last.set.devices[0].id).into()) {
             last = passes(&mut agent, 1).1;
         }
         agent.set_rules(Vec::new());
-        let (disk, id) = (host.platter("fake0").expect("a disk"), last.set.devices[0].id.text.clone());
+        let (disk, id) = (host.platter("fake0").expect("a disk"), WorkedOn::from(&last.set.devices[0].id));
         disk.set_hangs(false);
         while agent.errands.is_waiting_for(&id) {
             std::thread::yield_now();

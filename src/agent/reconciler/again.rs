@@ -7,7 +7,7 @@ use crate::device::label::Layout;
 use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::{Extent, Geometry};
-use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};
+use crate::pool::{CreateRequest, FAILING, Selector, Standing, WantedUsage, Workers};
 
 const MIB: u64 = 1 << 20;
 /// Far more than anything here takes on a busy machine.
@@ -100,7 +100,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
         assert_eq!(pass.ripe_in, Some(pause));
         let shown = inventory(&pool, &pass);
         let note = shown[0].note.as_deref().unwrap_or_default();
-        assert!(note.contains("erasing or zeroing failed, and is tried again: "), "{note}");
+        assert!(note.contains(FAILING), "{note}");
     }
     disk.clear_faults();
     // The worker of the last pass may still be about to fail.

@@ -11,6 +11,7 @@ mod local_volume_discovery_result;
 mod local_volume_set;
 mod pool_volume;
 mod schema;
+mod volume_reason;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
@@ -29,6 +30,7 @@ pub use local_volume_discovery_result::{
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
+pub use volume_reason::Reason;
 
 /// Group of our own objects.
 pub const GROUP: &str = "localpool.dev";

@@ -119,7 +119,7 @@ impl<'a> SetTurn<'_, 'a> {
     /// Whether a device that nobody has is of use to the set.
     pub(super) fn can_use(&self, device: &'a Device) -> Result<(), Rejection> {
         let ballot = self.hall.ballot;
-        if ballot.given_back.contains(&device.id.text) {
+        if ballot.given_back.contains(&device.id) {
             return Err(Rejection::GivenBack);
         }
         let astray = ballot.astray.get(&self.rule.set).copied().unwrap_or(0);
@@ -129,7 +129,7 @@ impl<'a> SetTurn<'_, 'a> {
         if !holds_table(&device.raw) && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
             return Err(Rejection::HoldsNoTable);
         }
-        if self.is_raw_use(device) && !device.id.stable {
+        if self.is_raw_use(device) && device.id.is_path() {
             return Err(Rejection::UnstableIdentity);
         }
         if self.is_raw_use(device) && id::may_be_of_bridge(&device.raw, self.disk_of(device)) {

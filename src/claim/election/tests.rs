@@ -36,7 +36,7 @@ struct Case<'a> {
     facts: BTreeMap<String, Facts>,
     claimed: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
-    given_back: BTreeSet<String>,
+    given_back: BTreeSet<DiskId>,
     fits: fn(&Rule, &Device) -> Result<(), String>,
 }
 
@@ -191,7 +191,7 @@ fn network_disks_are_left_where_a_set_excludes_them() {
 #[test]
 fn a_device_that_was_given_back_is_left_and_its_set_says_so() {
     let devices = disks(&["sda", "sdb"]);
-    let given_back = BTreeSet::from([devices[0].id.text.clone()]);
+    let given_back = BTreeSet::from([devices[0].id.clone()]);
     let election = Case { given_back, ..Case::new(&[rule("any")], &devices) }.elect();
     assert_eq!(took(&election, "any"), ["sdb"]);
     assert_eq!(left(&election, "any", "sda"), Rejection::GivenBack);
@@ -323,7 +323,7 @@ fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_r
     for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
         let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
         let part = partition("sda", 1, guid);
-        let part = Device { id: id::hardware(&part, Some(&whole.raw)), ..device(part, Verdict::Unclaimed) };
+        let part = Device { id: id::hardware(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
         let parts =
             Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..raw() };
         let elected = run(&[parts], &[whole, part], &[], &ripe);

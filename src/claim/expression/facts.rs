@@ -33,7 +33,7 @@ pub(super) const FACTS: [Fact; 25] = [
         if *link == raw.path { text(None) } else { Value::from(link.display().to_string()) }
     }),
     ("discard", |seen| Value::Bool(seen.device.raw.discards)),
-    ("diskId", |seen| text(Some(&seen.device.id.text))),
+    ("diskId", |seen| text(Some(seen.device.id.as_str()))),
     ("links", |seen| {
         let links = seen.device.raw.links.iter().take(MOST_LINKS);
         Value::from(links.map(|link| Value::from(link.display().to_string())).collect::<Vec<_>>())

@@ -213,8 +213,8 @@ fn a_look_tells_each_disk_apart_and_gives_pool_disks_their_label() {
     let expected = [("sda", "unclaimed"), ("sdb", "ours"), ("sdc", "theirs"), ("sdd", "unknown"), ("sde", "unknown")];
     assert_eq!(verdicts(&set), expected);
     let pool = find(&set, "sdb");
-    assert_eq!(pool.id.text, format!("gpt-{}", pool.label.as_ref().unwrap().disk));
-    assert_eq!(find(&set, "sda").id.text, "serial--SN-sda");
+    assert_eq!(pool.id, DiskId::labelled(pool.label.as_ref().unwrap().disk));
+    assert_eq!(find(&set, "sda").id.as_str(), "serial--SN-sda");
     assert_eq!(desk.touched(), ("sda sdb sdc sdd sde".into(), "sda sdc sde".into()), "ours is never probed: O_EXCL");
 }
 
@@ -229,7 +229,7 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
         desk.put(partition(disk, 1, Some(guid)), "");
     }
     let mut discovery = discovery();
-    discovery.claimed_bare(["serial--SN-sdb".to_owned()].into());
+    discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
     let set = discovery.look(&desk.host(), read).unwrap();
     let expected = [("sda", "ours"), ("sdb", "ours"), ("sdb1", "theirs"), ("sdc", "theirs"), ("sdc1", "unclaimed")];
     assert_eq!(verdicts(&set), expected);
@@ -241,10 +241,10 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     discovery.claimed_bare(BTreeSet::new());
     assert_eq!(discovery.look(&desk.host(), read).unwrap().devices[1].verdict, Verdict::Ours);
     assert!(desk.touched().0.contains("sdb"), "what is on it counts again, so it is read");
-    discovery.claimed_bare(["serial--SN-sdb".to_owned()].into());
+    discovery.claimed_bare([DiskId::named("serial--SN-sdb")].into());
     assert_eq!(find(&discovery.look(&desk.host(), read).unwrap(), "sdb").label, None);
     // A partition that is claimed bare itself is that, and not the tenant's of the same GUID.
-    discovery.claimed_bare(["serial--SN-sdb".to_owned(), format!("part-{guid}")].into());
+    discovery.claimed_bare([DiskId::named("serial--SN-sdb"), DiskId::named(format!("part-{guid}"))].into());
     let set = discovery.look(&desk.host(), read).unwrap();
     assert_eq!((verdicts(&set)[2], verdicts(&set)[4]), (("sdb1", "theirs"), ("sdc1", "ours")));
 }
@@ -260,7 +260,7 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
     let set = discovery().look(&desk.host(), read).unwrap();
     assert_eq!(verdicts(&set), [("dm-0", "theirs"), ("sda", "ours"), ("sda2", "ours")]);
     let tenants = find(&set, "dm-0");
-    assert_eq!((tenants.label.as_ref(), tenants.id.text.as_str()), (None, "dm-LVM-x"));
+    assert_eq!((tenants.label.as_ref(), tenants.id.as_str()), (None, "dm-LVM-x"));
     assert_eq!(find(&set, "sda").believed, Believed::Yes);
 }
 

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::operator::set::parsed::Parsed;
-use crate::operator::store::{Cache, Known, keep, keep_metadata, keep_standing_in};
+use crate::operator::store::{Cache, CacheState, keep, keep_metadata, keep_standing_in};
 use crate::operator::volume::node_capacity::{promised_on, unread};
 
 /// What the controller knows of the cluster.
@@ -67,7 +67,7 @@ impl Caches {
 }
 
 /// A bell for changes of any kind of object.
-pub struct Changes([watch::Receiver<Known>; 5]);
+pub struct Changes([watch::Receiver<CacheState>; 5]);
 
 impl Changes {
     /// What has changed so far is known.

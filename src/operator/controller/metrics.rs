@@ -23,6 +23,7 @@ const PHASES: [(Phase, &str); 7] = [
 pub struct Metrics {
     volumes: IntGaugeVec,
     abnormal: IntGaugeVec,
+    accepted: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
     /// By controller: how often it wrote something, and how often that failed.
@@ -37,6 +38,9 @@ impl Metrics {
         let abnormal = opts("abnormal_volumes", "Volumes that cannot be used, by the reason of their condition.");
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
         let deleted = opts("set_deletion_timestamp_seconds", "When a set that still exists was deleted.");
+        let accepted = "When the oldest volume was made that is accepted, and not ready; 0 without one.";
+        let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
+        registry.register(Box::new(accepted.clone()))?;
         let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
         let leader = IntGauge::with_opts(opts("leader", "1 where this replica holds the lease."))?;
         let writes = opts("reconciles_total", "What the leader's controllers brought up to date, by controller.");
@@ -49,7 +53,7 @@ impl Metrics {
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { volumes, abnormal, deleted_sets, leader, writes, errors })
+        Ok(Self { volumes, abnormal, accepted, deleted_sets, leader, writes, errors })
     }
 
     /// Counts the volumes: at a scrape, not at each change.
@@ -59,6 +63,9 @@ impl Metrics {
             let count = all.iter().filter(|volume| phase(volume) == wanted).count();
             self.volumes.with_label_values(&[name]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+        let accepted = all.iter().filter(|volume| phase(volume) == Phase::Accepted);
+        let made = accepted.filter_map(|volume| Some(volume.metadata.creation_timestamp.as_ref()?.0.as_second()));
+        self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
             let seen = view::volume(object, caches.nodes.get(&object.spec.node).is_some());

@@ -12,18 +12,18 @@ pub use self::caches::{Caches, Changes};
 pub use self::metrics::Metrics;
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
 pub use crate::operator::leader::{Gone, Leader};
-pub use crate::operator::store::{Cache, Known};
+pub use crate::operator::store::{Cache, CacheState};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::erased::Erased;
 use crate::operator::volume::in_vain::InVain;
-use crate::operator::volume::objects::Objects;
+use crate::operator::volume::objects::VolumeApi;
 use crate::volume::VolumeLocks;
 
 impl Caches {
     /// The port `Volumes` on them.
     pub fn volumes(&self, client: Client) -> ClusterVolumes {
         ClusterVolumes {
-            objects: Objects::new(client),
+            objects: VolumeApi::new(client),
             caches: self.clone(),
             locks: VolumeLocks::default(),
             in_vain: InVain::default(),

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::agent::{AgentHandle, PassReport};
 use crate::claim::Outcome;
 use crate::device::label::Label;
-use crate::device::{Device, DiskId, Verdict, id};
+use crate::device::{Device, DiskId, HardwareId, Verdict, id};
 use crate::operator::set::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
@@ -29,35 +29,38 @@ pub struct Seen {
     pub problems: BTreeMap<String, String>,
     /// Pool disks whose hardware has no name that stays, and those whose hardware has another one than their label says; by
     /// disk id.
-    pub unstable: BTreeSet<String>,
-    pub mismatched: BTreeSet<String>,
+    pub unstable: BTreeSet<DiskId>,
+    pub mismatched: BTreeSet<DiskId>,
     /// The pass went by the sets, and by what others know: before, what no member offers says nothing.
     pub knows_all: bool,
+    /// Why the PoolVolumes of this node could not be read.
+    pub untold: Option<String>,
 }
 
 impl Seen {
     pub fn of(pass: &PassReport) -> Self {
-        let PassReport { set, problems, outcomes, claimed: _, knows_all, ripe_in: _ } = pass;
+        let PassReport { set, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is no device that anybody left.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
         let sorts = set.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
         let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
-        let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<String> {
+        let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<DiskId> {
             let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
-            found.map(|(device, _)| device.id.text.clone()).collect()
+            found.map(|(device, _)| device.id.clone()).collect()
         };
-        let unstable = ids(&|device, _| !id::hardware(&device.raw, None).stable);
+        let unstable = ids(&|device, _| id::hardware(&device.raw, None).is_path());
         let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
-        let (outcomes, problems, knows_all) = (outcomes.clone(), problems.clone(), *knows_all);
-        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all }
+        let (outcomes, problems) = (outcomes.clone(), problems.clone());
+        let (knows_all, untold) = (*knows_all, untold.clone());
+        Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, untold }
     }
 }
 
 /// Whether a disk's hardware, as it is called now, is not the one in its label. A path says nothing, on either side: it is told of as
 /// a disk without a name that stays, and no move of a disk to other hardware without a serial would ever be over.
-fn is_other(hardware: &DiskId, recorded: &str) -> bool {
-    hardware.stable && !id::is_path(recorded) && hardware.text != recorded
+fn is_other(hardware: &HardwareId, recorded: &HardwareId) -> bool {
+    hardware.is_stable() && recorded.is_stable() && hardware != recorded
 }
 
 /// Requests to the API server that change something, by kind: what a volume costs there.
@@ -131,24 +134,24 @@ mod tests {
         let mut raw = sample::disk(name);
         raw.serial = serial.map(str::to_owned);
         let mut label = sample::label("c", "n");
-        label.hardware = Hardware { id: claimed_as.to_owned(), model: None, serial: None };
+        label.hardware = Hardware { id: HardwareId::named(claimed_as), model: None, serial: None };
         let mut device = sample::device(raw, Verdict::Ours);
-        device.id.text = format!("disk-{name}");
+        device.id = DiskId::named(format!("disk-{name}"));
         Device { label: Some(label.into()), ..device }
     }
 
     #[test]
     fn pool_disks_without_a_name_that_stays_and_those_with_another_than_their_label_says_are_told() {
-        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None).text;
-        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None).text;
+        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None);
+        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None);
         let mut devices = vec![
-            pool_disk("sda", Some("S1"), &named),
-            pool_disk("sdb", Some("S2"), &named),
-            pool_disk("sdc", None, &nameless),
+            pool_disk("sda", Some("S1"), named.as_str()),
+            pool_disk("sdb", Some("S2"), named.as_str()),
+            pool_disk("sdc", None, nameless.as_str()),
             // Only the path was known at the claim.
             pool_disk("sdf", Some("S6"), "path-/dev/sdx"),
             // Its content came from a disk with a serial.
-            pool_disk("sdg", None, &named),
+            pool_disk("sdg", None, named.as_str()),
             sample::unclaimed("sdd"),
         ];
         // Another node's label is none of our business.
@@ -156,7 +159,7 @@ mod tests {
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
         let seen = Seen::of(&PassReport::of_look(set));
-        assert_eq!(seen.mismatched, BTreeSet::from(["disk-sdb".to_owned()]));
-        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc".to_owned(), "disk-sdg".to_owned()]));
+        assert_eq!(seen.mismatched, BTreeSet::from([DiskId::named("disk-sdb")]));
+        assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc", "disk-sdg"].map(DiskId::named)));
     }
 }

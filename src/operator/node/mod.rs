@@ -17,7 +17,7 @@ pub use crate::operator::set::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
 pub use crate::operator::volume::own::ask as ask_own;
 pub use crate::operator::volume::persistent_volumes::cluster_uid;
-use crate::operator::watch::{Known, volumes};
+use crate::operator::watch::{KnownVolumes, volumes};
 use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
@@ -25,7 +25,7 @@ impl NodeOperator {
     pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
         let Inbox(inbox) = inbox;
         let (world, worlds) = channel::channel(Arc::new(set::world::World::default()));
-        let known = Known::default();
+        let known = KnownVolumes::default();
         tokio::join!(
             set::config::keep(self.clone(), world),
             pool::report::keep(self.clone(), seen.clone(), worlds.clone()),

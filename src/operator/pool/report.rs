@@ -21,7 +21,7 @@ use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
 use crate::operator::set::world::{Diskmaker, World};
 use crate::operator::volume::spec::signed;
-use crate::pool::{DiskView, Pool, Selector, Standing, StoreError, WantedUsage};
+use crate::pool::{DiskView, FAILING, Pool, Selector, Standing, StoreError, WantedUsage};
 
 /// Changes come in bursts; one write serves those of this time.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -145,15 +145,21 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), world, &before.conditions),
+            claiming(pool.journal().sound().err(), seen.untold.as_deref(), world, &before.conditions),
         ],
     }
 }
 
 /// Whether new disks are claimed at all.
-fn claiming(damaged: Option<StoreError>, world: &World, before: &[Condition]) -> Condition {
+fn claiming(damaged: Option<StoreError>, untold: Option<&str>, world: &World, before: &[Condition]) -> Condition {
     if let Some(error) = damaged {
         return condition(before, "Claiming", Holds::False, "JournalDamaged", chain(&error), None);
+    }
+    if let Some(why) = untold {
+        let words = format!(
+            "the PoolVolumes of this node were not read, so nothing is claimed, and bare devices offer nothing: {why}"
+        );
+        return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
     let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
         (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
@@ -195,9 +201,9 @@ fn disk(view: &DiskView) -> DiskStatus {
             (DiskState::Ready, Some(words))
         }
         Standing::Ready => {
-            let failing =
-                failing.as_ref().map(|why| format!("what was deleted is not erased, and is tried again: {why}"));
-            (DiskState::Ready, held.clone().or(failing))
+            let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
+            let said: Vec<String> = held.iter().cloned().chain(failing).collect();
+            (DiskState::Ready, (!said.is_empty()).then(|| said.join("; ")))
         }
         Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
         Standing::Missing => (
@@ -214,7 +220,7 @@ fn disk(view: &DiskView) -> DiskStatus {
         Layout::RawDevice {} => "RawDevice",
     };
     DiskStatus {
-        id: id.clone(),
+        id: id.to_string(),
         path: path.display().to_string(),
         model: model.clone(),
         layout: layout.to_owned(),
@@ -326,13 +332,14 @@ mod tests {
 
     use super::*;
     use crate::claim::sample::rule;
+    use crate::device::DiskId;
     use crate::host::RawDisk;
     use crate::host::raw::{DevNo, Kind};
     use crate::operator::set::relevance::Sort;
     use crate::pool::KnownDisk;
 
     fn said(world: World) -> (String, String) {
-        let Condition { type_, status, reason, .. } = claiming(None, &world, &[]);
+        let Condition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
     }
@@ -340,11 +347,11 @@ mod tests {
     #[test]
     fn a_damaged_journal_and_an_erasure_that_fails_are_said_to_whoever_looks_from_afar() {
         let damaged = StoreError::Damaged("it is cut short".to_owned());
-        let Condition { status, reason, message, .. } = claiming(Some(damaged), &World::default(), &[]);
+        let Condition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
         assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
         assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
         let failing = Some("bytes 0-512 could not be written".to_owned());
-        let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent("gpt-1".to_owned(), known()) };
+        let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent(DiskId::named("gpt-1"), known()) };
         let DiskStatus { state, message, .. } = disk(&view);
         let message = message.unwrap_or_default();
         assert!(state == DiskState::Ready && message.contains("is tried again: bytes 0-512"), "{message}");

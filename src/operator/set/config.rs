@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::{Notify, watch as channel};
 
-use super::world::{Objects, Readers, World, look};
+use super::world::{NodeObjects, Readers, World, look};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::operator::node::context::NodeOperator;
 use crate::operator::node::definition::{Definition, Definitions};
@@ -40,7 +40,7 @@ struct Written {
 type Specs = BTreeMap<Option<String>, (Option<i64>, Value)>;
 
 impl Written {
-    fn of(objects: &Objects) -> Self {
+    fn of(objects: &NodeObjects) -> Self {
         let of = |metadata: &ObjectMeta, spec: &Value| (metadata.uid.clone(), (metadata.generation, spec.clone()));
         Self {
             sets: objects.sets.iter().flat_map(BTreeMap::values).map(|set| of(&set.metadata, &set.spec)).collect(),
@@ -66,12 +66,12 @@ pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
 
 /// Returns when the definitions are others than at the beginning; by then nothing new is claimed.
 async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, definitions: &Definitions) {
-    let objects = Mutex::new(Objects {
+    let objects = Mutex::new(NodeObjects {
         schema: definitions.of_sets.schema("nothing new is claimed"),
         volume_schema: definitions.of_volumes.schema("LocalVolumes claim nothing new"),
         // Without their CRD there are none; the watch tells when it comes.
         volumes: (definitions.of_volumes == Definition::Absent).then(BTreeMap::new),
-        ..Objects::default()
+        ..NodeObjects::default()
     });
     let changed = Notify::new();
     tokio::select! {
@@ -82,8 +82,8 @@ async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, de
 }
 
 /// Keeps the objects as the API server has them.
-async fn watch(operator: &NodeOperator, objects: &Mutex<Objects>, changed: &Notify) {
-    let update = |change: &dyn Fn(&mut Objects)| {
+async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &Notify) {
+    let update = |change: &dyn Fn(&mut NodeObjects)| {
         change(&mut objects.lock().unwrap_or_else(PoisonError::into_inner));
         // One waiting notice is enough: whoever takes it looks at everything.
         changed.notify_one();
@@ -114,7 +114,7 @@ async fn hand_over(
     operator: &NodeOperator,
     world: &channel::Sender<Arc<World>>,
     definitions: &Definitions,
-    objects: &Mutex<Objects>,
+    objects: &Mutex<NodeObjects>,
     changed: &Notify,
 ) {
     let ours = definitions.of_sets.is_ours() && definitions.of_volumes.is_ours();
@@ -159,7 +159,7 @@ mod tests {
             "metadata": {"name": "s", "namespace": "d", "uid": "u", "generation": 1}, "spec": spec,
         });
         let set = Arc::new(serde_json::from_value(set).expect("a set"));
-        Written::of(&Objects { sets: Some(BTreeMap::from([("d/s".to_owned(), set)])), ..Objects::default() })
+        Written::of(&NodeObjects { sets: Some(BTreeMap::from([("d/s".to_owned(), set)])), ..NodeObjects::default() })
     }
 
     #[test]

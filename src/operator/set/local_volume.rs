@@ -19,7 +19,7 @@ pub const FOUND: &str = "DevicePathsFound";
 
 /// What a LocalVolume asks for, as far as the whole cluster is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum LocalVolumeSummary {
     Valid {
         classes: Vec<String>,
         paths: usize,
@@ -33,13 +33,17 @@ pub enum Read {
 }
 
 /// What one that was read asks of the whole cluster.
-pub fn read(volume: &LocalVolume, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+pub fn read(
+    volume: &LocalVolume,
+    reading: &Reading,
+    nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
+) -> LocalVolumeSummary {
     let rules = match reading.as_ref() {
         Ok(rules) => rules,
-        Err(problems) => return Read::Invalid(problems.clone()),
+        Err(problems) => return LocalVolumeSummary::Invalid(problems.clone()),
     };
     let selector = volume.spec.get("nodeSelector").filter(|_| !rules.is_empty());
-    Read::Valid {
+    LocalVolumeSummary::Valid {
         paths: rules.iter().flat_map(|rule| &rule.named).map(|named| named.paths.len()).sum(),
         left_alone: rules.iter().any(|rule| rule.dry_run),
         classes: rules.iter().map(|rule| rule.class.clone()).collect(),
@@ -66,7 +70,7 @@ pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a Devi
 /// The status, and what is new in it.
 pub fn decide(
     volume: &LocalVolume,
-    read: &Read,
+    read: &LocalVolumeSummary,
     classes: &BTreeMap<String, Class>,
     offers: &Offers<'_>,
 ) -> (LocalVolumeStatus, Vec<News>) {
@@ -76,7 +80,7 @@ pub fn decide(
         condition(&before.conditions, kind, holds, reason, clip(message), generation)
     };
     let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
-    if let Read::Valid { classes: wanted, left_alone: false, .. } = read {
+    if let LocalVolumeSummary::Valid { classes: wanted, left_alone: false, .. } = read {
         conditions.push(now(FOUND, found(offers)));
         let stand: Vec<Said> =
             wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
@@ -114,10 +118,10 @@ fn devices(offers: &Offers<'_>) -> usize {
     offers.iter().map(|(_, offer)| usize::try_from(offer.devices).unwrap_or(0)).sum()
 }
 
-fn valid(read: &Read) -> Said {
+fn valid(read: &LocalVolumeSummary) -> Said {
     match read {
-        Read::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        Read::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
+        LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
     }
 }
 
@@ -139,22 +143,22 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &Read, offers: &Offers<'_>) -> Said {
+fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
     let devices = devices(offers);
     let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));
     let problem = match read {
-        Read::Invalid(problems) => {
+        LocalVolumeSummary::Invalid(problems) => {
             Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
         }
-        Read::Valid { left_alone: true, .. } => {
+        LocalVolumeSummary::Valid { left_alone: true, .. } => {
             Some(("Unmanaged", "its managementState says that nothing new is claimed".to_owned()))
         }
-        Read::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
-        Read::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
+        LocalVolumeSummary::Valid { paths: 0, .. } => Some(("NoDevicePaths", "it names no devicePaths".to_owned())),
+        LocalVolumeSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
             Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
         }
-        Read::Valid { .. } => None,
+        LocalVolumeSummary::Valid { .. } => None,
     };
     match (devices > 0, problem) {
         (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),

@@ -20,7 +20,7 @@ use crate::claim::Rule;
 pub type Reading = Arc<Result<Vec<Rule>, Vec<String>>>;
 
 /// A kind of object that says which disks may be used.
-pub trait Definition: Resource<DynamicType = ()> + Serialize {
+pub trait SetObject: Resource<DynamicType = ()> + Serialize {
     const API_VERSION: &str;
 
     fn spec(&self) -> &Value;
@@ -31,7 +31,7 @@ pub trait Definition: Resource<DynamicType = ()> + Serialize {
     fn classes(&self) -> Vec<&str>;
 }
 
-impl Definition for LocalVolumeSet {
+impl SetObject for LocalVolumeSet {
     const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 
     fn spec(&self) -> &Value {
@@ -47,7 +47,7 @@ impl Definition for LocalVolumeSet {
     }
 }
 
-impl Definition for LocalVolume {
+impl SetObject for LocalVolume {
     const API_VERSION: &str = local_volume::API_VERSION;
 
     fn spec(&self) -> &Value {
@@ -65,9 +65,9 @@ impl Definition for LocalVolume {
 }
 
 /// What was read of the objects of one kind.
-pub struct Parsed<K>(Arc<Mutex<Known<K>>>);
+pub struct Parsed<K>(Arc<Mutex<Readings<K>>>);
 
-struct Known<K> {
+struct Readings<K> {
     /// For which node.
     node: Node,
     readings: BTreeMap<String, (Arc<K>, Reading)>,
@@ -81,16 +81,16 @@ impl<K> Clone for Parsed<K> {
 
 impl<K> Default for Parsed<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Known { node: Node::standalone("any"), readings: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(Readings { node: Node::standalone("any"), readings: BTreeMap::new() })))
     }
 }
 
-impl<K: Definition> Parsed<K> {
+impl<K: SetObject> Parsed<K> {
     /// The readings of all objects there are, in their order; what was known of others, and for another node, is forgotten.
     pub fn of(&self, objects: &[Arc<K>], node: &Node) -> Vec<Reading> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.node != *node {
-            *known = Known { node: node.clone(), readings: BTreeMap::new() };
+            *known = Readings { node: node.clone(), readings: BTreeMap::new() };
         }
         let mut before = std::mem::take(&mut known.readings);
         let mut readings = Vec::new();
@@ -113,7 +113,7 @@ impl<K: Definition> Parsed<K> {
 }
 
 /// Reads an object as this node's agent would.
-fn read<K: Definition>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>> {
+fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>> {
     let mut value = serde_json::to_value(object).map_err(|error| vec![error.to_string()])?;
     // Items of a list may come without them.
     (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));

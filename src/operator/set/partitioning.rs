@@ -53,6 +53,7 @@ mod tests {
     use super::*;
     use crate::claim::Ripeness;
     use crate::claim::sample::rule;
+    use crate::device::DiskId;
     use crate::device::sample::set;
     use crate::pool::Standing;
 
@@ -60,7 +61,7 @@ mod tests {
 
     fn disk(path: &str, of: &str) -> DiskView {
         DiskView {
-            id: format!("gpt-{path}"),
+            id: DiskId::named(format!("gpt-{path}")),
             path: path.into(),
             model: None,
             layout: SLOTS,

@@ -40,8 +40,8 @@ impl Leader {
             let read = status::read(set, &reading, &nodes);
             let class = match &read {
                 // A dry run leaves nothing behind, not even a class.
-                status::Read::Invalid(_) | status::Read::Valid { dry_run: true, .. } => None,
-                status::Read::Valid { class: name, .. } => {
+                status::SetSummary::Invalid(_) | status::SetSummary::Valid { dry_run: true, .. } => None,
+                status::SetSummary::Valid { class: name, .. } => {
                     if !made.contains_key(name) {
                         let (class, ok) = self.class(name, &**set, &whose).await;
                         done &= ok;
@@ -80,7 +80,7 @@ impl Leader {
             volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
         for (volume, reading) in read_volumes {
             let read = local_volume::read(volume, &reading, &nodes);
-            if let local_volume::Read::Valid { classes, left_alone: false, .. } = &read {
+            if let local_volume::LocalVolumeSummary::Valid { classes, left_alone: false, .. } = &read {
                 for name in classes.iter().filter(|name| !name.is_empty()) {
                     if !made.contains_key(name) {
                         let (class, ok) = self.class(name, &**volume, &whose).await;

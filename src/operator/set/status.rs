@@ -27,7 +27,7 @@ pub const NAMED: usize = 5;
 
 /// What a set asks for, as far as the whole cluster is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum SetSummary {
     Valid {
         class: String,
         /// How many nodes it selects, of how many.
@@ -39,10 +39,10 @@ pub enum Read {
 }
 
 /// What a set that was read asks of the whole cluster.
-pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> Read {
+pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> SetSummary {
     match reading.as_ref() {
-        Err(problems) => Read::Invalid(problems.clone()),
-        Ok(rules) => Read::Valid {
+        Err(problems) => SetSummary::Invalid(problems.clone()),
+        Ok(rules) => SetSummary::Valid {
             class: rules.first().map(|rule| rule.class.clone()).unwrap_or_default(),
             dry_run: rules.iter().any(|rule| rule.dry_run),
             selected: selected(set.spec.get("nodeSelector"), nodes),
@@ -68,7 +68,7 @@ pub fn offers<'a>(
 /// The status, and what is new in it.
 pub fn decide(
     set: &LocalVolumeSet,
-    read: &Read,
+    read: &SetSummary,
     class: Option<&Class>,
     offers: &BTreeMap<String, &SetOffer>,
 ) -> (LocalVolumeSetStatus, Vec<News>) {
@@ -78,7 +78,7 @@ pub fn decide(
         condition(&before.conditions, kind, holds, reason, clip(message), generation)
     };
     let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
-    if let (Read::Valid { class: name, .. }, Some(class)) = (read, class) {
+    if let (SetSummary::Valid { class: name, .. }, Some(class)) = (read, class) {
         conditions.push(now(CLASS, class_condition(name, class)));
     }
     let count = |of: fn(&SetOffer) -> i64| {
@@ -122,27 +122,27 @@ pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
 /// Whether a condition holds, its reason, its message.
 pub type Said = (bool, &'static str, String);
 
-fn valid(read: &Read) -> Said {
+fn valid(read: &SetSummary) -> Said {
     match read {
-        Read::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
-        Read::Invalid(problems) => (false, "Invalid", problems.join("; ")),
+        SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
+        SetSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
     }
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &Read, offers: &BTreeMap<String, &SetOffer>) -> Said {
+fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Said {
     let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
     let problem = match read {
-        Read::Invalid(problems) => {
+        SetSummary::Invalid(problems) => {
             Some(("Invalid", format!("nothing new is claimed: {}", problems.first().cloned().unwrap_or_default())))
         }
-        Read::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
+        SetSummary::Valid { selected: 0, nodes, .. } if *nodes > 0 => {
             Some(("NoNodeSelected", format!("nodeSelector selects none of {}", count(*nodes, "node"))))
         }
-        Read::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
-        Read::Valid { .. } => None,
+        SetSummary::Valid { dry_run: true, .. } => Some(("DryRun", would_take(offers))),
+        SetSummary::Valid { .. } => None,
     };
     match (devices > 0, problem) {
         (true, None) => (true, "DevicesClaimed", with_words(claimed(), offers)),
@@ -322,7 +322,7 @@ mod tests {
         let all = [node("a", &[("disk", "yes")]), node("b", &[])];
         assert_eq!(
             read(&set, &reading(&set), &all),
-            Read::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
+            SetSummary::Valid { class: "fast".to_owned(), selected: 1, nodes: 2, dry_run: false }
         );
         let none: [Arc<PartialObjectMeta<KubeNode>>; 0] = [];
         let unknown = decide(&set, &read(&set, &reading(&set), &none), None, &BTreeMap::new()).0;

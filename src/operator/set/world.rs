@@ -52,7 +52,7 @@ impl World {
 
 /// The objects that a world is made of.
 #[derive(Clone, Default)]
-pub(super) struct Objects {
+pub(super) struct NodeObjects {
     pub sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
     pub volumes: Option<BTreeMap<String, Arc<LocalVolume>>>,
     pub node: Option<Arc<KubeNode>>,
@@ -72,8 +72,8 @@ pub(super) struct Readers {
 }
 
 /// The world that these objects make; `readers` only save reading a spec twice.
-pub(super) fn look(objects: &Objects, name: &str, readers: &Readers) -> World {
-    let Objects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
+pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> World {
+    let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
     let held = |schema: &Option<Result<(), String>>, kind: &str| match schema {
         Some(Ok(())) => None,
@@ -195,9 +195,9 @@ mod tests {
         Arc::new(serde_json::from_value(value).expect("a set"))
     }
 
-    fn objects(spec: serde_json::Value, taints: serde_json::Value) -> Objects {
+    fn objects(spec: serde_json::Value, taints: serde_json::Value) -> NodeObjects {
         let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": {"taints": taints}});
-        Objects {
+        NodeObjects {
             sets: Some(BTreeMap::from([("d/s".to_owned(), set(spec))])),
             volumes: Some(BTreeMap::new()),
             node: Some(Arc::new(serde_json::from_value(node).expect("a node"))),
@@ -209,11 +209,11 @@ mod tests {
         }
     }
 
-    fn seen(objects: &Objects) -> World {
+    fn seen(objects: &NodeObjects) -> World {
         look(objects, "n", &Readers::default())
     }
 
-    fn rule(objects: &Objects) -> Result<Rule, String> {
+    fn rule(objects: &NodeObjects) -> Result<Rule, String> {
         seen(objects).sets[&("d".to_owned(), "s".to_owned())].clone()
     }
 
@@ -292,9 +292,9 @@ mod tests {
     fn nothing_is_complete_before_sets_and_node_were_read() {
         let whole = objects(json!({"storageClassName": "fast"}), json!([]));
         assert!(seen(&whole).complete);
-        assert!(!seen(&Objects { sets: None, ..whole.clone() }).complete);
-        assert!(!seen(&Objects { volumes: None, ..whole.clone() }).complete);
-        assert!(!seen(&Objects { node: None, ..whole }).complete);
+        assert!(!seen(&NodeObjects { sets: None, ..whole.clone() }).complete);
+        assert!(!seen(&NodeObjects { volumes: None, ..whole.clone() }).complete);
+        assert!(!seen(&NodeObjects { node: None, ..whole }).complete);
     }
 
     #[test]

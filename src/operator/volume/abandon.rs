@@ -4,13 +4,13 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::{Objects, Outcome, within};
+use super::objects::{VolumeApi, Write, within};
 use crate::operator::error::Error;
 use crate::volume::VolumeId;
 
 /// Gives up the volume, or says what would be done. Refuses where the node exists.
 pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, Error> {
-    let objects = Objects::new(client.clone());
+    let objects = VolumeApi::new(client.clone());
     let name = id.to_string();
     let refused = |words: String| Err(Error::Refused(words));
     let Some(object) = objects.get(&name).await? else {
@@ -32,12 +32,12 @@ pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<
     if !dry_run {
         let again = || refused(format!("PoolVolume {id} changed meanwhile: run this again"));
         match objects.delete(&object).await? {
-            Outcome::Changed => return again(),
-            Outcome::Done(Some(held)) => match objects.let_go(&held).await? {
-                Outcome::Changed => return again(),
-                Outcome::Done(()) => {}
+            Write::Changed => return again(),
+            Write::Done(Some(held)) => match objects.let_go(&held).await? {
+                Write::Changed => return again(),
+                Write::Done(()) => {}
             },
-            Outcome::Done(None) => {}
+            Write::Done(None) => {}
         }
     }
     if let Some(persistent) = objects.persistent_volume(&name).await? {

@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::objects::{Outcome, within};
+use super::objects::{Write, within};
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
 use crate::operator::error::Error;
@@ -51,15 +51,15 @@ impl Leader {
     pub(in crate::operator) async fn act(
         &self,
         volume: &PoolVolume,
-        act: deleted_node::Act,
+        act: deleted_node::NodeGoneAction,
     ) -> Result<Vec<News>, Error> {
         let node = &volume.spec.node;
         let warning = |reason: &str, note: String| News { tone: Tone::Warning, reason: reason.to_owned(), note };
         let (conditions, news) = match act {
-            deleted_node::Act::Release => {
+            deleted_node::NodeGoneAction::Release => {
                 let held = match self.objects.delete(volume).await? {
-                    Outcome::Done(held) => held,
-                    Outcome::Changed => return Ok(Vec::new()),
+                    Write::Done(held) => held,
+                    Write::Changed => return Ok(Vec::new()),
                 };
                 if let Some(held) = held {
                     self.objects.let_go(&held).await?;
@@ -67,11 +67,11 @@ impl Leader {
                 let note = format!("node {node} was deleted, and its volume was given up; nothing was erased");
                 return Ok(vec![warning("NodeDeletedVolumeReleased", note)]);
             }
-            deleted_node::Act::Mark(conditions) => {
+            deleted_node::NodeGoneAction::Mark(conditions) => {
                 let note = format!("node {node}, whose disk holds the volume, was deleted");
                 (conditions, vec![warning("NodeDeleted", note)])
             }
-            deleted_node::Act::Clear(conditions) => {
+            deleted_node::NodeGoneAction::Clear(conditions) => {
                 let news =
                     News { tone: Tone::Normal, reason: "NodeBack".to_owned(), note: format!("node {node} is back") };
                 (conditions, vec![news])

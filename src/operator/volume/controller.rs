@@ -8,9 +8,12 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil};
+use super::delete::{DeleteFacts, DeleteStep};
 use super::erased::{Erased, PersistentVolumeId};
+use super::expand::{ExpandFacts, ExpandStep};
 use super::in_vain::InVain;
-use super::objects::{Objects, Outcome};
+use super::objects::{VolumeApi, Write};
 use super::{create, delete, expand, handle, node_capacity, spec, view};
 use crate::api::crd::{Intent, Phase, PoolVolume};
 use crate::host::chain;
@@ -28,7 +31,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// Volumes of a cluster.
 #[derive(Clone)]
 pub struct ClusterVolumes {
-    pub(in crate::operator) objects: Objects,
+    pub(in crate::operator) objects: VolumeApi,
     pub(in crate::operator) caches: Caches,
     pub(in crate::operator) locks: VolumeLocks,
     pub(in crate::operator) in_vain: InVain,
@@ -78,7 +81,7 @@ impl ClusterVolumes {
                 own = pending.uid();
             }
             let now = Instant::now();
-            let facts = create::Facts {
+            let facts = CreateFacts {
                 own_uid: own.as_deref(),
                 node_exists: seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node)),
                 silent: now >= silent_at,
@@ -89,41 +92,41 @@ impl ClusterVolumes {
                 return Err(refusal);
             }
             match create::step(&wanted, seen.as_deref(), facts) {
-                create::Act::Make => {
+                CreateStep::Make => {
                     let node = match (self.choose(&wanted, &tried), refusal.take()) {
                         (Ok(node), _) => node,
                         (Err(_), Some(refusal)) => return Err(refusal),
                         (Err(error), None) => return Err(error),
                     };
                     match self.objects.create(&spec::object(&wanted, &node)).await.map_err(unknown)? {
-                        Outcome::Done(made) => {
+                        Write::Done(made) => {
                             own = made.uid();
                             sight.learn(Some(made));
                         }
-                        Outcome::Changed => self.look_again(&mut sight, id).await?,
+                        Write::Changed => self.look_again(&mut sight, id).await?,
                     }
                 }
-                create::Act::Wait(create::Until::Silent) => sight.changed(silent_at).await,
-                create::Act::Wait(create::Until::Over) => sight.changed(over_at).await,
-                create::Act::Withdraw(then) => {
+                CreateStep::Wait(WaitUntil::Silent) => sight.changed(silent_at).await,
+                CreateStep::Wait(WaitUntil::Over) => sight.changed(over_at).await,
+                CreateStep::Withdraw(then) => {
                     let Some(seen) = seen else { continue };
                     match self.objects.withdraw(&seen).await.map_err(unknown)? {
-                        Outcome::Changed => self.look_again(&mut sight, id).await?,
-                        Outcome::Done(()) => {
+                        Write::Changed => self.look_again(&mut sight, id).await?,
+                        Write::Done(()) => {
                             sight.learn(None);
                             match then {
-                                create::Then::Anew => {}
-                                create::Then::Elsewhere(error) => {
+                                AfterWithdrawal::Anew => {}
+                                AfterWithdrawal::Elsewhere(error) => {
                                     tried.push(seen.spec.node.clone());
                                     refusal = Some(error);
                                 }
-                                create::Then::Answer(error) => return Err(error),
+                                AfterWithdrawal::Answer(error) => return Err(error),
                             }
                         }
                     }
                 }
-                create::Act::Answer(Ok(())) => return answer(seen.as_deref()),
-                create::Act::Answer(Err(error)) => return Err(error),
+                CreateStep::Answer(Ok(())) => return answer(seen.as_deref()),
+                CreateStep::Answer(Err(error)) => return Err(error),
             }
         }
     }
@@ -145,46 +148,46 @@ impl ClusterVolumes {
             let now = Instant::now();
             let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
             let (grace, over) = (now >= grace_at, now >= over_at);
-            let facts = delete::Facts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
+            let facts = DeleteFacts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
             let act = delete::step(seen.as_deref(), facts);
             let done = match (act, seen) {
-                (delete::Act::Answer(answer), _) => {
+                (DeleteStep::Answer(answer), _) => {
                     if let (Ok(()), Some(told)) = (&answer, told) {
                         self.erased.note(id, told);
                     }
                     return answer;
                 }
-                (delete::Act::Trace, _) => {
+                (DeleteStep::Trace, _) => {
                     let Some(volume) = self.trace(id).await? else { return Ok(()) };
                     let Some(object) = self.order_of(id, &volume)? else { return Ok(()) };
                     told = named(&volume);
                     self.objects.create(&object).await.map(|done| done.map(Some))
                 }
                 // Asked when it matters, and not before: the object may have been written again since the call began.
-                (delete::Act::Withdraw, Some(_)) if persistent.is_none() => {
+                (DeleteStep::Withdraw, Some(_)) if persistent.is_none() => {
                     persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
                     continue;
                 }
-                (delete::Act::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
-                    Outcome::Done(()) => return Ok(()),
-                    Outcome::Changed => Ok(Outcome::Changed),
+                (DeleteStep::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                    Write::Done(()) => return Ok(()),
+                    Write::Changed => Ok(Write::Changed),
                 },
-                (delete::Act::Order, Some(seen)) => {
+                (DeleteStep::Order, Some(seen)) => {
                     if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
                         unbound(id, &volume)?;
                         told = named(&volume);
                     }
                     self.objects.order(&seen).await.map(|done| done.map(Some))
                 }
-                (delete::Act::Delete, Some(seen)) => self.objects.delete(&seen).await,
+                (DeleteStep::Delete, Some(seen)) => self.objects.delete(&seen).await,
                 (_, _) => {
                     sight.changed(if now < grace_at { grace_at } else { over_at }).await;
                     continue;
                 }
             };
             match done.map_err(unknown)? {
-                Outcome::Done(now) => sight.learn(now),
-                Outcome::Changed => self.look_again(&mut sight, id).await?,
+                Write::Done(now) => sight.learn(now),
+                Write::Changed => self.look_again(&mut sight, id).await?,
             }
         }
     }
@@ -225,25 +228,25 @@ impl ClusterVolumes {
             let seen = sight.look();
             let now = Instant::now();
             let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
-            let facts = expand::Facts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
+            let facts = ExpandFacts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
             let (size, after) = match expand::step(seen.as_deref(), required, limit, facts) {
-                expand::Act::Answer(Ok(())) => return answer(seen.as_deref()),
-                expand::Act::Answer(Err(error)) => return Err(error),
-                expand::Act::Wait => {
+                ExpandStep::Answer(Ok(())) => return answer(seen.as_deref()),
+                ExpandStep::Answer(Err(error)) => return Err(error),
+                ExpandStep::Wait => {
                     sight.changed(if now < grace_at { grace_at } else { over_at }).await;
                     continue;
                 }
-                expand::Act::Ask(size) => (size, None),
-                expand::Act::TakeBack(size, error) => (size, Some(error)),
+                ExpandStep::Ask(size) => (size, None),
+                ExpandStep::TakeBack(size, error) => (size, Some(error)),
             };
             let Some(seen) = seen else { continue };
             match self.objects.change(&seen, json!({ "size": size })).await.map_err(unknown)? {
-                Outcome::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
-                Outcome::Done(now) => {
+                Write::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
+                Write::Done(now) => {
                     asked = true;
                     sight.learn(Some(now));
                 }
-                Outcome::Changed => self.look_again(&mut sight, id).await?,
+                Write::Changed => self.look_again(&mut sight, id).await?,
             }
         }
     }

@@ -11,12 +11,12 @@
 use kube::ResourceExt as _;
 
 use super::spec::{allows, difference, never_accepted, phase, refusal, words};
-use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
 use crate::volume::{Error, VolumeRequest};
 
 /// What there is to know beside the object.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct CreateFacts<'a> {
     /// The object that this call made, or saw before its agent had answered.
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
@@ -28,7 +28,7 @@ pub struct Facts<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitUntil {
     /// Three quarters of the patience.
     Silent,
     /// Nearly its end.
@@ -36,17 +36,17 @@ pub enum Until {
 }
 
 #[derive(Debug)]
-pub enum Act {
+pub enum CreateStep {
     Make,
     /// Until the object changes, or until then.
-    Wait(Until),
-    Withdraw(Then),
+    Wait(WaitUntil),
+    Withdraw(AfterWithdrawal),
     Answer(Result<(), Error>),
 }
 
 /// What follows when the object is gone.
 #[derive(Debug)]
-pub enum Then {
+pub enum AfterWithdrawal {
     /// It was left by an earlier call: begin again.
     Anew,
     /// Its node does not want it: another one where there is one, else this answer.
@@ -54,11 +54,11 @@ pub enum Then {
     Answer(Error),
 }
 
-pub fn step(wanted: &VolumeRequest, object: Option<&PoolVolume>, facts: Facts<'_>) -> Act {
+pub fn step(wanted: &VolumeRequest, object: Option<&PoolVolume>, facts: CreateFacts<'_>) -> CreateStep {
     let Some(object) = object else {
         return match facts.over {
             true => aborted("the volume is not made yet; try again".to_owned()),
-            false => Act::Make,
+            false => CreateStep::Make,
         };
     };
     let node = &object.spec.node;
@@ -67,87 +67,88 @@ pub fn step(wanted: &VolumeRequest, object: Option<&PoolVolume>, facts: Facts<'_
     }
     if object.metadata.deletion_timestamp.is_some() {
         return match never_accepted(object) {
-            true => Act::Withdraw(Then::Anew),
+            true => CreateStep::Withdraw(AfterWithdrawal::Anew),
             false => aborted(format!("the object of the volume is being deleted, and node {node} writes it again")),
         };
     }
     if never_accepted(object) { not_accepted(wanted, object, facts) } else { accepted(wanted, object, facts) }
 }
 
-fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: Facts<'_>) -> Act {
+fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>) -> CreateStep {
     let node = &object.spec.node;
     let own = object.uid().is_some_and(|uid| facts.own_uid == Some(uid.as_str()));
     if !allows(&wanted.nodes, node) {
-        return Act::Withdraw(Then::Anew);
+        return CreateStep::Withdraw(AfterWithdrawal::Anew);
     }
     if phase(object) == Phase::Pending {
         if let Some(what) = difference(object, wanted) {
-            return Act::Answer(Err(exists(object, &what)));
+            return CreateStep::Answer(Err(exists(object, &what)));
         }
         if !facts.node_exists {
-            return Act::Withdraw(Then::Elsewhere(Error::Exhausted(format!("node {node} does not exist"))));
+            return CreateStep::Withdraw(AfterWithdrawal::Elsewhere(Error::Exhausted(format!(
+                "node {node} does not exist"
+            ))));
         }
         return match facts.silent {
-            true => Act::Withdraw(Then::Answer(Error::Exhausted(format!(
+            true => CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(format!(
                 "node {node}: its localpool agent did not answer; does the localpool node pod run there?"
             )))),
-            false => Act::Wait(Until::Silent),
+            false => CreateStep::Wait(WaitUntil::Silent),
         };
     }
     // What an earlier call was told may have changed since.
     if !own {
-        return Act::Withdraw(Then::Anew);
+        return CreateStep::Withdraw(AfterWithdrawal::Anew);
     }
     match refusal(object) {
-        error @ Error::Exhausted(_) => Act::Withdraw(Then::Elsewhere(error)),
-        error => Act::Withdraw(Then::Answer(error)),
+        error @ Error::Exhausted(_) => CreateStep::Withdraw(AfterWithdrawal::Elsewhere(error)),
+        error => CreateStep::Withdraw(AfterWithdrawal::Answer(error)),
     }
 }
 
-fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: Facts<'_>) -> Act {
+fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>) -> CreateStep {
     let (node, id) = (&object.spec.node, object.name_any());
     if !facts.node_exists {
-        return Act::Answer(Err(gone(object)));
+        return CreateStep::Answer(Err(gone(object)));
     }
     match phase(object) {
-        Phase::Found => Act::Answer(Err(Error::Precondition(format!(
+        Phase::Found => CreateStep::Answer(Err(Error::Precondition(format!(
             "volume {id} was found on a disk of node {node} and waits for adoption: \
              run `localpool volume adopt {id}` in the agent's pod there, or remove it"
         )))),
         Phase::Deleting => aborted(format!("the volume of that name is being deleted on node {node}")),
         Phase::Ready | Phase::Accepted => {
             if let Some(what) = difference(object, wanted) {
-                return Act::Answer(Err(exists(object, &what)));
+                return CreateStep::Answer(Err(exists(object, &what)));
             }
             let allowed = allows(&wanted.nodes, node);
             match (phase(object), allowed) {
-                (Phase::Ready, true) if is_in_conflict(object) => Act::Answer(Err(Error::Precondition(format!(
-                    "volume {id} cannot be used: {}",
-                    words(object).unwrap_or_default()
-                )))),
-                (Phase::Ready, true) => Act::Answer(Ok(())),
+                (Phase::Ready, true) if is_in_conflict(object) => CreateStep::Answer(Err(Error::Precondition(
+                    format!("volume {id} cannot be used: {}", words(object).unwrap_or_default()),
+                ))),
+                (Phase::Ready, true) => CreateStep::Answer(Ok(())),
                 (Phase::Ready, false) => {
-                    Act::Answer(Err(exists(object, "it is on that node, which this request excludes")))
+                    CreateStep::Answer(Err(exists(object, "it is on that node, which this request excludes")))
                 }
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
                 (_, true) if facts.over => aborted(match words(object) {
                     Some(words) => format!("the volume is not made yet: {words}"),
                     None => format!("node {node} is still making the volume; try again"),
                 }),
-                (_, true) => Act::Wait(Until::Over),
+                (_, true) => CreateStep::Wait(WaitUntil::Over),
             }
         }
-        Phase::Pending | Phase::Rejected | Phase::Failed => Act::Wait(Until::Silent),
+        Phase::Pending | Phase::Rejected | Phase::Failed => CreateStep::Wait(WaitUntil::Silent),
     }
 }
 
 /// Whether its node has, or may have, several volumes of its id.
 fn is_in_conflict(object: &PoolVolume) -> bool {
-    object.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Conflict"))
+    object.status.as_ref().is_some_and(|status| status.reason == Some(Reason::Conflict))
 }
 
-fn aborted(words: String) -> Act {
-    Act::Answer(Err(Error::Aborted(words)))
+fn aborted(words: String) -> CreateStep {
+    CreateStep::Answer(Err(Error::Aborted(words)))
 }
 
 fn exists(object: &PoolVolume, what: &str) -> Error {
@@ -170,19 +171,20 @@ mod tests {
     use super::*;
     use crate::volume::{Nodes, WantedUsage};
 
-    const FACTS: Facts<'static> = Facts { own_uid: Some("u1"), node_exists: true, silent: false, over: false };
+    const FACTS: CreateFacts<'static> =
+        CreateFacts { own_uid: Some("u1"), node_exists: true, silent: false, over: false };
     const ALL: [Phase; 7] =
         [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting];
 
-    fn words(act: Act) -> String {
+    fn words(act: CreateStep) -> String {
         match act {
-            Act::Make => "make".to_owned(),
-            Act::Wait(until) => format!("wait {until:?}"),
-            Act::Withdraw(Then::Anew) => "withdraw, anew".to_owned(),
-            Act::Withdraw(Then::Elsewhere(error)) => format!("withdraw, elsewhere, {}", kind(&error)),
-            Act::Withdraw(Then::Answer(error)) => format!("withdraw, {}", kind(&error)),
-            Act::Answer(Ok(())) => "ok".to_owned(),
-            Act::Answer(Err(error)) => kind(&error).to_owned(),
+            CreateStep::Make => "make".to_owned(),
+            CreateStep::Wait(until) => format!("wait {until:?}"),
+            CreateStep::Withdraw(AfterWithdrawal::Anew) => "withdraw, anew".to_owned(),
+            CreateStep::Withdraw(AfterWithdrawal::Elsewhere(error)) => format!("withdraw, elsewhere, {}", kind(&error)),
+            CreateStep::Withdraw(AfterWithdrawal::Answer(error)) => format!("withdraw, {}", kind(&error)),
+            CreateStep::Answer(Ok(())) => "ok".to_owned(),
+            CreateStep::Answer(Err(error)) => kind(&error).to_owned(),
         }
     }
 
@@ -199,14 +201,14 @@ mod tests {
         }
     }
 
-    fn table(wanted: &VolumeRequest, facts: Facts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
+    fn table(wanted: &VolumeRequest, facts: CreateFacts<'_>, change: impl Fn(PoolVolume) -> PoolVolume) -> Vec<String> {
         ALL.into_iter().map(|phase| words(step(wanted, Some(&change(in_phase(phase))), facts))).collect()
     }
 
     #[test]
     fn nothing_there_is_made() {
         assert_eq!(words(step(&wanted("pvc-1"), None, FACTS)), "make");
-        assert_eq!(words(step(&wanted("pvc-1"), None, Facts { over: true, ..FACTS })), "aborted");
+        assert_eq!(words(step(&wanted("pvc-1"), None, CreateFacts { over: true, ..FACTS })), "aborted");
     }
 
     #[test]
@@ -225,16 +227,16 @@ mod tests {
         assert_eq!(table(&wanted, FACTS, same), usual);
         let mut silent = usual;
         silent[0] = "withdraw, exhausted";
-        assert_eq!(table(&wanted, Facts { silent: true, ..FACTS }, same), silent);
+        assert_eq!(table(&wanted, CreateFacts { silent: true, ..FACTS }, same), silent);
         let mut over = silent;
         over[3] = "aborted";
-        assert_eq!(table(&wanted, Facts { silent: true, over: true, ..FACTS }, same), over);
+        assert_eq!(table(&wanted, CreateFacts { silent: true, over: true, ..FACTS }, same), over);
     }
 
     #[test]
     fn an_earlier_calls_refusal_is_withdrawn_and_asked_anew() {
         for own_uid in [None, Some("another")] {
-            let acts = table(&wanted("pvc-1"), Facts { own_uid, ..FACTS }, |object| object);
+            let acts = table(&wanted("pvc-1"), CreateFacts { own_uid, ..FACTS }, |object| object);
             assert_eq!(acts[..4], ["wait Silent", "withdraw, anew", "withdraw, anew", "wait Over"]);
         }
     }
@@ -257,21 +259,22 @@ mod tests {
         let said = |phase, reason: Option<&str>, message: &str| {
             let mut object = in_phase(phase);
             let status = object.status.as_mut().expect("set");
-            (status.reason, status.message) = (reason.map(str::to_owned), Some(message.to_owned()));
-            step(&wanted("pvc-1"), Some(&object), Facts { silent: true, over: true, ..FACTS })
+            (status.reason, status.message) =
+                (reason.map(|word| Reason::from(word.to_owned())), Some(message.to_owned()));
+            step(&wanted("pvc-1"), Some(&object), CreateFacts { silent: true, over: true, ..FACTS })
         };
         let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");
-        let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+        let CreateStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("localpool volume settle"), "{words}");
         let act = said(Phase::Accepted, None, "the disk gpt-1 is missing");
-        let Act::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
+        let CreateStep::Answer(Err(Error::Aborted(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("gpt-1 is missing"), "{words}");
     }
 
     #[test]
     fn a_silent_agent_and_its_node_are_named() {
-        let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Pending)), Facts { silent: true, ..FACTS });
-        let Act::Withdraw(Then::Answer(Error::Exhausted(words))) = act else { panic!("{act:?}") };
+        let act = step(&wanted("pvc-1"), Some(&in_phase(Phase::Pending)), CreateFacts { silent: true, ..FACTS });
+        let CreateStep::Withdraw(AfterWithdrawal::Answer(Error::Exhausted(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("node n") && words.contains("did not answer"), "{words}");
     }
 
@@ -289,12 +292,12 @@ mod tests {
     #[test]
     fn a_volume_of_a_deleted_node_is_never_answered_and_the_verb_is_named() {
         let wanted = wanted("pvc-1");
-        let facts = Facts { node_exists: false, ..FACTS };
+        let facts = CreateFacts { node_exists: false, ..FACTS };
         let acts = table(&wanted, facts, |object| object);
         assert_eq!(acts[0], "withdraw, elsewhere, exhausted");
         assert_eq!(acts[3..], ["precondition", "precondition", "precondition", "precondition"]);
         let act = step(&wanted, Some(&in_phase(Phase::Ready)), facts);
-        let Act::Answer(Err(error)) = act else { panic!("{act:?}") };
+        let CreateStep::Answer(Err(error)) = act else { panic!("{act:?}") };
         assert!(error.to_string().contains("localpool volume abandon "), "{error}");
     }
 

@@ -27,7 +27,7 @@ pub enum OnDisk<'a> {
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum VolumeAction {
     Nothing,
     /// Say yes or no; after a yes, make it.
     Consider,
@@ -50,20 +50,20 @@ pub enum Act {
 }
 
 /// Decides about one volume of `node`.
-pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act {
+pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> VolumeAction {
     let Some(object) = object else {
         return match disk {
-            OnDisk::Volume { record: Some(_), .. } => Act::Restore,
+            OnDisk::Volume { record: Some(_), .. } => VolumeAction::Restore,
             // What nothing describes has no name to write an object with; the DevicePool tells of it.
             OnDisk::Volume { record: None, .. }
             | OnDisk::Nothing
             | OnDisk::DiskAway
             | OnDisk::GivenUp
-            | OnDisk::NotKnown => Act::Nothing,
+            | OnDisk::NotKnown => VolumeAction::Nothing,
         };
     };
     if object.spec.node != node {
-        return Act::Nothing;
+        return VolumeAction::Nothing;
     }
     let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
     if object.metadata.deletion_timestamp.is_some() {
@@ -71,24 +71,26 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Act 
     }
     if object.spec.intent == Intent::Delete {
         // Ordered, and not given yet: its deletion follows. Nothing is made for it in between.
-        return Act::Nothing;
+        return VolumeAction::Nothing;
     }
     match (phase, disk) {
-        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => Act::Consider,
-        (Phase::Accepted, OnDisk::DiskAway) => Act::Wait,
+        (Phase::Pending, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => {
+            VolumeAction::Consider
+        }
+        (Phase::Accepted, OnDisk::DiskAway) => VolumeAction::Wait,
         // Accepted by an agent that did not name the disk before it wrote there: any disk may have it.
-        (Phase::Accepted, OnDisk::NotKnown) if names_no_disk(object) => Act::Wait,
-        (Phase::Accepted, OnDisk::Nothing | OnDisk::GivenUp | OnDisk::NotKnown) => Act::Make,
+        (Phase::Accepted, OnDisk::NotKnown) if names_no_disk(object) => VolumeAction::Wait,
+        (Phase::Accepted, OnDisk::Nothing | OnDisk::GivenUp | OnDisk::NotKnown) => VolumeAction::Make,
         // Its controller takes these back.
         (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => {
-            Act::Nothing
+            VolumeAction::Nothing
         }
-        (_, OnDisk::Volume { record: None, .. }) => Act::Report,
+        (_, OnDisk::Volume { record: None, .. }) => VolumeAction::Report,
         (Phase::Ready | Phase::Deleting, OnDisk::Volume { size, .. }) => match wanted_growth(object, size) {
-            Some(to) => Act::Grow { to },
-            None => Act::Report,
+            Some(to) => VolumeAction::Grow { to },
+            None => VolumeAction::Report,
         },
-        (_, OnDisk::Volume { .. }) | (Phase::Ready | Phase::Found | Phase::Deleting, _) => Act::Report,
+        (_, OnDisk::Volume { .. }) | (Phase::Ready | Phase::Found | Phase::Deleting, _) => VolumeAction::Report,
     }
 }
 
@@ -96,17 +98,17 @@ fn names_no_disk(object: &PoolVolume) -> bool {
     object.status.as_ref().is_none_or(|status| status.disk.is_none())
 }
 
-fn going(object: &PoolVolume, disk: OnDisk<'_>) -> Act {
+fn going(object: &PoolVolume, disk: OnDisk<'_>) -> VolumeAction {
     if !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-        return Act::Nothing;
+        return VolumeAction::Nothing;
     }
     match (object.spec.intent, disk) {
-        (Intent::Delete, OnDisk::Volume { .. }) => Act::Delete,
+        (Intent::Delete, OnDisk::Volume { .. }) => VolumeAction::Delete,
         // The volume may well be on the disk that is away: letting go would leave its data there for ever. The object of a
         // volume that only its PersistentVolume still told of has no status.
-        (Intent::Delete, OnDisk::DiskAway | OnDisk::NotKnown) => Act::Report,
+        (Intent::Delete, OnDisk::DiskAway | OnDisk::NotKnown) => VolumeAction::Report,
         // A person said that nobody waits for the disk. Should it come back, the volume is found there.
-        (Intent::Delete, OnDisk::Nothing | OnDisk::GivenUp) | (Intent::Keep, _) => Act::LetGo,
+        (Intent::Delete, OnDisk::Nothing | OnDisk::GivenUp) | (Intent::Keep, _) => VolumeAction::LetGo,
     }
 }
 
@@ -180,10 +182,14 @@ mod tests {
                 OnDisk::Volume { record: Some(&record), size: 1 },
                 OnDisk::Volume { record: None, size: 1 },
             ] {
-                assert_eq!(decide(Some(&deleted(phase, Intent::Keep)), "n", disk), Act::LetGo, "{phase:?} {disk:?}");
+                assert_eq!(
+                    decide(Some(&deleted(phase, Intent::Keep)), "n", disk),
+                    VolumeAction::LetGo,
+                    "{phase:?} {disk:?}"
+                );
             }
         }
-        assert_eq!(decide(None, "n", OnDisk::Volume { record: Some(&record), size: 1 }), Act::Restore);
+        assert_eq!(decide(None, "n", OnDisk::Volume { record: Some(&record), size: 1 }), VolumeAction::Restore);
     }
 
     #[test]
@@ -191,11 +197,11 @@ mod tests {
         let record = record();
         let volume = OnDisk::Volume { record: Some(&record), size: 1 << 20 };
         for phase in ALL {
-            assert_eq!(decide(Some(&deleted(phase, Intent::Delete)), "n", volume), Act::Delete, "{phase:?}");
+            assert_eq!(decide(Some(&deleted(phase, Intent::Delete)), "n", volume), VolumeAction::Delete, "{phase:?}");
             let mut ordered = object(phase);
             ordered.spec.intent = Intent::Delete;
             for disk in [volume, OnDisk::Nothing, OnDisk::DiskAway] {
-                assert_eq!(decide(Some(&ordered), "n", disk), Act::Nothing, "{phase:?}");
+                assert_eq!(decide(Some(&ordered), "n", disk), VolumeAction::Nothing, "{phase:?}");
             }
         }
     }
@@ -206,10 +212,10 @@ mod tests {
         traced.status = None;
         for object in ALL.map(|phase| deleted(phase, Intent::Delete)).into_iter().chain([traced]) {
             for disk in [OnDisk::DiskAway, OnDisk::NotKnown] {
-                assert_eq!(decide(Some(&object), "n", disk), Act::Report, "{:?} {disk:?}", object.status);
+                assert_eq!(decide(Some(&object), "n", disk), VolumeAction::Report, "{:?} {disk:?}", object.status);
             }
             for disk in [OnDisk::Nothing, OnDisk::GivenUp] {
-                assert_eq!(decide(Some(&object), "n", disk), Act::LetGo, "{:?} {disk:?}", object.status);
+                assert_eq!(decide(Some(&object), "n", disk), VolumeAction::LetGo, "{:?} {disk:?}", object.status);
             }
         }
     }
@@ -220,28 +226,28 @@ mod tests {
         for phase in ALL {
             for object in [object(phase), deleted(phase, Intent::Delete), deleted(phase, Intent::Keep)] {
                 let volume = OnDisk::Volume { record: Some(&record), size: 1 };
-                assert_eq!(decide(Some(&object), "other", volume), Act::Nothing);
+                assert_eq!(decide(Some(&object), "other", volume), VolumeAction::Nothing);
             }
         }
     }
 
     #[test]
     fn a_volume_is_made_once_and_not_again_while_its_disk_is_away() {
-        assert_eq!(decide(Some(&object(Phase::Pending)), "n", OnDisk::Nothing), Act::Consider);
+        assert_eq!(decide(Some(&object(Phase::Pending)), "n", OnDisk::Nothing), VolumeAction::Consider);
         let mut named = object(Phase::Accepted);
         named.status.as_mut().expect("set above").disk = Some("gpt-1".to_owned());
-        for (object, act) in [(named, Act::Make), (object(Phase::Accepted), Act::Wait)] {
-            assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), Act::Make);
+        for (object, act) in [(named, VolumeAction::Make), (object(Phase::Accepted), VolumeAction::Wait)] {
+            assert_eq!(decide(Some(&object), "n", OnDisk::Nothing), VolumeAction::Make);
             assert_eq!(decide(Some(&object), "n", OnDisk::NotKnown), act, "it may have been begun on any disk");
         }
-        assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::DiskAway), Act::Wait);
+        assert_eq!(decide(Some(&object(Phase::Accepted)), "n", OnDisk::DiskAway), VolumeAction::Wait);
         for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
             for disk in [OnDisk::Nothing, OnDisk::DiskAway, OnDisk::GivenUp] {
-                assert_eq!(decide(Some(&object(phase)), "n", disk), Act::Report, "{phase:?}");
+                assert_eq!(decide(Some(&object(phase)), "n", disk), VolumeAction::Report, "{phase:?}");
             }
         }
         for phase in [Phase::Rejected, Phase::Failed] {
-            assert_eq!(decide(Some(&object(phase)), "n", OnDisk::Nothing), Act::Nothing);
+            assert_eq!(decide(Some(&object(phase)), "n", OnDisk::Nothing), VolumeAction::Nothing);
         }
     }
 
@@ -251,9 +257,9 @@ mod tests {
         let volume = |size| OnDisk::Volume { record: Some(&record), size };
         let mut asked = object(Phase::Ready);
         asked.spec.size = Some(5 << 20);
-        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), Act::Grow { to: 5 << 20 });
-        assert_eq!(decide(Some(&asked), "n", volume(5 << 20)), Act::Report);
+        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), VolumeAction::Grow { to: 5 << 20 });
+        assert_eq!(decide(Some(&asked), "n", volume(5 << 20)), VolumeAction::Report);
         asked.status.as_mut().expect("set above").observed_size = Some(5 << 20);
-        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), Act::Report);
+        assert_eq!(decide(Some(&asked), "n", volume(1 << 20)), VolumeAction::Report);
     }
 }

@@ -7,14 +7,11 @@ use kube::ResourceExt as _;
 
 use super::create::gone;
 use super::spec::{differs, never_accepted, phase, words};
-use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
 use crate::volume::Error;
 
-/// The reason word of a deletion that waits for its users.
-pub const IN_USE: &str = "InUse";
-
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct DeleteFacts {
     pub node_exists: bool,
     /// A PersistentVolume tells of the volume: it was Ready once, whatever the object says now.
     pub persistent: bool,
@@ -27,7 +24,7 @@ pub struct Facts {
 }
 
 #[derive(Debug)]
-pub enum Act {
+pub enum DeleteStep {
     /// Nothing tells of it here: look for a PersistentVolume that does, and order by that.
     Trace,
     Withdraw,
@@ -39,31 +36,30 @@ pub enum Act {
     Answer(Result<(), Error>),
 }
 
-pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
+pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     let Some(object) = object else {
         // An object that went without the order took nothing with it.
-        return if facts.ordered { Act::Answer(Ok(())) } else { Act::Trace };
+        return if facts.ordered { DeleteStep::Answer(Ok(())) } else { DeleteStep::Trace };
     };
     let (id, node) = (object.name_any(), &object.spec.node);
     let ordered = object.spec.intent == Intent::Delete;
-    // Its object was written again, by the agent just now or from a backup that has no status: what that says is no answer to
-    // the call that made the volume.
-    let was_made = facts.persistent;
     if !ordered && differs(object) {
         let words = words(object).unwrap_or_default();
-        return Act::Answer(Err(Error::Precondition(format!(
+        return DeleteStep::Answer(Err(Error::Precondition(format!(
             "volume {id} is on a disk, and nobody's: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
-    if !ordered && never_accepted(object) && !was_made {
-        return Act::Withdraw;
+    // A PersistentVolume tells of it, so it was made. An object that says otherwise was written again since, by the agent or from a
+    // backup.
+    if !ordered && never_accepted(object) && !facts.persistent {
+        return DeleteStep::Withdraw;
     }
     if !facts.node_exists {
-        return Act::Answer(Err(gone(object)));
+        return DeleteStep::Answer(Err(gone(object)));
     }
     if !ordered && phase(object) == Phase::Found {
-        return Act::Answer(Err(Error::Precondition(format!(
+        return DeleteStep::Answer(Err(Error::Precondition(format!(
             "volume {id} was found on a disk of node {node} and is nobody's: before it can be deleted, run \
              `localpool volume adopt {id}` in the agent's pod there"
         ))));
@@ -71,31 +67,31 @@ pub fn step(object: Option<&PoolVolume>, facts: Facts) -> Act {
     if !ordered {
         return match object.metadata.deletion_timestamp {
             // Deleted by hand: the agent lets it go and writes it again.
-            Some(_) if facts.over => Act::Answer(Err(Error::Aborted(format!(
+            Some(_) if facts.over => DeleteStep::Answer(Err(Error::Aborted(format!(
                 "the object of volume {id} was deleted by hand, and node {node} has not written it again yet; try again"
             )))),
-            Some(_) => Act::Wait,
-            None if facts.over => Act::Answer(Err(contended(object))),
-            None => Act::Order,
+            Some(_) => DeleteStep::Wait,
+            None if facts.over => DeleteStep::Answer(Err(contended(object))),
+            None => DeleteStep::Order,
         };
     }
     if object.metadata.deletion_timestamp.is_none() {
-        return if facts.over { Act::Answer(Err(contended(object))) } else { Act::Delete };
+        return if facts.over { DeleteStep::Answer(Err(contended(object))) } else { DeleteStep::Delete };
     }
     let status = object.status.as_ref();
     let words = words(object);
-    let in_use = status.is_some_and(|status| status.reason.as_deref() == Some(IN_USE));
+    let in_use = status.is_some_and(|status| status.reason == Some(Reason::InUse));
     match (phase(object), words) {
         (Phase::Deleting, Some(words)) if in_use && facts.grace => {
-            Act::Answer(Err(Error::Precondition(format!("volume {id}: {words}"))))
+            DeleteStep::Answer(Err(Error::Precondition(format!("volume {id}: {words}"))))
         }
         (Phase::Deleting, Some(words)) if facts.over => {
-            Act::Answer(Err(Error::Aborted(format!("volume {id} is not deleted yet: {words}"))))
+            DeleteStep::Answer(Err(Error::Aborted(format!("volume {id} is not deleted yet: {words}"))))
         }
-        _ if facts.over => Act::Answer(Err(Error::Aborted(format!(
+        _ if facts.over => DeleteStep::Answer(Err(Error::Aborted(format!(
             "volume {id} is not deleted yet by node {node}; does the localpool node pod run there?"
         )))),
-        _ => Act::Wait,
+        _ => DeleteStep::Wait,
     }
 }
 
@@ -106,10 +102,10 @@ fn contended(object: &PoolVolume) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::sample::{being_deleted, in_phase};
-    use super::super::spec::DIFFERS;
     use super::*;
 
-    const FACTS: Facts = Facts { node_exists: true, persistent: true, ordered: false, grace: false, over: false };
+    const FACTS: DeleteFacts =
+        DeleteFacts { node_exists: true, persistent: true, ordered: false, grace: false, over: false };
     const UNACCEPTED: [Phase; 3] = [Phase::Pending, Phase::Rejected, Phase::Failed];
     const ON_DISK: [Phase; 3] = [Phase::Accepted, Phase::Ready, Phase::Deleting];
 
@@ -121,8 +117,8 @@ mod tests {
 
     #[test]
     fn no_object_is_success_only_after_the_order_to_erase() {
-        assert!(matches!(step(None, Facts { ordered: true, ..FACTS }), Act::Answer(Ok(()))));
-        assert!(matches!(step(None, FACTS), Act::Trace));
+        assert!(matches!(step(None, DeleteFacts { ordered: true, ..FACTS }), DeleteStep::Answer(Ok(()))));
+        assert!(matches!(step(None, FACTS), DeleteStep::Trace));
     }
 
     #[test]
@@ -130,8 +126,8 @@ mod tests {
         for phase in UNACCEPTED {
             for node_exists in [true, false] {
                 for object in [in_phase(phase), being_deleted(in_phase(phase))] {
-                    let act = step(Some(&object), Facts { node_exists, persistent: false, ..FACTS });
-                    assert!(matches!(act, Act::Withdraw), "{phase:?}");
+                    let act = step(Some(&object), DeleteFacts { node_exists, persistent: false, ..FACTS });
+                    assert!(matches!(act, DeleteStep::Withdraw), "{phase:?}");
                 }
             }
         }
@@ -140,10 +136,10 @@ mod tests {
     #[test]
     fn what_was_rejected_because_another_volume_of_this_id_is_on_a_disk_is_not_gone() {
         let mut object = in_phase(Phase::Rejected);
-        object.status.as_mut().expect("set").reason = Some(DIFFERS.to_owned());
+        object.status.as_mut().expect("set").reason = Some(Reason::Differs);
         for persistent in [true, false] {
-            let act = step(Some(&object), Facts { persistent, ..FACTS });
-            let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+            let act = step(Some(&object), DeleteFacts { persistent, ..FACTS });
+            let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
             assert!(words.contains("localpool volume adopt"), "{words}");
         }
     }
@@ -154,25 +150,28 @@ mod tests {
         let mut unsaid = in_phase(Phase::Pending);
         unsaid.status = None;
         for object in UNACCEPTED.map(in_phase).into_iter().chain([unsaid]) {
-            assert!(matches!(step(Some(&object), FACTS), Act::Order), "{object:?}");
-            let gone = step(Some(&object), Facts { node_exists: false, ..FACTS });
-            assert!(matches!(&gone, Act::Answer(Err(Error::Precondition(w))) if w.contains("abandon")), "{gone:?}");
+            assert!(matches!(step(Some(&object), FACTS), DeleteStep::Order), "{object:?}");
+            let gone = step(Some(&object), DeleteFacts { node_exists: false, ..FACTS });
+            assert!(
+                matches!(&gone, DeleteStep::Answer(Err(Error::Precondition(w))) if w.contains("abandon")),
+                "{gone:?}"
+            );
         }
     }
 
     #[test]
     fn a_volume_on_a_disk_is_ordered_to_be_erased_then_deleted_then_waited_for() {
         for phase in ON_DISK {
-            assert!(matches!(step(Some(&in_phase(phase)), FACTS), Act::Order), "{phase:?}");
-            assert!(matches!(step(Some(&ordered(phase)), FACTS), Act::Delete), "{phase:?}");
-            assert!(matches!(step(Some(&being_deleted(ordered(phase))), FACTS), Act::Wait), "{phase:?}");
+            assert!(matches!(step(Some(&in_phase(phase)), FACTS), DeleteStep::Order), "{phase:?}");
+            assert!(matches!(step(Some(&ordered(phase)), FACTS), DeleteStep::Delete), "{phase:?}");
+            assert!(matches!(step(Some(&being_deleted(ordered(phase))), FACTS), DeleteStep::Wait), "{phase:?}");
             for contended in [in_phase(phase), ordered(phase)] {
-                let over = step(Some(&contended), Facts { over: true, ..FACTS });
-                assert!(matches!(over, Act::Answer(Err(Error::Aborted(_)))), "{phase:?}: {over:?}");
+                let over = step(Some(&contended), DeleteFacts { over: true, ..FACTS });
+                assert!(matches!(over, DeleteStep::Answer(Err(Error::Aborted(_)))), "{phase:?}: {over:?}");
             }
         }
         for phase in [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Found] {
-            assert!(matches!(step(Some(&ordered(phase)), FACTS), Act::Delete), "{phase:?}");
+            assert!(matches!(step(Some(&ordered(phase)), FACTS), DeleteStep::Delete), "{phase:?}");
         }
     }
 
@@ -180,16 +179,16 @@ mod tests {
     fn a_deletion_by_hand_is_never_taken_for_the_order() {
         for phase in [Phase::Accepted, Phase::Ready, Phase::Deleting] {
             let object = being_deleted(in_phase(phase));
-            assert!(matches!(step(Some(&object), FACTS), Act::Wait), "{phase:?}");
-            let over = step(Some(&object), Facts { over: true, ..FACTS });
-            assert!(matches!(over, Act::Answer(Err(Error::Aborted(_)))), "{over:?}");
+            assert!(matches!(step(Some(&object), FACTS), DeleteStep::Wait), "{phase:?}");
+            let over = step(Some(&object), DeleteFacts { over: true, ..FACTS });
+            assert!(matches!(over, DeleteStep::Answer(Err(Error::Aborted(_)))), "{over:?}");
         }
     }
 
     #[test]
     fn what_was_found_is_adopted_first() {
         let act = step(Some(&in_phase(Phase::Found)), FACTS);
-        let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+        let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
         assert!(words.contains("localpool volume adopt"), "{words}");
     }
 
@@ -197,23 +196,29 @@ mod tests {
     fn a_volume_in_use_is_refused_with_the_agents_words_and_a_slow_one_aborted() {
         let mut object = being_deleted(ordered(Phase::Deleting));
         let status = object.status.as_mut().expect("set");
-        (status.reason, status.message) = (Some(IN_USE.to_owned()), Some("a pod has it open".to_owned()));
-        assert!(matches!(step(Some(&object), FACTS), Act::Wait));
-        let act = step(Some(&object), Facts { grace: true, ..FACTS });
-        assert!(matches!(&act, Act::Answer(Err(Error::Precondition(w))) if w.contains("a pod has it open")), "{act:?}");
-        object.status.as_mut().expect("set").reason = Some("DiskMissing".to_owned());
-        assert!(matches!(step(Some(&object), Facts { grace: true, ..FACTS }), Act::Wait));
-        let act = step(Some(&object), Facts { over: true, ..FACTS });
-        assert!(matches!(&act, Act::Answer(Err(Error::Aborted(w))) if w.contains("a pod has it open")), "{act:?}");
-        let act = step(Some(&being_deleted(ordered(Phase::Ready))), Facts { over: true, ..FACTS });
-        assert!(matches!(&act, Act::Answer(Err(Error::Aborted(w))) if w.contains("node pod run")), "{act:?}");
+        (status.reason, status.message) = (Some(Reason::InUse), Some("a pod has it open".to_owned()));
+        assert!(matches!(step(Some(&object), FACTS), DeleteStep::Wait));
+        let act = step(Some(&object), DeleteFacts { grace: true, ..FACTS });
+        assert!(
+            matches!(&act, DeleteStep::Answer(Err(Error::Precondition(w))) if w.contains("a pod has it open")),
+            "{act:?}"
+        );
+        object.status.as_mut().expect("set").reason = Some(Reason::DiskMissing);
+        assert!(matches!(step(Some(&object), DeleteFacts { grace: true, ..FACTS }), DeleteStep::Wait));
+        let act = step(Some(&object), DeleteFacts { over: true, ..FACTS });
+        assert!(
+            matches!(&act, DeleteStep::Answer(Err(Error::Aborted(w))) if w.contains("a pod has it open")),
+            "{act:?}"
+        );
+        let act = step(Some(&being_deleted(ordered(Phase::Ready))), DeleteFacts { over: true, ..FACTS });
+        assert!(matches!(&act, DeleteStep::Answer(Err(Error::Aborted(w))) if w.contains("node pod run")), "{act:?}");
     }
 
     #[test]
     fn a_deleted_nodes_volume_waits_for_a_person() {
         for object in [in_phase(Phase::Ready), ordered(Phase::Ready), being_deleted(ordered(Phase::Deleting))] {
-            let act = step(Some(&object), Facts { node_exists: false, ..FACTS });
-            let Act::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
+            let act = step(Some(&object), DeleteFacts { node_exists: false, ..FACTS });
+            let DeleteStep::Answer(Err(Error::Precondition(words))) = act else { panic!("{act:?}") };
             assert!(words.contains("localpool volume abandon"), "{words}");
         }
     }

@@ -19,7 +19,7 @@ pub enum Gone {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum NodeGoneAction {
     /// Write these conditions, and tell of it where it is new.
     Mark(Vec<Condition>),
     /// Write these conditions: the node is back.
@@ -27,13 +27,13 @@ pub enum Act {
     Release,
 }
 
-pub fn decide(volume: &PoolVolume, node_exists: bool, gone: Gone) -> Option<Act> {
+pub fn decide(volume: &PoolVolume, node_exists: bool, gone: Gone) -> Option<NodeGoneAction> {
     let before = volume.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
     let others = || before.iter().filter(|condition| condition.type_ != NODE_GONE).cloned();
     let marked = before.iter().any(|condition| condition.type_ == NODE_GONE && condition.status == "True");
     match (node_exists, gone) {
-        (true, _) if marked => Some(Act::Clear(others().collect())),
-        (false, Gone::Release) => Some(Act::Release),
+        (true, _) if marked => Some(NodeGoneAction::Clear(others().collect())),
+        (false, Gone::Release) => Some(NodeGoneAction::Release),
         // Nothing of it is on a disk.
         (false, Gone::Keep) if !marked && !never_accepted(volume) => {
             let node = &volume.spec.node;
@@ -42,7 +42,7 @@ pub fn decide(volume: &PoolVolume, node_exists: bool, gone: Gone) -> Option<Act>
                  the volume up with `localpool volume abandon` in the controller's pod"
             );
             let mark = condition(before, NODE_GONE, true, "NodeDeleted", message, volume.metadata.generation);
-            Some(Act::Mark(others().chain([mark]).collect()))
+            Some(NodeGoneAction::Mark(others().chain([mark]).collect()))
         }
         (true, _) | (false, Gone::Keep) => None,
     }
@@ -65,18 +65,18 @@ mod tests {
         let other = status_condition("Healthy", "True", "Fine", "");
         let volume = with(&in_phase(Phase::Ready), vec![other.clone()]);
         assert_eq!(decide(&volume, true, Gone::Keep), None);
-        let Some(Act::Mark(marked)) = decide(&volume, false, Gone::Keep) else { panic!("not marked") };
+        let Some(NodeGoneAction::Mark(marked)) = decide(&volume, false, Gone::Keep) else { panic!("not marked") };
         assert_eq!(marked.len(), 2, "what others say stays");
         let marked = with(&volume, marked);
         assert_eq!(decide(&marked, false, Gone::Keep), None, "once");
-        assert_eq!(decide(&marked, true, Gone::Keep), Some(Act::Clear(vec![other])));
+        assert_eq!(decide(&marked, true, Gone::Keep), Some(NodeGoneAction::Clear(vec![other])));
     }
 
     #[test]
     fn nothing_is_given_up_unless_the_administrator_said_so() {
         for phase in [Phase::Accepted, Phase::Ready, Phase::Found, Phase::Deleting] {
-            assert!(matches!(decide(&in_phase(phase), false, Gone::Keep), Some(Act::Mark(_))), "{phase:?}");
-            assert_eq!(decide(&in_phase(phase), false, Gone::Release), Some(Act::Release), "{phase:?}");
+            assert!(matches!(decide(&in_phase(phase), false, Gone::Keep), Some(NodeGoneAction::Mark(_))), "{phase:?}");
+            assert_eq!(decide(&in_phase(phase), false, Gone::Release), Some(NodeGoneAction::Release), "{phase:?}");
             assert_eq!(decide(&in_phase(phase), true, Gone::Release), None, "{phase:?}");
         }
         assert_eq!(decide(&in_phase(Phase::Pending), false, Gone::Keep), None, "a CreateVolume withdraws it");

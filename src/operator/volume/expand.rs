@@ -12,7 +12,7 @@ use crate::api::quantity;
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct ExpandFacts {
     pub node_exists: bool,
     /// This call wrote the wish, so that an error of the agent is about it.
     pub asked: bool,
@@ -22,7 +22,7 @@ pub struct Facts {
 }
 
 #[derive(Debug)]
-pub enum Act {
+pub enum ExpandStep {
     /// Write `spec.size`.
     Ask(i64),
     /// Write `spec.size`, then answer.
@@ -31,7 +31,7 @@ pub enum Act {
     Answer(Result<(), Error>),
 }
 
-pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, facts: Facts) -> Act {
+pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, facts: ExpandFacts) -> ExpandStep {
     let Some(object) = object else { return refuse(Error::NotFound("there is no such volume".to_owned())) };
     let (id, node) = (object.name_any(), &object.spec.node);
     if object.spec.intent == Intent::Delete {
@@ -57,7 +57,7 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
         return refuse(Error::OutOfRange(format!("volume {id} has {size}, which is above the limit of {limit}")));
     }
     if size >= required {
-        return Act::Answer(Ok(()));
+        return ExpandStep::Answer(Ok(()));
     }
     if !facts.node_exists {
         return refuse(gone(object));
@@ -68,11 +68,12 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
         Some(asked) if asked == wish && facts.asked => {
             let error = status.resize_error.as_deref().filter(|_| failed(wish));
             match error {
-                Some(words) => {
-                    Act::TakeBack(signed(size), Error::OutOfRange(format!("volume {id} on node {node}: {words}")))
-                }
+                Some(words) => ExpandStep::TakeBack(
+                    signed(size),
+                    Error::OutOfRange(format!("volume {id} on node {node}: {words}")),
+                ),
                 None if facts.over => slow(object),
-                None => Act::Wait,
+                None => ExpandStep::Wait,
             }
         }
         // Written by an earlier call: its answer is about now only if it is still to come.
@@ -80,25 +81,25 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
             if facts.over {
                 slow(object)
             } else {
-                Act::Wait
+                ExpandStep::Wait
             }
         }
-        Some(asked) if asked == wish => Act::TakeBack(
+        Some(asked) if asked == wish => ExpandStep::TakeBack(
             signed(size),
             Error::Aborted(format!("an earlier expansion of volume {id} failed and was taken back; try again")),
         ),
         // The same wish failed before, and the agent has not seen yet that it was taken back.
-        _ if failed(wish) && !facts.grace => Act::Wait,
+        _ if failed(wish) && !facts.grace => ExpandStep::Wait,
         _ if facts.over => slow(object),
-        _ => Act::Ask(wish),
+        _ => ExpandStep::Ask(wish),
     }
 }
 
-fn refuse(error: Error) -> Act {
-    Act::Answer(Err(error))
+fn refuse(error: Error) -> ExpandStep {
+    ExpandStep::Answer(Err(error))
 }
 
-fn slow(object: &PoolVolume) -> Act {
+fn slow(object: &PoolVolume) -> ExpandStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     refuse(Error::Aborted(format!(
         "node {node} has not grown volume {id} yet; does the localpool node pod run there? Try again"
@@ -110,10 +111,10 @@ mod tests {
     use super::super::sample::{GIB, in_phase};
     use super::*;
 
-    const FACTS: Facts = Facts { node_exists: true, asked: false, grace: false, over: false };
-    const ASKED: Facts = Facts { asked: true, ..FACTS };
+    const FACTS: ExpandFacts = ExpandFacts { node_exists: true, asked: false, grace: false, over: false };
+    const ASKED: ExpandFacts = ExpandFacts { asked: true, ..FACTS };
 
-    fn grow(object: &PoolVolume, facts: Facts) -> Act {
+    fn grow(object: &PoolVolume, facts: ExpandFacts) -> ExpandStep {
         step(Some(object), 2 * GIB, None, facts)
     }
 
@@ -139,45 +140,51 @@ mod tests {
             let act = format!("{:?}", grow(&in_phase(phase), FACTS));
             assert!(act.starts_with(&format!("Answer(Err({kind}")), "{phase:?}: {act}");
         }
-        assert!(matches!(step(None, GIB, None, FACTS), Act::Answer(Err(Error::NotFound(_)))));
+        assert!(matches!(step(None, GIB, None, FACTS), ExpandStep::Answer(Err(Error::NotFound(_)))));
         let mut going = in_phase(Phase::Ready);
         going.spec.intent = Intent::Delete;
-        assert!(matches!(grow(&going, FACTS), Act::Answer(Err(Error::Aborted(_)))));
-        let gone = grow(&in_phase(Phase::Ready), Facts { node_exists: false, ..FACTS });
-        assert!(matches!(gone, Act::Answer(Err(Error::Precondition(_)))));
+        assert!(matches!(grow(&going, FACTS), ExpandStep::Answer(Err(Error::Aborted(_)))));
+        let gone = grow(&in_phase(Phase::Ready), ExpandFacts { node_exists: false, ..FACTS });
+        assert!(matches!(gone, ExpandStep::Answer(Err(Error::Precondition(_)))));
     }
 
     #[test]
     fn a_volume_that_is_large_enough_is_answered_and_a_limit_below_it_refused() {
         let ready = in_phase(Phase::Ready);
-        assert!(matches!(step(Some(&ready), GIB, None, FACTS), Act::Answer(Ok(()))));
-        assert!(matches!(step(Some(&ready), GIB / 2, Some(GIB), FACTS), Act::Answer(Ok(()))));
+        assert!(matches!(step(Some(&ready), GIB, None, FACTS), ExpandStep::Answer(Ok(()))));
+        assert!(matches!(step(Some(&ready), GIB / 2, Some(GIB), FACTS), ExpandStep::Answer(Ok(()))));
         let small = step(Some(&ready), GIB / 4, Some(GIB / 2), FACTS);
-        assert!(matches!(small, Act::Answer(Err(Error::OutOfRange(_)))), "{small:?}");
+        assert!(matches!(small, ExpandStep::Answer(Err(Error::OutOfRange(_)))), "{small:?}");
     }
 
     #[test]
     fn a_wish_is_written_waited_for_and_taken_back_when_it_failed() {
-        assert!(matches!(grow(&in_phase(Phase::Ready), FACTS), Act::Ask(size) if size == signed(2 * GIB)));
-        assert!(matches!(grow(&wishing(None, None), ASKED), Act::Wait));
-        assert!(matches!(grow(&wishing(Some(2 * GIB), None), ASKED), Act::Wait));
-        let slow = grow(&wishing(None, None), Facts { over: true, ..ASKED });
-        assert!(matches!(slow, Act::Answer(Err(Error::Aborted(_)))));
+        assert!(matches!(grow(&in_phase(Phase::Ready), FACTS), ExpandStep::Ask(size) if size == signed(2 * GIB)));
+        assert!(matches!(grow(&wishing(None, None), ASKED), ExpandStep::Wait));
+        assert!(matches!(grow(&wishing(Some(2 * GIB), None), ASKED), ExpandStep::Wait));
+        let slow = grow(&wishing(None, None), ExpandFacts { over: true, ..ASKED });
+        assert!(matches!(slow, ExpandStep::Answer(Err(Error::Aborted(_)))));
         let act = grow(&wishing(Some(2 * GIB), Some("no space behind it")), ASKED);
-        let Act::TakeBack(back, Error::OutOfRange(words)) = act else { panic!("{act:?}") };
+        let ExpandStep::TakeBack(back, Error::OutOfRange(words)) = act else { panic!("{act:?}") };
         assert!(back == signed(GIB) && words.contains("no space behind it"));
     }
 
     #[test]
     fn an_error_about_an_earlier_wish_is_not_this_ones_answer() {
         let old = wishing(Some(3 * GIB), Some("3Gi cannot be had"));
-        assert!(matches!(grow(&old, ASKED), Act::Wait));
+        assert!(matches!(grow(&old, ASKED), ExpandStep::Wait));
         let mut taken_back = wishing(Some(2 * GIB), Some("no space"));
         taken_back.spec.size = Some(signed(GIB));
-        assert!(matches!(grow(&taken_back, FACTS), Act::Wait), "the agent is given time to see that");
-        assert!(matches!(grow(&taken_back, Facts { grace: true, ..FACTS }), Act::Ask(_)));
+        assert!(matches!(grow(&taken_back, FACTS), ExpandStep::Wait), "the agent is given time to see that");
+        assert!(matches!(grow(&taken_back, ExpandFacts { grace: true, ..FACTS }), ExpandStep::Ask(_)));
         let left = wishing(Some(2 * GIB), Some("no space"));
-        assert!(matches!(grow(&left, FACTS), Act::TakeBack(_, Error::Aborted(_))), "left by a call that was cut short");
-        assert!(matches!(grow(&wishing(None, None), FACTS), Act::Wait), "an earlier wish that is still to be heard");
+        assert!(
+            matches!(grow(&left, FACTS), ExpandStep::TakeBack(_, Error::Aborted(_))),
+            "left by a call that was cut short"
+        );
+        assert!(
+            matches!(grow(&wishing(None, None), FACTS), ExpandStep::Wait),
+            "an earlier wish that is still to be heard"
+        );
     }
 }

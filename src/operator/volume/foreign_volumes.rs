@@ -26,7 +26,7 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// A path of this node that a PersistentVolume names.
 #[derive(Debug, PartialEq, Eq)]
-struct Named {
+struct ForeignVolume {
     volume: String,
     provisioner: Option<String>,
     path: PathBuf,
@@ -39,7 +39,7 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         let named = listed.map_err(|_| format!("no answer within {ENOUGH:?}"))?.map_err(|error| words(&error))?;
         patience.forget(|path| named.iter().any(|named| named.path == *path));
-        let resolve = |Named { volume, provisioner, path }| {
+        let resolve = |ForeignVolume { volume, provisioner, path }| {
             let asked = path.clone();
             let device = patience.ask(&path, move || links::device_on_host(&asked));
             let device = device.map_err(|error| {
@@ -51,7 +51,7 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     })
 }
 
-async fn list(client: &Client, name: &str) -> Result<Vec<Named>, Error> {
+async fn list(client: &Client, name: &str) -> Result<Vec<ForeignVolume>, Error> {
     let nodes: Api<KubeNode> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(Error::api(format!("reading the Node {name}")))?;
     let here = Node { name: name.to_owned(), labels: node.labels().clone() };
@@ -69,7 +69,7 @@ async fn list(client: &Client, name: &str) -> Result<Vec<Named>, Error> {
 }
 
 /// The path that a PersistentVolume has on this node. An affinity that makes no sense keeps no node out.
-fn named_by(volume: &PersistentVolume, here: &Node) -> Option<Named> {
+fn named_by(volume: &PersistentVolume, here: &Node) -> Option<ForeignVolume> {
     let spec = volume.spec.as_ref()?;
     let local = spec.local.as_ref().map(|local| local.path.as_str());
     let path = local.or_else(|| spec.host_path.as_ref().map(|host| host.path.as_str()))?;
@@ -79,7 +79,7 @@ fn named_by(volume: &PersistentVolume, here: &Node) -> Option<Named> {
         return None;
     }
     let provisioner = volume.annotations().get(PROVISIONED_BY).cloned();
-    Some(Named { volume: volume.name_any(), provisioner, path: path.into() })
+    Some(ForeignVolume { volume: volume.name_any(), provisioner, path: path.into() })
 }
 
 #[cfg(test)]

@@ -6,66 +6,90 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::persistent_volumes::is_claimed_by_name;
 use super::queue::AGAIN;
 use super::request::{request, stale};
 use super::status::{self, Refusal};
-use super::work::{Next, NotMade, Work, ZEROING};
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
+use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
+use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::Error;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
 use crate::volume::{Guard, VolumeId};
 
-impl Work {
+impl VolumeReconcile {
     /// Yes or no; the yes is written before the first write to a disk.
-    pub async fn consider(&self, object: &PoolVolume) -> Result<Next, Error> {
+    pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         if !self.world.complete || !self.seen.knows_all {
             // Whoever completes the world, and the pass that goes by its sets, have every volume looked at.
-            return Ok(Next::Done);
+            return Ok(Requeue::Done);
         }
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => return self.refuse(object, Phase::Rejected, Refusal { reason: "Invalid", message }).await,
+            Err(message) => {
+                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Invalid, message }).await;
+            }
         };
         let placed = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await?;
-        // It may be there already, so nobody else may make it: also where nothing new is made here.
+        // It may be on that disk already. Then nobody else may make it, whether or not this node takes new volumes.
         if let Err(error @ PoolError::DiskAway { disk, .. }) = &placed {
             let message = Some(chain(error));
             self.write(object, PoolVolumeStatus { message, ..status::accepted(disk) }).await?;
-            return Ok(Next::DiskBack);
+            return Ok(Requeue::DiskBack);
         }
         if self.world.cordoned {
             let message =
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
-            return self.refuse(object, Phase::Rejected, Refusal { reason: "Cordoned", message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Cordoned, message }).await;
         }
         if let Some(message) = stale(object, (self.operator.clock)()) {
-            return self.refuse(object, Phase::Rejected, Refusal { reason: "Stale", message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Stale, message }).await;
         }
         let disk = match placed {
             Ok(Destination::On(disk)) => disk,
             // It came since the look.
-            Ok(Destination::There) => return Ok(Next::After(AGAIN)),
+            Ok(Destination::There) => return Ok(Requeue::After(AGAIN)),
             Err(error) => {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
             }
         };
+        if let Some(refusal) = self.was_made_before(object).await? {
+            return self.refuse(object, Phase::Rejected, refusal).await;
+        }
         let accepted = self.write(object, status::accepted(&disk)).await?;
         self.make(&accepted).await
     }
 
-    pub async fn make(&self, object: &PoolVolume) -> Result<Next, Error> {
+    /// A PersistentVolume is made only of a volume that is there: where one tells of it, and no disk has it, an empty one must not
+    /// take its place.
+    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, Error> {
+        let (client, name) = (self.operator.client.clone(), &object.spec.volume_name);
+        let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
+        let message = || {
+            format!(
+                "node {}: the PersistentVolume {name} tells of the volume, and no disk of this node has it: no empty one is made in its \
+                 place. Bring its disk back, or delete the claim",
+                self.operator.node
+            )
+        };
+        Ok(is_claimed.then(|| Refusal { reason: Reason::VolumeMissing, message: message() }))
+    }
+
+    pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
-            Err(message) => return self.refuse(object, Phase::Failed, Refusal { reason: "Invalid", message }).await,
+            Err(message) => {
+                return self.refuse(object, Phase::Failed, Refusal { reason: Reason::Invalid, message }).await;
+            }
         };
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
         let (object, made) = self.make_on_some_disk(object, &wanted, &Arc::new(guard)).await?;
         self.operator.pool_changed();
         match made {
             Ok(view) => {
                 self.write(&object, status::ready(&object, &view, Phase::Ready)).await?;
-                Ok(Next::Done)
+                Ok(Requeue::Done)
             }
             // Nothing was written: another volume was faster.
             Err(error @ (PoolError::NoPlace(_) | PoolError::NoSet(_) | PoolError::WhichClass(_))) => {
@@ -74,14 +98,14 @@ impl Work {
             // The disk works on it.
             Err(error @ PoolError::BeingZeroed { .. }) => {
                 self.write(&object, status::delayed(&object, chain(&error))).await?;
-                Ok(Next::After(ZEROING))
+                Ok(Requeue::After(ZEROING))
             }
             Err(error) => {
                 let message = chain(&error);
                 tracing::error!(volume = self.name(), why = message, "a volume could not be made; trying again");
                 self.operator.pool.nudge();
                 self.write(&object, status::delayed(&object, message)).await?;
-                Ok(Refusal::not_made(&error).map_or(Next::Again, Next::NotMade))
+                Ok(Refusal::not_made(&error).map_or(Requeue::Again, Requeue::NotMade))
             }
         }
     }
@@ -97,7 +121,7 @@ impl Work {
         let mut object = object.clone();
         let (mut left, mut failure) = (BTreeSet::new(), None);
         loop {
-            let named = object.status.as_ref().and_then(|status| status.disk.clone());
+            let named = object.status.as_ref().and_then(|status| status.disk.clone()).map(DiskId::named);
             let disk = match named.filter(|disk| !left.contains(disk)) {
                 Some(disk) => Some(disk),
                 None => {
@@ -115,7 +139,7 @@ impl Work {
             };
             let (wanted, guard, on) = (wanted.clone(), Arc::clone(guard), disk.clone());
             let made = self.blocking(move |pool| {
-                let made = pool.create_on(&wanted, on.as_deref());
+                let made = pool.create_on(&wanted, on.as_ref());
                 drop(guard);
                 made
             });
@@ -132,15 +156,15 @@ impl Work {
     }
 
     /// It may be on a disk that cannot be asked: nobody makes it elsewhere.
-    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Next, Error> {
+    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
         if let Some(words) = doubt.words() {
             self.write(object, status::delayed(object, words)).await?;
         }
-        Ok(Next::DiskBack)
+        Ok(Requeue::DiskBack)
     }
 
     /// Another node may have it.
-    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Next, Error> {
+    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, Error> {
         let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
         self.refuse(object, Phase::Failed, refusal).await

@@ -21,28 +21,28 @@ const PAGE: u32 = 500;
 
 /// What became of a verb.
 #[derive(Debug)]
-pub enum Outcome<T> {
+pub enum Write<T> {
     Done(T),
     /// Somebody else was first: look again.
     Changed,
 }
 
-impl<T> Outcome<T> {
-    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Outcome<U> {
+impl<T> Write<T> {
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Write<U> {
         match self {
-            Self::Done(done) => Outcome::Done(with(done)),
-            Self::Changed => Outcome::Changed,
+            Self::Done(done) => Write::Done(with(done)),
+            Self::Changed => Write::Changed,
         }
     }
 }
 
 #[derive(Clone)]
-pub struct Objects {
+pub struct VolumeApi {
     volumes: Api<PoolVolume>,
     persistent: Api<PersistentVolume>,
 }
 
-impl Objects {
+impl VolumeApi {
     pub fn new(client: Client) -> Self {
         Self { volumes: Api::all(client.clone()), persistent: Api::all(client) }
     }
@@ -51,7 +51,7 @@ impl Objects {
         within(&format!("reading PoolVolume {name}"), self.volumes.get_opt(name)).await
     }
 
-    pub async fn create(&self, object: &PoolVolume) -> Result<Outcome<PoolVolume>, Error> {
+    pub async fn create(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, Error> {
         let what = format!("creating PoolVolume {}", object.name_any());
         match within(&what, self.volumes.create(&PostParams::default(), object)).await {
             // What is not found here is the kind: no second look finds it.
@@ -61,16 +61,16 @@ impl Objects {
     }
 
     /// Changes the spec.
-    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Outcome<PoolVolume>, Error> {
+    pub async fn change(&self, seen: &PoolVolume, spec: Value) -> Result<Write<PoolVolume>, Error> {
         self.patch(seen, json!({ "spec": spec })).await
     }
 
     /// Orders that the volume be erased.
-    pub async fn order(&self, seen: &PoolVolume) -> Result<Outcome<PoolVolume>, Error> {
+    pub async fn order(&self, seen: &PoolVolume) -> Result<Write<PoolVolume>, Error> {
         self.change(seen, json!({ "intent": Intent::Delete })).await
     }
 
-    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Outcome<PoolVolume>, Error> {
+    async fn patch(&self, seen: &PoolVolume, mut change: Value) -> Result<Write<PoolVolume>, Error> {
         let name = seen.name_any();
         change["metadata"]["resourceVersion"] = json!(seen.resource_version());
         let params = PatchParams::default();
@@ -79,7 +79,7 @@ impl Objects {
     }
 
     /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is gone at once.
-    pub async fn delete(&self, seen: &PoolVolume) -> Result<Outcome<Option<PoolVolume>>, Error> {
+    pub async fn delete(&self, seen: &PoolVolume) -> Result<Write<Option<PoolVolume>>, Error> {
         self.delete_if(seen, Preconditions { uid: seen.uid(), resource_version: None }).await
     }
 
@@ -87,7 +87,7 @@ impl Objects {
         &self,
         seen: &PoolVolume,
         preconditions: Preconditions,
-    ) -> Result<Outcome<Option<PoolVolume>>, Error> {
+    ) -> Result<Write<Option<PoolVolume>>, Error> {
         let name = seen.name_any();
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let what = format!("deleting PoolVolume {name}");
@@ -96,15 +96,15 @@ impl Objects {
     }
 
     /// Takes an object back as it was seen, so that it goes at once. An agent that accepted it meanwhile wins.
-    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Outcome<()>, Error> {
+    pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Write<()>, Error> {
         let held = match seen.metadata.deletion_timestamp {
             Some(_) => seen.clone(),
             None => {
                 let exactly = Preconditions { uid: seen.uid(), resource_version: seen.resource_version() };
                 match self.delete_if(seen, exactly).await? {
-                    Outcome::Changed => return Ok(Outcome::Changed),
-                    Outcome::Done(None) => return Ok(Outcome::Done(())),
-                    Outcome::Done(Some(held)) => held,
+                    Write::Changed => return Ok(Write::Changed),
+                    Write::Done(None) => return Ok(Write::Done(())),
+                    Write::Done(Some(held)) => held,
                 }
             }
         };
@@ -112,7 +112,7 @@ impl Objects {
     }
 
     /// Removes our finalizer.
-    pub async fn let_go(&self, held: &PoolVolume) -> Result<Outcome<()>, Error> {
+    pub async fn let_go(&self, held: &PoolVolume) -> Result<Write<()>, Error> {
         let others: Vec<&String> = held.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         Ok(self.patch(held, json!({ "metadata": { "finalizers": others } })).await?.map(|_| ()))
     }
@@ -163,10 +163,10 @@ pub async fn within<T>(what: &str, request: impl Future<Output = kube::Result<T>
     }
 }
 
-fn first<T>(answer: Result<T, Error>) -> Result<Outcome<T>, Error> {
+fn first<T>(answer: Result<T, Error>) -> Result<Write<T>, Error> {
     match answer {
-        Ok(done) => Ok(Outcome::Done(done)),
-        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Outcome::Changed),
+        Ok(done) => Ok(Write::Done(done)),
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Write::Changed),
         Err(error) => Err(error),
     }
 }

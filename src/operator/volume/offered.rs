@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use crate::claim::Rule;
 use crate::device::label::VolumeUsage;
 use crate::host::FsKind;
-use crate::operator::set::parsed::{Definition, Reading};
+use crate::operator::set::parsed::{Reading, SetObject};
 use crate::volume::{Error, Selector, WantedUsage};
 
 /// One that a request may mean.
@@ -28,7 +28,7 @@ impl Candidate {
 }
 
 /// The objects of a kind that a request means, by what they say of themselves.
-pub fn candidates<K: Definition>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
+pub fn candidates<K: SetObject>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
     let meant = |object: &K| {
         let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
         let class = selector.class.as_ref().is_none_or(|class| object.classes().contains(&class.as_str()));

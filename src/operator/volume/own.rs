@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::request::request;
-use crate::api::crd::{Phase, PoolVolume};
+use crate::api::crd::{FINALIZER, Phase, PoolVolume};
+use crate::device::DiskId;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
 use crate::operator::error::{Error, words};
@@ -56,7 +57,9 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
-        (Err(_), Value::String(disk)) => Ok(Some(ToldVolume { disk, volume: None, is_made: false })),
+        (Err(_), Value::String(disk)) => {
+            Ok(Some(ToldVolume { disk: DiskId::named(disk), volume: None, is_made: false }))
+        }
         (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
     }
 }
@@ -64,6 +67,11 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
 /// The disk that a volume is on, or is to be made on.
 fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
+    let is_let_go = !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    if object.metadata.deletion_timestamp.is_some() && is_let_go {
+        // Somebody else keeps the object.
+        return None;
+    }
     let disk = status.disk.clone()?;
     let volume = described_by(object, Some(FsKind::Ext4)).map(|(id, record)| {
         let (namespace, name) = status.set.as_deref().and_then(|set| set.split_once('/')).unwrap_or_default();
@@ -71,8 +79,9 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
         // A set of that name is the one.
         LostVolume { id, set: SetRef { namespace, name, uid: String::new() }, record }
     });
-    let is_made = matches!(status.phase, Phase::Ready | Phase::Found | Phase::Deleting);
-    Some(ToldVolume { disk, volume, is_made })
+    // One that was only to be made has no size yet, whatever its deletion says.
+    let is_made = status.size.is_some();
+    Some(ToldVolume { disk: DiskId::named(disk), volume, is_made })
 }
 
 /// The volume as its disk would describe it. `otherwise`: its filesystem, where the object does not say which.
@@ -97,6 +106,7 @@ pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::{being_deleted, in_phase};
     use super::*;
 
     #[test]
@@ -109,10 +119,36 @@ mod tests {
             });
             told_by(serde_json::from_value(value).expect("an object"))
         };
-        let on = |disk: &str| ToldVolume { disk: disk.to_owned(), volume: None, is_made: false };
+        let on = |disk: &str| ToldVolume { disk: DiskId::named(disk), volume: None, is_made: false };
         assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
         assert_eq!(told(Value::Null), Ok(None), "it is on none");
         let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
         assert!(error.contains("PoolVolume x") && error.contains("Tape"), "{error}");
+    }
+
+    #[test]
+    fn only_what_was_made_says_that_a_volume_is_there_and_an_object_that_others_keep_says_nothing() {
+        let told = |phase: Phase, change: &dyn Fn(&mut PoolVolume)| {
+            let mut object = in_phase(phase);
+            object.finalizers_mut().push(FINALIZER.to_owned());
+            let status = object.status.get_or_insert_default();
+            (status.disk, status.size) = (Some("serial-1".to_owned()), Some(1 << 30));
+            change(&mut object);
+            named_by(&object).map(|told| told.is_made)
+        };
+        for phase in [Phase::Ready, Phase::Found, Phase::Deleting] {
+            assert_eq!(told(phase, &|_| {}), Some(true), "{phase:?}");
+            // Its deletion was ordered before it was made.
+            assert_eq!(
+                told(phase, &|object| object.status.as_mut().expect("set").size = None),
+                Some(false),
+                "{phase:?}"
+            );
+            let kept = |object: &mut PoolVolume| {
+                *object = being_deleted(object.clone());
+                object.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+            };
+            assert_eq!(told(phase, &kept), None, "{phase:?}");
+        }
     }
 }

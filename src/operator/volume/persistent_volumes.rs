@@ -23,14 +23,10 @@ const PAGE: u32 = 500;
 /// Whether a PersistentVolume claims the volume for this node. The provisioner names it as it named the volume; one
 /// that a person or a backup made may be called anything.
 pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
-    let volumes: Api<PersistentVolume> = Api::all(client);
-    if is_object_name(volume_name) {
-        let found = volumes.get_opt(volume_name).await;
-        let found = found.map_err(Error::api(format!("reading the PersistentVolume {volume_name}")))?;
-        if found.is_some_and(|found| claims(&found, id, node)) {
-            return Ok(true);
-        }
+    if is_claimed_by_name(client.clone(), volume_name, id, node).await? {
+        return Ok(true);
     }
+    let volumes: Api<PersistentVolume> = Api::all(client);
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let listed = volumes.list(&page).await.map_err(Error::api("listing PersistentVolumes"))?;
@@ -42,6 +38,16 @@ pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str)
             None => return Ok(false),
         }
     }
+}
+
+/// The same of the one PersistentVolume that the provisioner would make.
+pub async fn is_claimed_by_name(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
+    if !is_object_name(volume_name) {
+        return Ok(false);
+    }
+    let found = Api::<PersistentVolume>::all(client).get_opt(volume_name).await;
+    let found = found.map_err(Error::api(format!("reading the PersistentVolume {volume_name}")))?;
+    Ok(found.is_some_and(|found| claims(&found, id, node)))
 }
 
 fn claims(volume: &PersistentVolume, id: Uuid, node: &str) -> bool {

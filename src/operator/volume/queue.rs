@@ -1,6 +1,6 @@
 //! The queue of a node's volumes: what is due is worked on, several at a time, one at a time for each.
 //!
-//! Takes in ids of volumes that may need work, and the looks that say that any may; gives them out as [`Work`]. Nothing is done
+//! Takes in ids of volumes that may need work, and the looks that say that any may; gives them out as [`VolumeReconcile`]. Nothing is done
 //! before the machine was looked at once and the API server has told of all objects. What fails is tried again, later each time.
 
 use std::collections::{HashMap, HashSet};
@@ -12,11 +12,11 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::work::{Next, NotMade, Work};
+use super::work::{NotMade, Requeue, VolumeReconcile};
 use crate::operator::error::words;
 use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::world::World;
-use crate::operator::watch::Known;
+use crate::operator::watch::KnownVolumes;
 use crate::volume::VolumeId;
 
 /// How many volumes are worked on at once.
@@ -30,7 +30,7 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 /// Works on volumes as they come in.
 pub async fn keep(
     operator: NodeOperator,
-    known: Known,
+    known: KnownVolumes,
     mut inbox: mpsc::UnboundedReceiver<Uuid>,
     mut seen: channel::Receiver<Option<Arc<Seen>>>,
     mut worlds: channel::Receiver<Arc<World>>,
@@ -61,26 +61,26 @@ pub async fn keep(
         for id in due {
             let (world, seen) = (worlds.borrow().clone(), Arc::clone(&last_look));
             let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
-            let work = Work { operator, known, world, seen, id, not_made };
+            let work = VolumeReconcile { operator, known, world, seen, id, not_made };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }
 }
 
-async fn try_once(work: Work, slots: Arc<Semaphore>) -> Next {
+async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
         // Somebody was faster: the watch will tell, and a look does no harm.
         if !error.is_conflict() {
             tracing::warn!(volume = %VolumeId::from(work.id), error = words(&error), "trying again later");
         }
-        Next::Again
+        Requeue::Again
     })
 }
 
 /// What is under way, what failed, and when each is due without being told.
 #[derive(Debug, Default)]
 struct Queue {
-    running: JoinSet<Next>,
+    running: JoinSet<Requeue>,
     /// The volume of each task.
     busy: HashMap<task::Id, Uuid>,
     /// Of those under way, the ones that are due once more.
@@ -95,7 +95,7 @@ struct Queue {
 
 impl Queue {
     /// Begins the work on a volume. While it is under way already, it is due again after that, and `work` is dropped.
-    fn begin(&mut self, id: Uuid, work: impl Future<Output = Next> + Send + 'static) {
+    fn begin(&mut self, id: Uuid, work: impl Future<Output = Requeue> + Send + 'static) {
         if self.busy.values().any(|busy| *busy == id) {
             self.again.insert(id);
             return;
@@ -137,33 +137,33 @@ impl Queue {
     }
 
     /// The volume of a task that has ended, where something happened to it meanwhile.
-    fn ended(&mut self, ended: Result<(task::Id, Next), JoinError>) -> Option<Uuid> {
+    fn ended(&mut self, ended: Result<(task::Id, Requeue), JoinError>) -> Option<Uuid> {
         let (task, next) = ended.unwrap_or_else(|error| {
             let volume = self.busy.get(&error.id()).map(|id| VolumeId::from(*id).to_string());
             tracing::error!(volume, %error, "work on a volume ended in a bug; trying again later");
-            (error.id(), Next::Again)
+            (error.id(), Requeue::Again)
         });
         let id = self.busy.remove(&task)?;
         self.end(id, next, Instant::now());
         self.again.remove(&id).then_some(id)
     }
 
-    fn end(&mut self, id: Uuid, next: Next, now: Instant) {
+    fn end(&mut self, id: Uuid, next: Requeue, now: Instant) {
         let mut later = || {
             let times = self.failures.entry(id).or_default();
             *times += 1;
             AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST)
         };
         let wait = match next {
-            Next::Done => {
+            Requeue::Done => {
                 self.failures.remove(&id);
                 self.not_made.remove(&id);
                 None
             }
-            Next::After(wait) => Some(wait),
-            Next::DiskBack => None,
-            Next::Again => Some(later()),
-            Next::NotMade(why) => {
+            Requeue::After(wait) => Some(wait),
+            Requeue::DiskBack => None,
+            Requeue::Again => Some(later()),
+            Requeue::NotMade(why) => {
                 let times = self.not_made.get(&id).map_or(1, |before| before.times.saturating_add(1));
                 self.not_made.insert(id, NotMade { times, why });
                 Some(later())
@@ -190,7 +190,7 @@ async fn in_slot<T>(slots: &Semaphore, limit: Duration, work: impl Future<Output
     }
 }
 
-async fn everything(operator: &NodeOperator, known: &Known) -> Vec<Uuid> {
+async fn everything(operator: &NodeOperator, known: &KnownVolumes) -> Vec<Uuid> {
     let pool = Arc::clone(&operator.pool);
     let on_disk =
         tokio::task::spawn_blocking(move || pool.volumes().into_iter().map(|view| view.id).collect::<Vec<_>>());
@@ -201,8 +201,9 @@ async fn everything(operator: &NodeOperator, known: &Known) -> Vec<Uuid> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::{DISK_FAILED, Refusal};
+    use super::super::status::Refusal;
     use super::*;
+    use crate::api::crd::Reason;
 
     const ID: Uuid = Uuid::from_u128(1);
 
@@ -216,12 +217,12 @@ mod tests {
     async fn a_volume_is_worked_on_once_at_a_time_and_once_more_if_it_was_due_meanwhile() {
         let mut queue = Queue::default();
         for id in [ID, ID, Uuid::nil()] {
-            queue.begin(id, async { Next::Done });
+            queue.begin(id, async { Requeue::Done });
         }
         assert_eq!(queue.running.len(), 2);
         let due = [ended(&mut queue).await, ended(&mut queue).await];
         assert!(due.contains(&Some(ID)) && due.contains(&None), "{due:?}");
-        queue.begin(ID, async { Next::Done });
+        queue.begin(ID, async { Requeue::Done });
         assert_eq!(ended(&mut queue).await, None);
     }
 
@@ -232,27 +233,34 @@ mod tests {
             queue.end(ID, next, now);
             queue.due.get(&ID).map(|at| (*at - now).as_millis())
         };
-        assert_eq!([wait(Next::Again), wait(Next::DiskBack), wait(Next::Again)], [Some(250), None, Some(500)]);
-        assert_eq!(wait(Next::After(Duration::from_secs(5))), Some(5000));
+        assert_eq!([wait(Requeue::Again), wait(Requeue::DiskBack), wait(Requeue::Again)], [Some(250), None, Some(500)]);
+        assert_eq!(wait(Requeue::After(Duration::from_secs(5))), Some(5000));
         for _ in 0..20 {
-            wait(Next::Again);
+            wait(Requeue::Again);
         }
-        assert_eq!(wait(Next::Again), Some(250 << 10));
-        queue.end(ID, Next::Done, now);
+        assert_eq!(wait(Requeue::Again), Some(250 << 10));
+        queue.end(ID, Requeue::Done, now);
         assert_eq!((queue.failures.len(), queue.due.len()), (0, 0));
     }
 
     #[test]
     fn only_what_kept_a_volume_from_being_made_is_counted_as_that_and_the_last_reason_is_kept() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let failed = |words: &str| Next::NotMade(Refusal { reason: DISK_FAILED, message: words.to_owned() });
-        for next in [failed("first"), Next::Again, Next::DiskBack, failed("second"), Next::After(AGAIN), Next::Again] {
+        let failed = |words: &str| Requeue::NotMade(Refusal { reason: Reason::DiskFailed, message: words.to_owned() });
+        for next in [
+            failed("first"),
+            Requeue::Again,
+            Requeue::DiskBack,
+            failed("second"),
+            Requeue::After(AGAIN),
+            Requeue::Again,
+        ] {
             queue.end(ID, next, now);
         }
         let NotMade { times, why } = queue.not_made(ID).expect("it failed");
         assert_eq!((times, why.message.as_str()), (2, "second"));
         assert_eq!(queue.failures[&ID], 4, "each waits longer than the one before");
-        queue.end(ID, Next::Done, now);
+        queue.end(ID, Requeue::Done, now);
         assert_eq!(queue.not_made(ID), None);
     }
 
@@ -260,10 +268,10 @@ mod tests {
     async fn however_often_it_was_looked_at_a_volume_comes_back_once_and_when_the_last_try_said() {
         let mut queue = Queue::default();
         for _ in 0..4 {
-            queue.begin(ID, async { Next::Again });
+            queue.begin(ID, async { Requeue::Again });
             assert_eq!(ended(&mut queue).await, None);
         }
-        queue.begin(ID, async { Next::After(Duration::from_millis(1)) });
+        queue.begin(ID, async { Requeue::After(Duration::from_millis(1)) });
         assert_eq!(ended(&mut queue).await, None);
         assert_eq!(queue.next().await, ID);
         let more = tokio::time::timeout(3 * AGAIN, queue.next()).await;
@@ -274,10 +282,10 @@ mod tests {
     async fn a_bug_in_the_work_on_a_volume_is_a_try_in_vain_and_the_next_one_begins() {
         let mut queue = Queue::default();
         queue.begin(ID, async { panic!("a bug") });
-        queue.begin(ID, async { Next::Done });
+        queue.begin(ID, async { Requeue::Done });
         assert_eq!(ended(&mut queue).await, Some(ID), "it was due meanwhile");
         assert_eq!(queue.failures[&ID], 1);
-        queue.begin(ID, async { Next::Done });
+        queue.begin(ID, async { Requeue::Done });
         assert_eq!((ended(&mut queue).await, queue.failures.len()), (None, 0));
     }
 

@@ -8,19 +8,18 @@ use super::own::described_by;
 use super::persistent_volumes::is_claimed;
 use super::queue::AGAIN;
 use super::request::{request, restored};
-use super::spec::DIFFERS;
 use super::status::{self, Refusal};
-use super::work::{Next, Work};
-use crate::api::crd::{Phase, PoolVolume};
+use super::work::{Requeue, VolumeReconcile};
+use crate::api::crd::{Phase, PoolVolume, Reason};
 use crate::host::chain;
 use crate::operator::error::Error;
 use crate::pool::{Doubt, Standing, VolumeView, difference};
 
-impl Work {
-    pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Next, Error> {
+impl VolumeReconcile {
+    pub async fn report(&self, object: &PoolVolume, view: Option<&VolumeView>, doubt: Doubt) -> Result<Requeue, Error> {
         let Some(view) = view else {
             self.write(object, status::missing(object, doubt.words())).await?;
-            return Ok(Next::Done);
+            return Ok(Requeue::Done);
         };
         // Whichever of them is right, the object stays what it was.
         if view.conflict.is_some() {
@@ -29,7 +28,7 @@ impl Work {
                 _ => Phase::Ready,
             };
             self.write(object, status::ready(object, view, phase)).await?;
-            return Ok(Next::Done);
+            return Ok(Requeue::Done);
         }
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
         if let (Phase::Pending | Phase::Accepted | Phase::Rejected | Phase::Failed, Some(record)) =
@@ -41,23 +40,25 @@ impl Work {
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
-                return self.refuse(object, Phase::Rejected, Refusal { reason: DIFFERS, message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Differs, message }).await;
             }
         }
         if view.record.as_ref().is_some_and(|record| record.found) {
             return self.claim(object, view).await;
         }
-        self.write(object, status::ready(object, view, Phase::Ready)).await?;
-        Ok(Next::Done)
+        // What nothing describes is not adopted by that.
+        let phase = if phase == Phase::Found && view.record.is_none() { Phase::Found } else { Phase::Ready };
+        self.write(object, status::ready(object, view, phase)).await?;
+        Ok(Requeue::Done)
     }
 
-    /// A volume whose label has lost its description: its object has all of it, and the label gets it again. As it was, where
-    /// that cannot be done.
-    pub async fn described(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, Error> {
-        let is_its = object.status.as_ref().is_some_and(|status| {
-            let was_made = matches!(status.phase, Phase::Ready | Phase::Found | Phase::Deleting);
-            was_made && status.disk.as_deref() == Some(&view.disk)
-        });
+    /// A volume whose label has lost its description gets it again from its object. As it was, where that cannot be done, or the
+    /// object does not say which filesystem it has.
+    pub async fn describe_again(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, Error> {
+        let is_its = object
+            .status
+            .as_ref()
+            .is_some_and(|status| status.size.is_some() && status.disk.as_deref() == Some(view.disk.as_str()));
         if !is_its
             || object.spec.node != *self.operator.node
             || view.conflict.is_some()
@@ -71,7 +72,7 @@ impl Work {
             Ok(described) => {
                 tracing::warn!(
                     volume = self.name(),
-                    disk = described.disk,
+                    disk = %described.disk,
                     "the label had lost its description of a volume, and has that of the object"
                 );
                 described
@@ -88,10 +89,10 @@ impl Work {
     }
 
     /// A found volume: usable from when a PersistentVolume claims it for this node.
-    async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Next, Error> {
+    async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, Error> {
         let phase = self.phase_of(view).await?;
         self.write(object, status::ready(object, view, phase)).await?;
-        Ok(if phase == Phase::Found { Next::Again } else { Next::Done })
+        Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 
     /// Ready where a PersistentVolume claims it; else found, and the disk remembers that.
@@ -114,12 +115,12 @@ impl Work {
     }
 
     /// A volume without an object: its data is here, so the object is written again.
-    pub async fn restore(&self, view: &VolumeView) -> Result<Next, Error> {
-        let Some(record) = &view.record else { return Ok(Next::Done) };
+    pub async fn restore(&self, view: &VolumeView) -> Result<Requeue, Error> {
+        let Some(record) = &view.record else { return Ok(Requeue::Done) };
         let disk = view.disk.clone();
-        if self.blocking(move |pool| pool.journal().contradiction(&disk)).await?.is_some() {
-            // Another object names the device: a person says which volume is there.
-            return Ok(Next::DiskBack);
+        if !self.blocking(move |pool| pool.journal().is_undisputed(&disk)).await? {
+            // Another object may name the device: then a person says which volume is there.
+            return Ok(Requeue::DiskBack);
         }
         let phase = self.phase_of(view).await?;
         let name = self.name();
@@ -136,10 +137,10 @@ impl Work {
                         other = object.spec.node,
                         "the volume is on a disk of this node, and its object names another one; nothing is done until one of them is gone"
                     );
-                    return Ok(Next::Again);
+                    return Ok(Requeue::Again);
                 }
                 self.known.learn(object);
-                return Ok(Next::After(AGAIN));
+                return Ok(Requeue::After(AGAIN));
             }
             Err(error) => {
                 return Err(Error::api(format!(
@@ -155,6 +156,6 @@ impl Work {
         );
         self.known.learn(object.clone());
         self.write(&object, status::ready(&object, view, phase)).await?;
-        Ok(if phase == Phase::Found { Next::Again } else { Next::Done })
+        Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 }

@@ -89,6 +89,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVol
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::DiskId;
     use crate::device::label::SetRef;
     use crate::pool::{Standing, difference};
 
@@ -109,7 +110,7 @@ mod tests {
             formatted: false,
             growable_to: 5 << 20,
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
-            disk: "gpt-1".to_owned(),
+            disk: DiskId::named("gpt-1"),
             standing: Standing::Ready,
             conflict: None,
             node: Default::default(),

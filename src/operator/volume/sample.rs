@@ -6,7 +6,9 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::spec;
-use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, SetOffer};
+use crate::api::crd::{
+    DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, Reason, SetOffer,
+};
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;
@@ -51,7 +53,7 @@ pub fn rejected(object: &PoolVolume, reason: &str) -> PoolVolume {
     let mut object = object.clone();
     object.status = Some(PoolVolumeStatus {
         phase: Phase::Rejected,
-        reason: Some(reason.to_owned()),
+        reason: Some(Reason::from(reason.to_owned())),
         message: Some(format!("because of {reason}")),
         ..PoolVolumeStatus::default()
     });

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, VolumeMode};
+use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode};
 use crate::api::quantity;
 use crate::volume::{Error, Nodes, VolumeId, VolumeRequest, WantedUsage};
-
-/// The reason word of an agent whose disk has a volume of this id already, and another one.
-pub const DIFFERS: &str = "Differs";
 
 /// How far the agent has got with an object.
 pub fn phase(object: &PoolVolume) -> Phase {
@@ -28,7 +25,7 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
 /// Whether its agent has a volume of this id on a disk that is another one than the object asks for.
 pub fn differs(object: &PoolVolume) -> bool {
     let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
-    status.is_some_and(|status| status.reason.as_deref() == Some(DIFFERS))
+    status.is_some_and(|status| status.reason == Some(Reason::Differs))
 }
 
 /// Bytes as objects count them.
@@ -129,14 +126,14 @@ pub fn words(object: &PoolVolume) -> Option<String> {
 pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
     let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
-    match status.and_then(|status| status.reason.as_deref()) {
+    match status.and_then(|status| status.reason.as_ref()) {
         // Of what failed, too: another volume was faster, no disk took it, or the node could not write it down. Nothing of it is
         // there.
-        Some("Full" | "NoSet" | "DiskFailed" | "JournalFailed") => Error::Exhausted(words),
-        Some("Limit") => Error::OutOfRange(words),
-        Some("Invalid") => Error::Invalid(words),
+        Some(Reason::Full | Reason::NoSet | Reason::DiskFailed | Reason::JournalFailed) => Error::Exhausted(words),
+        Some(Reason::Limit) => Error::OutOfRange(words),
+        Some(Reason::Invalid) => Error::Invalid(words),
         // Its disk has a volume of this id that no object told of.
-        Some(DIFFERS) => Error::Exists(words),
+        Some(Reason::Differs) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),
     }
@@ -197,7 +194,7 @@ mod tests {
         }
         assert!(matches!(refusal(&rejected(&object, "Limit")), Error::OutOfRange(_)));
         assert!(matches!(refusal(&rejected(&object, "Invalid")), Error::Invalid(_)));
-        assert!(matches!(refusal(&rejected(&object, DIFFERS)), Error::Exists(_)));
+        assert!(matches!(refusal(&rejected(&object, "Differs")), Error::Exists(_)));
     }
 
     #[test]

@@ -2,48 +2,46 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
-use super::spec::{DIFFERS, signed};
+use super::spec::signed;
 use super::view::HEALTHY;
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
 use crate::api::quantity;
+use crate::device::DiskId;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
 use crate::operator::condition::condition;
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 use crate::volume::Condition;
 
-/// The reason of a volume that is, or may be, on several disks.
-pub const CONFLICT: &str = "Conflict";
-/// The reason of a volume whose disk failed it again and again, and that is on no disk.
-pub const DISK_FAILED: &str = "DiskFailed";
-/// The reason of a volume whose node could not write down, again and again, that it has it; no disk is at fault.
-pub const JOURNAL_FAILED: &str = "JournalFailed";
-
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    pub reason: &'static str,
+    pub reason: Reason,
     pub message: String,
 }
 
 impl Refusal {
     pub fn of(error: &PoolError, node: &str) -> Self {
         let reason = match error {
-            _ if error.is_locked() => "Locked",
-            PoolError::NoPlace(NoPlace::Limit { .. }) => "Limit",
-            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => "Full",
-            PoolError::NoSet(_) => "NoSet",
-            PoolError::WhichClass(_) => "Invalid",
-            PoolError::Differs { .. } => DIFFERS,
-            PoolError::InUse { .. } => "InUse",
-            PoolError::Found { .. } => "Found",
-            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } => "DiskMissing",
-            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => CONFLICT,
-            PoolError::NotDescribed { .. } => "NotDescribed",
-            PoolError::BeingZeroed { .. } => "BeingZeroed",
-            PoolError::CannotGrow { .. } => "CannotGrow",
-            PoolError::NoSuchVolume { .. } => "NoSuchVolume",
-            PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => "Internal",
+            _ if error.is_locked() => Reason::Locked,
+            PoolError::NoPlace(NoPlace::Limit { .. }) => Reason::Limit,
+            PoolError::NoPlace(NoPlace::Full { .. } | NoPlace::NoDisk) => Reason::Full,
+            PoolError::NoSet(_) => Reason::NoSet,
+            PoolError::WhichClass(_) => Reason::Invalid,
+            PoolError::Differs { .. } => Reason::Differs,
+            PoolError::InUse { .. } => Reason::InUse,
+            PoolError::Found { .. } => Reason::Found,
+            PoolError::DiskAway { .. } | PoolError::NotLookedAt { .. } | PoolError::NotTold { .. } => {
+                Reason::DiskMissing
+            }
+            PoolError::Conflict { .. } | PoolError::NotSettled { .. } => Reason::Conflict,
+            PoolError::NotDescribed { .. } => Reason::NotDescribed,
+            PoolError::BeingZeroed { .. } => Reason::BeingZeroed,
+            PoolError::CannotGrow { .. } => Reason::CannotGrow,
+            PoolError::NoSuchVolume { .. } => Reason::NoSuchVolume,
+            PoolError::Journal(_) | PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => {
+                Reason::Internal
+            }
         };
         Self { reason, message: format!("node {node}: {}", chain(error)) }
     }
@@ -52,8 +50,8 @@ impl Refusal {
     /// else, or another look, has to say what becomes of it.
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
-            PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => JOURNAL_FAILED,
-            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => DISK_FAILED,
+            PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => Reason::JournalFailed,
+            PoolError::Bare(_) | PoolError::Apply(_) | PoolError::Hangs { .. } => Reason::DiskFailed,
             PoolError::NoSuchVolume { .. }
             | PoolError::NoPlace(_)
             | PoolError::NoSet(_)
@@ -64,6 +62,7 @@ impl Refusal {
             | PoolError::Found { .. }
             | PoolError::DiskAway { .. }
             | PoolError::NotLookedAt { .. }
+            | PoolError::NotTold { .. }
             | PoolError::Conflict { .. }
             | PoolError::NotSettled { .. }
             | PoolError::NotDescribed { .. }
@@ -75,8 +74,8 @@ impl Refusal {
     /// The same, when it is tried no more.
     pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
-        let what = match reason {
-            JOURNAL_FAILED => "the state directory failed it".to_owned(),
+        let what = match &reason {
+            Reason::JournalFailed => "the state directory failed it".to_owned(),
             _ => format!("disk {disk} failed it"),
         };
         Self { reason, message: format!("node {node}: {what} {times} times, the last time so: {message}") }
@@ -84,8 +83,8 @@ impl Refusal {
 }
 
 /// It is made on that disk: written before the first write to it.
-pub fn accepted(disk: &str) -> PoolVolumeStatus {
-    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_owned()), ..PoolVolumeStatus::default() }
+pub fn accepted(disk: &DiskId) -> PoolVolumeStatus {
+    PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_string()), ..PoolVolumeStatus::default() }
 }
 
 /// It is accepted, and cannot be made now.
@@ -94,8 +93,8 @@ pub fn delayed(object: &PoolVolume, message: String) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Accepted, disk, message: Some(message), ..PoolVolumeStatus::default() }
 }
 
-pub fn refused(phase: Phase, reason: &str, message: String) -> PoolVolumeStatus {
-    PoolVolumeStatus { phase, reason: Some(reason.to_owned()), message: Some(message), ..PoolVolumeStatus::default() }
+pub fn refused(phase: Phase, reason: Reason, message: String) -> PoolVolumeStatus {
+    PoolVolumeStatus { phase, reason: Some(reason), message: Some(message), ..PoolVolumeStatus::default() }
 }
 
 /// A volume that is on a disk.
@@ -124,13 +123,13 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     let resize_error = before.and_then(|status| status.resize_error.clone());
     PoolVolumeStatus {
         phase,
-        reason: view.conflict.as_ref().map(|_| CONFLICT.to_owned()),
+        reason: view.conflict.as_ref().map(|_| Reason::Conflict),
         message,
         size: Some(signed(view.size)),
         capacity: Some(quantity::short(view.size)),
         growable_to: Some(signed(view.growable_to)).filter(|to| *to > signed(view.size)),
         fs_type,
-        disk: Some(view.disk.clone()),
+        disk: Some(view.disk.to_string()),
         set: Some(view.set.to_string()),
         observed_size,
         resize_error,
@@ -143,14 +142,14 @@ pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.clone().unwrap_or_default();
     let (reason, words) = match doubt {
-        Some(words) => ("DiskMissing", words),
-        None => ("VolumeMissing", format!("the volume is not on its disk {disk} any more")),
+        Some(words) => (Reason::DiskMissing, words),
+        None => (Reason::VolumeMissing, format!("the volume is not on its disk {disk} any more")),
     };
     if object.metadata.deletion_timestamp.is_some() {
         let waits = format!("it can only be erased when its disk is back: {words}");
-        (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason.to_owned()), Some(waits));
+        (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason.clone()), Some(waits));
     }
-    status.conditions = vec![healthy(object, &Condition::abnormal(reason, words))];
+    status.conditions = vec![healthy(object, &Condition::abnormal(String::from(reason), words))];
     status
 }
 
@@ -158,7 +157,7 @@ pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
 pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     let Refusal { reason, message } = refusal;
     let before = object.status.clone().unwrap_or_default();
-    PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason.to_owned()), message: Some(message), ..before }
+    PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
 /// The status, with the conditions of others as they are. The agent is the one writer of this status but for one condition
@@ -197,7 +196,7 @@ mod tests {
             formatted: false,
             growable_to: 5 << 20,
             set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
-            disk: "gpt-1".to_owned(),
+            disk: DiskId::named("gpt-1"),
             standing: Standing::Ready,
             conflict: None,
             node: Default::default(),
@@ -242,7 +241,7 @@ mod tests {
         let gone = || told("NodeGone", "NodeDeleted");
         assert_eq!(kinds(delayed(&object, "later".to_owned())), [gone()]);
         assert_eq!(kinds(missing(&object, None)), [told(HEALTHY, "VolumeMissing"), gone()]);
-        let refusal = Refusal { reason: "InUse", message: String::new() };
+        let refusal = Refusal { reason: Reason::InUse, message: String::new() };
         assert_eq!(kinds(stuck(&object, refusal)), [told(HEALTHY, "Fine"), gone()]);
     }
 }

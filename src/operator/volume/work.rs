@@ -10,14 +10,15 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use uuid::Uuid;
 
-use super::decide::{Act, OnDisk, decide};
+use super::decide::{OnDisk, VolumeAction, decide};
 use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
+use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::world::World;
-use crate::operator::watch::Known;
+use crate::operator::watch::KnownVolumes;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 
@@ -28,7 +29,7 @@ const TRIES: u32 = 5;
 
 /// Whether to come back to a volume without being told.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Requeue {
     Done,
     /// After a while that grows with each time.
     Again,
@@ -49,16 +50,16 @@ pub(super) struct NotMade {
 }
 
 /// One look at one volume.
-pub(super) struct Work {
+pub(super) struct VolumeReconcile {
     pub operator: NodeOperator,
-    pub known: Known,
+    pub known: KnownVolumes,
     pub world: Arc<World>,
     pub seen: Arc<Seen>,
     pub id: Uuid,
     pub not_made: Option<NotMade>,
 }
 
-impl Work {
+impl VolumeReconcile {
     pub fn api(&self) -> Api<PoolVolume> {
         Api::all(self.operator.client.clone())
     }
@@ -76,21 +77,21 @@ impl Work {
         done.map_err(|error| Error::Refused(format!("the operation ended in a bug: {error}")))
     }
 
-    pub async fn once(&self) -> Result<Next, Error> {
+    pub async fn once(&self) -> Result<Requeue, Error> {
         if self.known.is_unread(self.id) {
             // It says something that only another version understands: neither its old words nor its absence stand for it.
-            return Ok(Next::Done);
+            return Ok(Requeue::Done);
         }
         let object = self.known.get(self.id);
         let id = self.id;
-        let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone());
+        let told = object.as_ref().and_then(|object| object.status.as_ref()?.disk.clone()).map(DiskId::named);
         let (view, doubt) = self
             .blocking(move |pool| {
                 if let Ok(view) = pool.volume(id) {
                     return (Some(view), Doubt::None);
                 }
                 // Doubted first: a disk that comes back in between is found then, or still missed.
-                let doubt = pool.doubt(id, told.as_deref());
+                let doubt = pool.doubt(id, told.as_ref());
                 match pool.volume(id) {
                     Ok(view) => (Some(view), Doubt::None),
                     Err(_) => (None, doubt),
@@ -98,7 +99,7 @@ impl Work {
             })
             .await?;
         let view = match (&object, view) {
-            (Some(object), Some(view)) if view.record.is_none() => Some(self.described(object, view).await?),
+            (Some(object), Some(view)) if view.record.is_none() => Some(self.describe_again(object, view).await?),
             (_, view) => view,
         };
         let on_disk = match (&view, &doubt) {
@@ -110,25 +111,34 @@ impl Work {
         };
         let act = decide(object.as_deref(), &self.operator.node, on_disk);
         match (act, object, view) {
-            (Act::Nothing, _, _) => Ok(Next::Done),
-            (Act::Consider, Some(object), _) => self.consider(&object).await,
-            (Act::Make, Some(object), _) => match self.not_made.as_ref().filter(|failed| failed.times >= TRIES) {
-                // No disk has anything of it by now.
-                Some(failed) if doubt == Doubt::None => self.give_up(&object, failed).await,
-                _ => self.make(&object).await,
-            },
-            (Act::Wait, Some(object), _) => self.wait(&object, doubt).await,
-            (Act::Delete, Some(object), _) => self.delete(&object).await,
-            (Act::LetGo, Some(object), _) => {
+            (VolumeAction::Nothing, _, _) => Ok(Requeue::Done),
+            (VolumeAction::Consider, Some(object), _) => self.consider(&object).await,
+            (VolumeAction::Make, Some(object), _) => self.make_or_give_up(&object, doubt).await,
+            (VolumeAction::Wait, Some(object), _) => self.wait(&object, doubt).await,
+            (VolumeAction::Delete, Some(object), _) => self.delete(&object).await,
+            (VolumeAction::LetGo, Some(object), _) => {
                 if let (Some(_), Doubt::GivenUp(why)) = (&object.metadata.deletion_timestamp, &doubt) {
                     tracing::warn!(volume = self.name(), why, "a volume is let go, and not erased");
                 }
                 self.let_go(&object).await
             }
-            (Act::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
-            (Act::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
-            (Act::Restore, None, Some(view)) => self.restore(&view).await,
+            (VolumeAction::Grow { to }, Some(object), Some(view)) => self.grow(&object, &view, to).await,
+            (VolumeAction::Report, Some(object), view) => self.report(&object, view.as_ref(), doubt).await,
+            (VolumeAction::Restore, None, Some(view)) => self.restore(&view).await,
             (act, _, _) => Err(Error::Refused(format!("{act:?} was decided on something else"))),
+        }
+    }
+
+    async fn make_or_give_up(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
+        match (self.not_made.as_ref().filter(|failed| failed.times >= TRIES), doubt) {
+            // No disk has anything of it by now.
+            (Some(failed), Doubt::None) => self.give_up(object, failed).await,
+            // It may have been made, and used, on the disk that was given up.
+            (_, Doubt::GivenUp(_)) => match self.was_made_before(object).await? {
+                Some(refusal) => self.refuse(object, Phase::Failed, refusal).await,
+                None => self.make(object).await,
+            },
+            _ => self.make(object).await,
         }
     }
 
@@ -147,15 +157,15 @@ impl Work {
         Ok(written)
     }
 
-    pub async fn refuse(&self, object: &PoolVolume, phase: Phase, refusal: Refusal) -> Result<Next, Error> {
+    pub async fn refuse(&self, object: &PoolVolume, phase: Phase, refusal: Refusal) -> Result<Requeue, Error> {
         let Refusal { reason, message } = refusal;
-        tracing::info!(volume = self.name(), ?phase, reason, why = message, "a volume is not made here");
+        tracing::info!(volume = self.name(), ?phase, %reason, why = message, "a volume is not made here");
         self.write(object, status::refused(phase, reason, message)).await?;
-        Ok(Next::Done)
+        Ok(Requeue::Done)
     }
 
-    async fn delete(&self, object: &PoolVolume) -> Result<Next, Error> {
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+    async fn delete(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
         let id = self.id;
         let deleted = self
             .blocking(move |pool| {
@@ -169,29 +179,29 @@ impl Work {
         match deleted {
             Ok(_) => self.let_go(object).await,
             Err(error) => {
-                let reason = Refusal::of(&error, &self.operator.node);
-                tracing::warn!(volume = self.name(), error = reason.message, "the volume cannot be deleted yet");
-                self.write(object, status::stuck(object, reason)).await?;
-                Ok(Next::Again)
+                let refusal = Refusal::of(&error, &self.operator.node);
+                tracing::warn!(volume = self.name(), error = refusal.message, "the volume cannot be deleted yet");
+                self.write(object, status::stuck(object, refusal)).await?;
+                Ok(Requeue::Again)
             }
         }
     }
 
     /// Takes our finalizer off, so that the object goes.
-    async fn let_go(&self, object: &PoolVolume) -> Result<Next, Error> {
+    async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         let name = self.name();
         let mut next = object.clone();
         next.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
         self.operator.count(|writes| &writes.volume);
         match self.api().replace(&name, &PostParams::default(), &next).await {
-            Ok(_) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Next::Done),
+            Ok(_) => Ok(Requeue::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Requeue::Done),
             Err(error) => Err(Error::api(format!("taking the finalizer off PoolVolume {name}"))(error)),
         }
     }
 
-    async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Next, Error> {
-        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Next::Again) };
+    async fn grow(&self, object: &PoolVolume, view: &VolumeView, to: u64) -> Result<Requeue, Error> {
+        let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };
         let id = self.id;
         let grown = self
             .blocking(move |pool| {
@@ -203,10 +213,10 @@ impl Work {
         self.operator.pool_changed();
         let (view, error) = match grown {
             Ok(view) => (view, None),
-            Err(PoolError::BeingZeroed { .. }) => return Ok(Next::After(ZEROING)),
+            Err(PoolError::BeingZeroed { .. }) => return Ok(Requeue::After(ZEROING)),
             Err(error @ (PoolError::Apply(_) | PoolError::Bare(_) | PoolError::DiskAway { .. })) => {
                 tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
-                return Ok(Next::Again);
+                return Ok(Requeue::Again);
             }
             Err(error) => (view.clone(), Some(chain(&error))),
         };
@@ -216,6 +226,6 @@ impl Work {
             ..status::ready(object, &view, Phase::Ready)
         };
         self.write(object, status).await?;
-        Ok(Next::Done)
+        Ok(Requeue::Done)
     }
 }

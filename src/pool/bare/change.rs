@@ -24,7 +24,7 @@ impl BareDevice {
             let disk = self.disk(&state)?;
             let claim = self.claim()?;
             if claim.volume.is_some() || claim.erasing.is_some() {
-                return Err(BareError::Taken(self.id.clone()));
+                return Err(BareError::Taken(self.id.to_string()));
             }
             self.has_its_size(&state, &claim)?;
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;

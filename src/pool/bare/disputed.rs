@@ -6,6 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{BareDevice, BareState, NotReady, whole};
+use crate::device::DiskId;
 use crate::device::label::{Hardware, VolumeUsage};
 use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
@@ -162,7 +163,7 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
 }
 
 /// Two records of the device say two things, and either may be the older one.
-pub(super) fn contradicted(id: &str, claim: &BareClaim, told: &LostVolume) -> String {
+pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostVolume) -> String {
     let LostVolume { id: told, record, .. } = told;
     let name = &record.name;
     let (is, way_out) = match (&claim.volume, &claim.erasing) {
@@ -185,8 +186,8 @@ pub(super) fn contradicted(id: &str, claim: &BareClaim, told: &LostVolume) -> St
         ),
     };
     format!(
-        "{DISPUTED}: as the PoolVolumes say, volume {told} ({name}) is on the device, and as the journal says, {is}; was the \
-         journal restored from a backup? {way_out}"
+        "{DISPUTED}: as the PoolVolumes say, volume {told} ({name}) is on the device, and as the journal says, {is}; one of the \
+         two was put back from a backup: the node's root disk, or etcd. {way_out}"
     )
 }
 

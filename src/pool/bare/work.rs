@@ -17,8 +17,10 @@ impl BareDevice {
             let mut state = self.lock();
             // Under the lock: what is written down of it after this look finds no worker, and starts one.
             let claim = self.claim()?;
-            // What it would erase may be a volume that was made since the journal was written.
-            let disk = self.disk(&state).ok().filter(|_| self.journal.is_compared());
+            // What it would erase may be a volume that was made after the journal was written. Asked in this order: who tells
+            // writes down a contradiction first.
+            let is_told = self.journal.is_told();
+            let disk = self.disk(&state).ok().filter(|_| is_told);
             let wants_clean = state.rule.as_ref().is_some_and(|rule| rule.allows(VolumeUsage::Block))
                 && disk.as_ref().is_some_and(|disk| !disk.geometry().offloads_zeroes);
             let is_dirty = claim.volume.is_none() && !claim.clean;

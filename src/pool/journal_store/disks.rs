@@ -8,6 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::{JournalStore, Making};
+use crate::device::DiskId;
 use crate::pool::earlier::LastSeen;
 use crate::pool::error::StoreError;
 use crate::pool::journal::{Journal, KnownDisk};
@@ -16,7 +17,7 @@ use crate::pool::journal::{Journal, KnownDisk};
 /// disk finds must be as new as the disk by then.
 pub struct Begun<'j> {
     store: &'j JournalStore,
-    disk: String,
+    disk: DiskId,
     volume: Uuid,
     before: Before,
 }
@@ -33,13 +34,13 @@ enum Before {
 
 /// What was being made before a disk was looked at.
 pub struct BeforeLook {
-    now: BTreeSet<(String, Uuid)>,
+    now: BTreeSet<(DiskId, Uuid)>,
     begun: u64,
 }
 
 impl JournalStore {
     /// Disks with our label, here or away, by id: those that `wanted` selects.
-    pub fn known(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, KnownDisk)> {
+    pub fn known(&self, wanted: impl Fn(&DiskId) -> bool) -> Vec<(DiskId, KnownDisk)> {
         let journal = self.journal();
         let disks = journal.disks.iter().filter(|(id, _)| wanted(id));
         disks.map(|(id, disk)| (id.clone(), disk.clone())).collect()
@@ -57,13 +58,13 @@ impl JournalStore {
 
     /// A disk with our label is here, and a look that began after `before` found `disk`. What was being made meanwhile
     /// stays on it. Written only where it is not known just so.
-    pub fn know(&self, id: &str, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
+    pub fn know(&self, id: &DiskId, disk: KnownDisk, before: &BeforeLook) -> Result<(), StoreError> {
         self.know_in(&self.turn(), id, disk, before)
     }
 
     /// A disk that is known has been changed, and its label has that number since: before anybody is told of the change, it
     /// is known as it is, so that no earlier state of it passes for it later. Of several changes at once one is written.
-    pub fn note(&self, id: &str, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
+    pub fn note(&self, id: &DiskId, number: u64, look: impl FnOnce() -> Option<KnownDisk>) -> Result<(), StoreError> {
         if self.seen(id).written >= number {
             return Ok(());
         }
@@ -79,7 +80,7 @@ impl JournalStore {
     fn know_in(
         &self,
         turn: &MutexGuard<'_, ()>,
-        id: &str,
+        id: &DiskId,
         disk: KnownDisk,
         before: &BeforeLook,
     ) -> Result<(), StoreError> {
@@ -89,7 +90,7 @@ impl JournalStore {
             // It is missed in this process, and from when there is a document again.
             self.remember(turn, |journal| {
                 if !is_older(journal) {
-                    journal.disks.insert(id.to_owned(), disk.clone());
+                    journal.disks.insert(id.clone(), disk.clone());
                 }
             });
             return Ok(());
@@ -108,21 +109,21 @@ impl JournalStore {
                     disk.list(listed.into_iter().flatten().copied());
                 }
             }
-            journal.disks.insert(id.to_owned(), disk);
+            journal.disks.insert(id.clone(), disk);
             Ok(())
         })
     }
 
     /// A volume may be on that disk from now on, and is on no other one that can be asked. `known` is what the disk was
     /// before; what the journal has there besides is kept until a look at it.
-    pub fn begin(&self, volume: Uuid, disk: &str, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
+    pub fn begin(&self, volume: Uuid, disk: &DiskId, known: KnownDisk) -> Result<Begun<'_>, StoreError> {
         {
             let mut making = self.making();
-            making.now.insert((disk.to_owned(), volume));
+            making.now.insert((disk.clone(), volume));
             making.begun += 1;
         }
         // From here on it ends by itself, also where the journal is not written.
-        let mut begun = Begun { store: self, disk: disk.to_owned(), volume, before: Before::Listed };
+        let mut begun = Begun { store: self, disk: disk.clone(), volume, before: Before::Listed };
         begun.before = self.change(|journal| {
             let was = journal.disks.get(disk);
             let listed = was.and_then(|known| known.volumes.clone()).unwrap_or_default();
@@ -134,25 +135,25 @@ impl JournalStore {
             journal.take_from_disks(volume);
             let mut known = known;
             known.list(listed.into_iter().chain([volume]));
-            journal.disks.insert(disk.to_owned(), known);
+            journal.disks.insert(disk.clone(), known);
             Ok(before)
         })?;
         Ok(begun)
     }
 
     /// A disk with our label is not missed any more; false: it was not known.
-    pub fn forget(&self, id: &str) -> Result<bool, StoreError> {
+    pub fn forget(&self, id: &DiskId) -> Result<bool, StoreError> {
         self.change(|journal| Ok(journal.disks.remove(id).is_some()))
     }
 
     /// What was last seen of a disk with our label.
-    pub fn seen(&self, id: &str) -> LastSeen {
+    pub fn seen(&self, id: &DiskId) -> LastSeen {
         self.journal().disks.get(id).map(KnownDisk::seen).unwrap_or_default()
     }
 
     /// A disk is taken as it is, whatever was seen of it before, and its label has that number since: in this process also where
     /// the document cannot be used.
-    pub fn take_as_it_is(&self, id: &str, number: u64) -> Result<(), StoreError> {
+    pub fn take_as_it_is(&self, id: &DiskId, number: u64) -> Result<(), StoreError> {
         let take = |journal: &mut Journal| {
             if let Some(known) = journal.disks.get_mut(id) {
                 known.written = number;
@@ -171,20 +172,20 @@ impl JournalStore {
     }
 
     /// A disk that is away is not missed any more, as a person says so; false: it was not known.
-    pub fn let_go(&self, id: &str) -> Result<bool, StoreError> {
+    pub fn let_go(&self, id: &DiskId) -> Result<bool, StoreError> {
         self.change(|journal| {
             let was_known = journal.disks.remove(id).is_some();
             if was_known {
-                journal.let_go.insert(id.to_owned());
+                journal.let_go.insert(id.clone());
             }
             Ok(was_known)
         })
     }
 
     /// The same of one that the journal does not know, and others do.
-    pub fn let_go_unknown(&self, id: &str) -> Result<(), StoreError> {
+    pub fn let_go_unknown(&self, id: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
-            journal.let_go.insert(id.to_owned());
+            journal.let_go.insert(id.clone());
             Ok(())
         })
     }

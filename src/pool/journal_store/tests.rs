@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::JournalStore;
 use crate::device::label::{Layout, SetRef};
+use crate::device::{DiskId, HardwareId};
 use crate::host::fake::FakeHost;
 use crate::pool::journal::KnownDisk;
 
@@ -29,12 +30,20 @@ fn disk(volumes: &[Uuid]) -> KnownDisk {
     }
 }
 
-fn look(store: &JournalStore, id: &str, volumes: &[Uuid]) {
+fn named(text: &str) -> DiskId {
+    DiskId::named(text)
+}
+
+fn one() -> DiskId {
+    named("one")
+}
+
+fn look(store: &JournalStore, id: &DiskId, volumes: &[Uuid]) {
     let before = store.before_look();
     store.know(id, disk(volumes), &before).expect("written");
 }
 
-fn on(store: &JournalStore, id: &str) -> Vec<Uuid> {
+fn on(store: &JournalStore, id: &DiskId) -> Vec<Uuid> {
     let known = store.known(|disk| disk == id).pop();
     known.and_then(|(_, known)| known.volumes).into_iter().flatten().collect()
 }
@@ -42,51 +51,51 @@ fn on(store: &JournalStore, id: &str) -> Vec<Uuid> {
 #[test]
 fn a_look_that_began_before_a_change_does_not_take_back_what_was_noted_of_it() {
     let store = store();
-    look(&store, "one", &[A]);
+    look(&store, &one(), &[A]);
     let (before, found) = (store.before_look(), disk(&[A]));
-    store.note("one", 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
-    store.know("one", found, &before).expect("written");
-    assert_eq!((store.seen("one").written, on(&store, "one")), (2, vec![]));
+    store.note(&one(), 2, || Some(KnownDisk { written: 2, ..disk(&[]) })).expect("written");
+    store.know(&one(), found, &before).expect("written");
+    assert_eq!((store.seen(&one()).written, on(&store, &one())), (2, vec![]));
 }
 
 #[test]
 fn of_several_changes_at_once_one_is_written_and_a_disk_that_was_given_back_is_not_missed() {
     let store = store();
-    look(&store, "one", &[A]);
-    store.note("one", 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
-    store.note("one", 4, || panic!("it was seen by the one before")).expect("nothing to write");
-    store.release_labelled("wwid-one", "one").expect("written");
-    store.note("one", 5, || panic!("it is not missed any more")).expect("nothing to write");
-    assert!(store.known(|_| true).is_empty() && store.has_given_up("one"));
+    look(&store, &one(), &[A]);
+    store.note(&one(), 2, || Some(KnownDisk { written: 4, ..disk(&[]) })).expect("written");
+    store.note(&one(), 4, || panic!("it was seen by the one before")).expect("nothing to write");
+    store.release_labelled(HardwareId::named("wwid-one"), &one()).expect("written");
+    store.note(&one(), 5, || panic!("it is not missed any more")).expect("nothing to write");
+    assert!(store.known(|_| true).is_empty() && store.has_given_up(&one()));
 }
 
 #[test]
 fn a_volume_stays_on_its_disk_until_what_was_begun_has_ended_and_a_later_look_does_not_find_it() {
     let store = store();
-    let begun = store.begin(A, "one", disk(&[])).expect("written");
-    look(&store, "one", &[]);
-    assert_eq!(on(&store, "one"), [A], "the look may be older than the volume");
+    let begun = store.begin(A, &one(), disk(&[])).expect("written");
+    look(&store, &one(), &[]);
+    assert_eq!(on(&store, &one()), [A], "the look may be older than the volume");
     // Another one begins with what was found before, and ends while somebody looks.
     let before = store.before_look();
     drop(begun);
-    drop(store.begin(B, "one", disk(&[])).expect("written"));
-    store.know("one", disk(&[A]), &before).expect("written");
-    assert_eq!(on(&store, "one"), [A, B]);
-    look(&store, "one", &[B]);
-    assert_eq!(on(&store, "one"), [B]);
+    drop(store.begin(B, &one(), disk(&[])).expect("written"));
+    store.know(&one(), disk(&[A]), &before).expect("written");
+    assert_eq!(on(&store, &one()), [A, B]);
+    look(&store, &one(), &[B]);
+    assert_eq!(on(&store, &one()), [B]);
 }
 
 #[test]
 fn what_was_withdrawn_is_on_no_disk_unless_it_may_have_been_there_before() {
     let store = store();
-    store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
+    store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
     assert!(store.known(|_| true).is_empty(), "a disk that was given back meanwhile is not missed");
-    look(&store, "one", &[]);
-    store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("written");
-    assert_eq!(on(&store, "one"), Vec::<Uuid>::new());
-    drop(store.begin(A, "one", disk(&[])).expect("written"));
-    store.begin(A, "one", disk(&[])).expect("written").withdraw().expect("nothing to write");
-    assert_eq!(on(&store, "one"), [A], "the first time may have left it there");
-    drop(store.begin(A, "two", disk(&[])).expect("written"));
-    assert_eq!((on(&store, "one"), on(&store, "two")), (Vec::new(), vec![A]));
+    look(&store, &one(), &[]);
+    store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("written");
+    assert_eq!(on(&store, &one()), Vec::<Uuid>::new());
+    drop(store.begin(A, &one(), disk(&[])).expect("written"));
+    store.begin(A, &one(), disk(&[])).expect("written").withdraw().expect("nothing to write");
+    assert_eq!(on(&store, &one()), [A], "the first time may have left it there");
+    drop(store.begin(A, &named("two"), disk(&[])).expect("written"));
+    assert_eq!((on(&store, &one()), on(&store, &named("two"))), (Vec::new(), vec![A]));
 }

@@ -25,7 +25,7 @@ fn machine() -> Vec<ListedDevice> {
         ..disk("nvme0n1")
     };
     let pool_label = label("c", "n");
-    let id = DiskId { text: format!("gpt-{}", pool_label.disk), stable: true };
+    let id = DiskId::labelled(pool_label.disk);
     let pool = Device { label: Some(pool_label.into()), id: id.clone(), ..device(disk("sdb"), Verdict::Ours) };
     let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
     let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::device::HardwareId;
 use crate::device::label::{
     DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef, VOLUME_TYPE,
     VolumeRecord, VolumeUsage,
@@ -27,7 +28,7 @@ fn label(disk: Uuid) -> Label {
         disk,
         cluster: "standalone".into(),
         node: "node-1".into(),
-        hardware: Hardware { id: "wwid-naa.5000".into(), model: Some("X".into()), serial: None },
+        hardware: Hardware { id: HardwareId::named("wwid-naa.5000"), model: Some("X".into()), serial: None },
         set: SetRef { namespace: "storage".into(), name: "fast".into(), uid: "u-1".into() },
         layout: Layout::Carved {},
         releasing: false,

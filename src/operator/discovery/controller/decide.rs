@@ -18,7 +18,7 @@ const ROOM: usize = 900;
 
 /// How it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum DaemonState {
     /// Nothing can be begun: one word, and a sentence.
     Refused { reason: &'static str, message: String },
     /// There is a DaemonSet.
@@ -111,14 +111,14 @@ fn last_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-pub fn decide(object: &LocalVolumeDiscovery, state: &State) -> LocalVolumeDiscoveryStatus {
+pub fn decide(object: &LocalVolumeDiscovery, state: &DaemonState) -> LocalVolumeDiscoveryStatus {
     let before = object.status.clone().unwrap_or_default().conditions;
     let generation = object.metadata.generation;
     let (phase, available, degraded) = match state {
-        State::Refused { reason, message } => {
+        DaemonState::Refused { reason, message } => {
             (DiscoveryPhase::DiscoveryFailed, (false, *reason, message.clone()), Some((*reason, message.clone())))
         }
-        State::Running(daemons) => running(daemons),
+        DaemonState::Running(daemons) => running(daemons),
     };
     let (holds, reason, message) = available;
     let available = condition(&before, AVAILABLE, holds, reason, clip(message), generation);
@@ -210,7 +210,7 @@ mod tests {
 
     fn said(daemon: &DaemonSet, pods: &[Arc<Pod>], selected: usize) -> (DiscoveryPhase, String, String, String) {
         let object = discovery("storage", json!({}));
-        let status = decide(&object, &State::Running(Daemons::of(daemon, pods, 5, selected)));
+        let status = decide(&object, &DaemonState::Running(Daemons::of(daemon, pods, 5, selected)));
         assert_eq!(status.observed_generation, 2);
         let [available, degraded] = &status.conditions[..] else { panic!("two conditions") };
         let words = format!("{} {}", available.status, available.reason);
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_refusal_is_a_failure_in_words_and_a_long_one_is_cut() {
         let object = discovery("storage", json!({}));
-        let refused = State::Refused { reason: "Invalid", message: "ä".repeat(2000) };
+        let refused = DaemonState::Refused { reason: "Invalid", message: "ä".repeat(2000) };
         let status = decide(&object, &refused);
         assert_eq!(status.phase, DiscoveryFailed);
         assert!(status.conditions[0].message.chars().count() <= ROOM + 1);

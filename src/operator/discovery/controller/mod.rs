@@ -39,7 +39,7 @@ use crate::operator::volume::objects::within;
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};
-use decide::{Daemons, State, TOLD};
+use decide::{DaemonState, Daemons, TOLD};
 
 /// The field manager of the DaemonSet.
 const MANAGER: &str = "localpool-controller";
@@ -152,7 +152,7 @@ impl Discoveries {
         let mut in_charge: Option<&LocalVolumeDiscovery> = None;
         for object in &objects {
             let state = match in_charge {
-                Some(other) => State::Refused {
+                Some(other) => DaemonState::Refused {
                     reason: "NotInCharge",
                     message: format!(
                         "{}/{} is in charge, and there is one discovery in a cluster: delete one of them",
@@ -192,8 +192,8 @@ impl Discoveries {
     }
 
     /// Brings the DaemonSet to what an object wants. Gives how it stands, and whether that is all that can be done.
-    async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (State, bool) {
-        let refused = |reason, message| (State::Refused { reason, message }, true);
+    async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (DaemonState, bool) {
+        let refused = |reason, message| (DaemonState::Refused { reason, message }, true);
         let Some(template) = &self.template else {
             let message = "the controller was not told what to run (--discovery-daemonset): install it by the chart";
             return refused("NotConfigured", message.to_owned());
@@ -219,7 +219,7 @@ impl Discoveries {
                 Err(error) => {
                     let message = words(&error);
                     self.note(Err::<(), _>(error));
-                    return (State::Refused { reason: "DaemonSetNotWritten", message }, false);
+                    return (DaemonState::Refused { reason: "DaemonSetNotWritten", message }, false);
                 }
             },
         };
@@ -233,7 +233,7 @@ impl Discoveries {
         let creating = Creating::of(&live, &pods);
         daemons.troubles.extend(self.stuck(&creating).await);
         // Nothing changes as time goes by: they are looked at again.
-        (State::Running(daemons), !lacking && creating.is_empty())
+        (DaemonState::Running(daemons), !lacking && creating.is_empty())
     }
 
     /// What the object says, and how many nodes it selects; or all that is wrong with it.

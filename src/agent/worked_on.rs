@@ -1,0 +1,29 @@
+//! What the agent works on, one thing at a time: the key by which it waits for what hangs.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::device::DiskId;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkedOn {
+    Disk(DiskId),
+    /// All disks that have it.
+    Volume(Uuid),
+}
+
+impl From<&DiskId> for WorkedOn {
+    fn from(disk: &DiskId) -> Self {
+        Self::Disk(disk.clone())
+    }
+}
+
+impl fmt::Display for WorkedOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(disk) => disk.fmt(f),
+            Self::Volume(volume) => volume.fmt(f),
+        }
+    }
+}
