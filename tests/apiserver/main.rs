@@ -8,6 +8,7 @@ mod agent;
 mod conflict;
 mod discovery;
 mod discovery_result;
+mod disks_away;
 mod elsewhere;
 mod foreign_crds;
 mod identity;

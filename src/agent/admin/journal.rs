@@ -2,7 +2,7 @@
 
 use super::{AdminError, tense};
 use crate::agent::reconciler::Reconciler;
-use crate::device::label::VolumeUsage;
+use crate::device::label::{SetRef, VolumeUsage};
 use crate::device::{Device, DiskId};
 use crate::host::Access;
 use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
@@ -82,33 +82,35 @@ impl Reconciler {
                 "without a filesystem of its own: a new, empty one is made if the device is blank"
             }
         };
-        // Its object may still name the device.
         let was = journal.bare_claim(id);
         let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
-        let former = was.and_then(|claim| claim.volume.map(|one| one.id).or(claim.erasing.map(|one| one.was)));
         if !dry_run {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
-            let (volume, erasing) = (Some(volume), None);
-            // What it is on is written down when it is opened.
-            let claim = BareClaim {
-                set,
-                hardware: None,
-                generation: 1,
-                size,
-                clean: false,
-                cleaned: 0,
-                used: true,
-                volume,
-                erasing,
-                erasing_usage: None,
-                former,
-            };
-            journal.take_up(id, claim).map_err(PoolError::from)?;
+            journal.take_up(id, taken_up(set, size, volume, was)).map_err(PoolError::from)?;
         }
         let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))];
         lines.extend(erased.map(|bytes| {
             format!("at least its first {bytes} bytes were erased already, with the volume that was there before")
         }));
         Ok(lines)
+    }
+}
+
+/// The claim of a device that has that volume after all, in the place of what the journal had there.
+fn taken_up(set: SetRef, size: u64, volume: BareVolume, was: Option<BareClaim>) -> BareClaim {
+    BareClaim {
+        set,
+        // What it is on is written down when it is opened.
+        hardware: None,
+        generation: 1,
+        size,
+        clean: false,
+        cleaned: 0,
+        used: true,
+        volume: Some(volume),
+        erasing: None,
+        erasing_usage: None,
+        // Its object may still name the device.
+        former: was.and_then(|claim| claim.volume.map(|one| one.id).or(claim.erasing.map(|one| one.was))),
     }
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use super::create::gone;
 use super::spec::{bytes, phase, signed};
-use crate::api::crd::{Intent, Phase, PoolVolume};
+use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
 use crate::volume::Error;
 
@@ -62,16 +62,21 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
     if !facts.node_exists {
         return refuse(gone(object));
     }
-    let wish = signed(required);
+    growing(object, status, signed(required), facts)
+}
+
+/// The volume is smaller than what is asked for: how far its agent is with `wish`.
+fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: ExpandFacts) -> ExpandStep {
+    let (id, node) = (object.name_any(), &object.spec.node);
+    let size = status.size.unwrap_or_default();
     let failed = |observed: i64| status.observed_size == Some(observed) && status.resize_error.is_some();
     match object.spec.size {
         Some(asked) if asked == wish && facts.asked => {
             let error = status.resize_error.as_deref().filter(|_| failed(wish));
             match error {
-                Some(words) => ExpandStep::TakeBack(
-                    signed(size),
-                    Error::OutOfRange(format!("volume {id} on node {node}: {words}")),
-                ),
+                Some(words) => {
+                    ExpandStep::TakeBack(size, Error::OutOfRange(format!("volume {id} on node {node}: {words}")))
+                }
                 None if facts.over => slow(object),
                 None => ExpandStep::Wait,
             }
@@ -85,7 +90,7 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
             }
         }
         Some(asked) if asked == wish => ExpandStep::TakeBack(
-            signed(size),
+            size,
             Error::Aborted(format!("an earlier expansion of volume {id} failed and was taken back; try again")),
         ),
         // The same wish failed before, and the agent has not seen yet that it was taken back.

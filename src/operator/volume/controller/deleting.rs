@@ -1,0 +1,113 @@
+//! DeleteVolume: orders a volume erased, and waits until its node has let the object go.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use tokio::time::Instant;
+
+use super::{ClusterVolumes, GRACE, PATIENCE, unknown};
+use crate::api::crd::{Intent, PoolVolume};
+use crate::operator::latest::Sight;
+use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
+use crate::operator::volume::erased::PersistentVolumeId;
+use crate::operator::volume::objects::Write;
+use crate::operator::volume::{handle, spec};
+use crate::volume::{Error, VolumeId};
+
+impl ClusterVolumes {
+    pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
+        let name = id.to_string();
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.caches.volumes, name.clone());
+        self.look_again(&mut sight, id).await?;
+        let (mut persistent, mut ordered, mut told) = (None, false, None);
+        loop {
+            let seen = sight.look();
+            ordered |= seen.as_ref().is_some_and(|seen| seen.spec.intent == Intent::Delete);
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let (grace, over) = (now >= grace_at, now >= over_at);
+            let facts = DeleteFacts { node_exists, persistent: persistent == Some(true), ordered, grace, over };
+            let act = step(seen.as_deref(), facts);
+            let done = match (act, seen) {
+                (DeleteStep::Answer(answer), _) => {
+                    if let (Ok(()), Some(told)) = (&answer, told) {
+                        self.erased.note(id, told);
+                    }
+                    return answer;
+                }
+                (DeleteStep::Trace, _) => {
+                    let Some(volume) = self.trace(id).await? else { return Ok(()) };
+                    let Some(object) = self.order_of(id, &volume)? else { return Ok(()) };
+                    told = named(&volume);
+                    self.objects.create(&object).await.map(|done| done.map(Some))
+                }
+                // Asked when it matters, and not before: the object may have been written again since the call began.
+                (DeleteStep::Withdraw, Some(_)) if persistent.is_none() => {
+                    persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
+                    continue;
+                }
+                (DeleteStep::Withdraw, Some(seen)) => match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                    Write::Done(()) => return Ok(()),
+                    Write::Changed => Ok(Write::Changed),
+                },
+                (DeleteStep::Order, Some(seen)) => {
+                    if let Some(volume) = self.objects.persistent_volume_of(&seen).await.map_err(unknown)? {
+                        unbound(id, &volume)?;
+                        told = named(&volume);
+                    }
+                    self.objects.order(&seen).await.map(|done| done.map(Some))
+                }
+                (DeleteStep::Delete, Some(seen)) => self.objects.delete(&seen).await,
+                (_, _) => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+            };
+            match done.map_err(unknown)? {
+                Write::Done(now) => sight.learn(now),
+                Write::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+
+    /// The PersistentVolume that tells of a volume whose object is missing, unless its deletion was answered.
+    async fn trace(&self, id: VolumeId) -> Result<Option<PersistentVolume>, Error> {
+        if let Some(told) = self.erased.of(id) {
+            let still = self.objects.persistent_volume_named(&told.name).await.map_err(unknown)?;
+            if still.as_ref().and_then(named).as_ref() == Some(&told) {
+                return Ok(None);
+            }
+        }
+        self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)
+    }
+
+    /// The object that orders a volume erased whose own object is missing; `None` where its node is missing, too.
+    fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
+        unbound(id, volume)?;
+        let spec = handle::order(volume).map_err(|why| {
+            let name = volume.name_any();
+            Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
+        })?;
+        if !self.node_exists(&spec.node) {
+            tracing::info!(volume = %id, node = spec.node, "deleted without its data: neither object nor node exist");
+            return Ok(None);
+        }
+        Ok(Some(spec::of_spec(id, spec)))
+    }
+}
+
+/// What a PersistentVolume is known by.
+fn named(volume: &PersistentVolume) -> Option<PersistentVolumeId> {
+    Some(PersistentVolumeId { name: volume.name_any(), uid: volume.uid()? })
+}
+
+/// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.
+fn unbound(id: VolumeId, volume: &PersistentVolume) -> Result<(), Error> {
+    match handle::bound_to(volume) {
+        None => Ok(()),
+        Some(claim) => Err(Error::Precondition(format!(
+            "volume {id} is not deleted: its PersistentVolume {} is Bound to the claim {claim}; delete that claim first",
+            volume.name_any()
+        ))),
+    }
+}

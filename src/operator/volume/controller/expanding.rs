@@ -1,0 +1,46 @@
+//! ControllerExpandVolume: asks the node for a larger volume, and waits for its answer.
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{ClusterVolumes, GRACE, PATIENCE, answer, unknown};
+use crate::operator::latest::Sight;
+use crate::operator::volume::expand::{ExpandFacts, ExpandStep, step};
+use crate::operator::volume::objects::Write;
+use crate::volume::{Error, Volume, VolumeId};
+
+impl ClusterVolumes {
+    pub(super) async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        if sight.look().is_none() {
+            self.look_again(&mut sight, id).await?;
+        }
+        let mut asked = false;
+        loop {
+            let seen = sight.look();
+            let now = Instant::now();
+            let node_exists = seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node));
+            let facts = ExpandFacts { node_exists, asked, grace: now >= grace_at, over: now >= over_at };
+            let (size, after) = match step(seen.as_deref(), required, limit, facts) {
+                ExpandStep::Answer(Ok(())) => return answer(seen.as_deref()),
+                ExpandStep::Answer(Err(error)) => return Err(error),
+                ExpandStep::Wait => {
+                    sight.changed(if now < grace_at { grace_at } else { over_at }).await;
+                    continue;
+                }
+                ExpandStep::Ask(size) => (size, None),
+                ExpandStep::TakeBack(size, error) => (size, Some(error)),
+            };
+            let Some(seen) = seen else { continue };
+            match self.objects.change(&seen, json!({ "size": size })).await.map_err(unknown)? {
+                Write::Done(_) if after.is_some() => return after.map_or_else(|| answer(Some(&seen)), Err),
+                Write::Done(now) => {
+                    asked = true;
+                    sight.learn(Some(now));
+                }
+                Write::Changed => self.look_again(&mut sight, id).await?,
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! CreateVolume: asks one node after the other, and waits for its answer.
+
+use kube::ResourceExt as _;
+use tokio::time::Instant;
+
+use super::{ClusterVolumes, MARGIN, answer, unknown};
+use crate::api::crd::Phase;
+use crate::operator::latest::Sight;
+use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
+use crate::operator::volume::objects::Write;
+use crate::operator::volume::spec;
+use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
+
+impl ClusterVolumes {
+    pub(super) async fn make(self, id: VolumeId, wanted: VolumeRequest) -> Result<Volume, Error> {
+        let began = Instant::now();
+        let silent_at = began + wanted.patience * 3 / 4;
+        let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
+        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        let mut own = None;
+        let mut refusal: Option<Error> = None;
+        let mut tried = Vec::new();
+        loop {
+            let seen = sight.look();
+            if let Some(pending) = seen.as_deref().filter(|seen| spec::phase(seen) == Phase::Pending) {
+                own = pending.uid();
+            }
+            let now = Instant::now();
+            let facts = CreateFacts {
+                own_uid: own.as_deref(),
+                node_exists: seen.as_ref().is_none_or(|seen| self.node_exists(&seen.spec.node)),
+                silent: now >= silent_at,
+                over: now >= over_at,
+            };
+            // Nobody else is asked so late.
+            if let Some(refusal) = refusal.take_if(|_| seen.is_none() && facts.silent) {
+                return Err(refusal);
+            }
+            match step(&wanted, seen.as_deref(), facts) {
+                CreateStep::Make => {
+                    // Where nobody is left to ask, the last refusal says more than that.
+                    let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
+                    refusal = None;
+                    match self.objects.create(&spec::object(&wanted, &node)).await.map_err(unknown)? {
+                        Write::Done(made) => {
+                            own = made.uid();
+                            sight.learn(Some(made));
+                        }
+                        Write::Changed => self.look_again(&mut sight, id).await?,
+                    }
+                }
+                CreateStep::Wait(WaitUntil::Silent) => sight.changed(silent_at).await,
+                CreateStep::Wait(WaitUntil::Over) => sight.changed(over_at).await,
+                CreateStep::Withdraw(then) => {
+                    let Some(seen) = seen else { continue };
+                    match self.objects.withdraw(&seen).await.map_err(unknown)? {
+                        Write::Changed => self.look_again(&mut sight, id).await?,
+                        Write::Done(()) => {
+                            sight.learn(None);
+                            match then {
+                                AfterWithdrawal::Anew => {}
+                                AfterWithdrawal::Elsewhere(error) => {
+                                    tried.push(seen.spec.node.clone());
+                                    refusal = Some(error);
+                                }
+                                AfterWithdrawal::Answer(error) => return Err(error),
+                            }
+                        }
+                    }
+                }
+                CreateStep::Answer(Ok(())) => return answer(seen.as_deref()),
+                CreateStep::Answer(Err(error)) => return Err(error),
+            }
+        }
+    }
+}
