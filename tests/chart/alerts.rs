@@ -9,7 +9,7 @@ use super::helm::{self, name, of_kind};
 use super::{chart, repository};
 
 /// Words of the query language that the alerts use.
-const PROMQL: [&str; 6] = ["absent", "max", "max_over_time", "or", "time", "unless"];
+const PROMQL: [&str; 7] = ["absent", "and", "max", "max_over_time", "or", "time", "unless"];
 
 fn alerts() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(chart().join("files/alerts.yaml")).unwrap()).unwrap()
@@ -63,7 +63,8 @@ fn asked(expression: &str) -> Asked {
         let captures = |it: regex::Captures<'_>| it.iter().flatten().map(|part| part.as_str().to_owned()).collect();
         Regex::new(pattern).unwrap().captures_iter(text).map(captures).collect()
     };
-    let picked = all(r#"(\w+)="([^"]*)""#, expression).into_iter().map(|it| (it[1].clone(), it[2].clone())).collect();
+    let picked = all(r#"(\w+)=~?"([^"]*)""#, expression);
+    let picked = picked.iter().flat_map(|it| it[2].split('|').map(|value| (it[1].clone(), value.to_owned()))).collect();
     let groups = all(r"\b(?:by|on) \(([^)]*)\)", expression);
     let grouped = groups.iter().flat_map(|it| it[1].split(", ")).map(str::to_owned).collect();
     // Matchers, ranges and groupings have no metrics in them.
@@ -82,10 +83,19 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
         assert!(metrics.iter().any(|metric| metric != "up"), "{expression}");
         let of_ours = metrics.iter().filter(|metric| *metric != "up");
         let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
-        let sources: Vec<String> = sources.collect();
+        let mut sources: Vec<String> = sources.collect();
+        // The words that a condition of a volume may have.
+        let reasons = ["volume/condition.rs", "operator/volume/view.rs", "api/crd/volume_reason.rs"];
+        if picked.iter().any(|(label, _)| label == "reason") {
+            sources.extend(reasons.map(|path| std::fs::read_to_string(repository().join("src").join(path)).unwrap()));
+        }
         let is_served = |word: &str| sources.iter().any(|text| text.contains(&format!("\"{word}\"")));
-        // Prometheus has `up`, and the chart gives it these labels.
-        let is_given = |label: &str| metrics.iter().any(|metric| metric == "up") && ["job", "node"].contains(&label);
+        // Prometheus has `up`, and the chart gives it these labels, and the node to all that agents serve.
+        let is_of_agent = |metric: &String| metric == "up" || !metric.starts_with("localpool_controller_");
+        let is_given = |label: &str| {
+            label == "node" && metrics.iter().all(is_of_agent)
+                || label == "job" && metrics.iter().any(|metric| metric == "up")
+        };
         for (label, value) in &picked {
             let is_there = is_served(label) && is_served(value);
             assert!(is_there || is_given(label), "{label}={value} in {expression}");

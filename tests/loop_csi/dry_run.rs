@@ -128,7 +128,7 @@ async fn loop_a_dry_run_for_a_volume_or_a_document_without_an_agent_writes_nothi
     let verbs: [(&[&str], [&str; 2]); 4] = [
         (&["volume", "adopt", &made.id], ["no agent runs on", "no agent runs on"]),
         (&["volume", "settle", &made.id, "--keep", disk.path()], ["no agent runs on", "no agent runs on"]),
-        (&["state", "set-aside", "journal"], ["would keep journal.json", "nothing is wrong with it"]),
+        (&["state", "set-aside", "journal"], ["would keep journal.json", "there is no journal.json"]),
         (&["state", "set-aside", "cluster"], ["would keep cluster", "names no cluster"]),
     ];
     for (verb, words) in verbs {
