@@ -87,10 +87,7 @@ impl Reconciler {
         let of_own =
             |why| format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}");
         let Answers { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
-        let learnt = match self.question.is_asked() {
-            true => own.and_then(|own| self.learn_own(own)).map_err(of_own)?,
-            false => false,
-        };
+        let learnt = own.and_then(|own| self.learn_own(own)).map_err(of_own)?;
         if learnt {
             // They are another thing than this pass has seen.
             return Err(

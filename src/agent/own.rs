@@ -29,10 +29,6 @@ impl Reconciler {
         if self.pool.journal().is_told() {
             return Ok(());
         }
-        if !self.question.is_asked() {
-            self.pool.journal().nobody_tells();
-            return Ok(());
-        }
         let why = match self.ask(Wanted::Own) {
             // The first answer often takes longer than a pass waits: that is not worth a word.
             Err(not_yet) => not_yet,

@@ -42,11 +42,6 @@ impl JournalStore {
         self.is_told.load(Ordering::SeqCst)
     }
 
-    /// There is nobody to ask: what the journal says stands, and so does a contradiction that it has.
-    pub fn nobody_tells(&self) {
-        self.is_told.store(true, Ordering::SeqCst);
-    }
-
     /// The volume that a PoolVolume has on a device with another claim.
     pub fn contradiction(&self, disk: &DiskId) -> Option<LostVolume> {
         let journal = self.journal();
