@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::blank::NotBlank;
+use super::claim_error::ClaimError;
 use super::met::Met;
 use super::owner::{OF_BARE, owner};
 use super::question::{Answers, Wanted};
@@ -226,11 +227,11 @@ impl Reconciler {
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A bare
     /// device gets nothing written: its exclusive handle goes before the journal has its claim.
-    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), String> {
+    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), ClaimError> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
-        let was = was.ok_or_else(|| "it is gone".to_owned())?;
+        let was = was.ok_or(ClaimError::Gone)?;
         self.inform();
-        let now = self.memory.discovery.confirm(&self.host, judged_record, was).map_err(|e| chain(&e))?;
+        let now = self.memory.discovery.confirm(&self.host, judged_record, was)?;
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.clone(), now.raw.name.clone());
         let disk = disk_of(devices, &now.raw);
@@ -240,7 +241,7 @@ impl Reconciler {
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
         self.memory.discovery.changed(&name);
-        claimed.map_err(|hangs| chain(&hangs))?
+        claimed?
     }
 }
 
@@ -266,21 +267,21 @@ struct Taking {
 }
 
 impl Taking {
-    fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), String> {
+    fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), ClaimError> {
         let Self { pool, host, now, own, whole, rule } = self;
-        let exclusive = host.open(&now.raw, Access::Claim).map_err(|e| chain(&e))?;
+        let exclusive = host.open(&now.raw, Access::Claim)?;
         // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
-        exclusive.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
+        exclusive.prove_unopened(Openers::Writers)?;
         // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
         match host.probe(&now.raw) {
             Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
-            Probe::Failed(why) => return Err(why),
-            Probe::Looked(_) | Probe::NotLooked => return Err("it is not blank any more".to_owned()),
+            Probe::Failed(why) => return Err(ClaimError::Probe(why)),
+            Probe::Looked(_) | Probe::NotLooked => return Err(ClaimError::NotBlank),
         }
         if layout == (Layout::RawDevice {}) {
             // What nobody has a record of must at least look unused.
-            if !reads_as_zeros(&*exclusive).map_err(|e| chain(&e))? {
-                return Err("it holds bytes that nothing recognises, and a raw device must read as zeros".to_owned());
+            if !reads_as_zeros(&*exclusive)? {
+                return Err(ClaimError::NotZeros);
             }
             late.check()?;
             return claim_bare(&pool, host, (&now, whole), exclusive, set, rule);
@@ -288,14 +289,13 @@ impl Taking {
         late.check()?;
         let Owner { cluster, node } = pool.owner().clone();
         let claim = NewLabel { geometry: exclusive.geometry(), cluster, node, hardware: own, set, layout };
-        let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim).map_err(|e| chain(&e))?;
+        let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim)?;
         let id = claimed.content().label.disk;
         drop(claimed);
-        let own = host.open(&now.raw, Access::Own).map_err(|e| chain(&e))?;
+        let own = host.open(&now.raw, Access::Own)?;
         drop(exclusive);
-        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &LastSeen::default()).map_err(|e| chain(&e))?
-        else {
-            return Err("it is blank again after it was claimed".to_owned());
+        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &LastSeen::default())? else {
+            return Err(ClaimError::BlankAgain);
         };
         let id = DiskId::labelled(id);
         tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
@@ -312,7 +312,7 @@ fn claim_bare(
     exclusive: Arc<dyn Disk>,
     set: SetRef,
     rule: Option<Arc<Rule>>,
-) -> Result<(), String> {
+) -> Result<(), ClaimError> {
     let claim = BareClaim {
         set,
         hardware: whole.clone(),
@@ -328,11 +328,11 @@ fn claim_bare(
     };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
-    pool.journal().claim_bare(&now.id, claim).map_err(|e| chain(&e))?;
+    pool.journal().claim_bare(&now.id, claim)?;
     let member = BareDevice::new(now.id.clone(), host, Arc::clone(pool.journal()));
     let member = Arc::new(member);
     pool.join(Member::Bare(Arc::clone(&member)));
-    member.arrive(&now.raw, whole).map_err(|e| chain(&e))?;
+    member.arrive(&now.raw, whole)?;
     member.lock().rule = rule;
     Ok(())
 }

@@ -44,7 +44,8 @@ impl Reconciler {
                 Action::Offer { id, rule } => self.offer(&id, rule, met),
                 Action::Claim(claim) => match self.claim_one(&snapshot.devices, &claim) {
                     Ok(()) => met.claimed.push(claim.name),
-                    Err(problem) => {
+                    Err(error) => {
+                        let problem = chain(&error);
                         tracing::warn!(disk = claim.name, problem, "a disk was not claimed");
                         met.problems.insert(claim.name, problem);
                     }

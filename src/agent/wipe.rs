@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::error::WipeError;
 use super::met::Met;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
@@ -17,8 +18,10 @@ use crate::device::{Device, Verdict};
 use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Host, Openers, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Extent, Host, IoError, Openers, Probe, RawDisk, chain};
 use crate::pool::zero;
+
+mod error;
 
 /// Zeroed at both ends: every table, and every signature that libblkid looks for near the end (md, ZFS, LVM).
 const ENDS: u64 = 1 << 20;
@@ -49,7 +52,8 @@ impl Reconciler {
                 met.problems.insert(wipe.name.clone(), words);
                 met.wiped += 1;
             }
-            Err(problem) => {
+            Err(error) => {
+                let problem = chain(&error);
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
                 met.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
@@ -76,39 +80,39 @@ impl Reconciler {
     }
 
     /// The last look, the exclusive open, the writes, and a look at what is left. Gives what was destroyed.
-    fn wipe_one(&mut self, was: &Device) -> Result<String, String> {
+    fn wipe_one(&mut self, was: &Device) -> Result<String, WipeError> {
         self.inform();
-        let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was).map_err(|e| chain(&e))?;
-        let Probe::Looked(contents) = &now.probe else { return Err("what is on it is not known".to_owned()) };
+        let now = self.memory.discovery.confirm_unchanged(&self.host, judged_record, was)?;
+        let Probe::Looked(contents) = &now.probe else { return Err(WipeError::NotKnown) };
         let (host, raw, found) = (Arc::clone(&self.host), now.raw.clone(), contents.clone());
         let wiped = self.errand_now(&now.id, move |late| destroy(&*host, &raw, &found, late));
-        wiped.map_err(|hangs| chain(&hangs))??;
+        wiped??;
         self.memory.wrote(&now.raw.name);
         let blank = self.memory.discovery.confirm(&self.host, judged_record, &now);
-        blank.map_err(|error| format!("it was wiped, and yet {}", chain(&error)))?;
+        blank.map_err(WipeError::StillThere)?;
         Ok(description(contents))
     }
 }
 
 /// The exclusive open and the writes.
-fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents, late: &Late) -> Result<(), String> {
-    let disk = host.open(raw, Access::Claim).map_err(|e| chain(&e))?;
-    disk.prove_unopened(Openers::Writers).map_err(|e| chain(&e))?;
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents, late: &Late) -> Result<(), WipeError> {
+    let disk = host.open(raw, Access::Claim)?;
+    disk.prove_unopened(Openers::Writers)?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
     match host.probe(raw) {
         Probe::Looked(now) if (&now.table, &now.signatures) == (&contents.table, &contents.signatures) => {}
-        Probe::Failed(why) => return Err(why),
-        Probe::Looked(_) | Probe::NotLooked => return Err("what is on it is another than before".to_owned()),
+        Probe::Failed(why) => return Err(WipeError::Probe(why)),
+        Probe::Looked(_) | Probe::NotLooked => return Err(WipeError::Changed),
     }
-    let mapped = disk.mapped().map_err(|e| chain(&e))?;
+    let mapped = disk.mapped()?;
     if !mapped.is_empty() {
-        return Err("it has partitions: delete them first, if nothing on them is needed".to_owned());
+        return Err(WipeError::Mapped);
     }
-    let _quiet = disk.exclusive().map_err(|e| chain(&e))?;
+    let _quiet = disk.exclusive()?;
     prove_without_partitions(&*disk, contents)?;
     late.check()?;
     for extent in extents(&*disk, contents) {
-        zero(&*disk, extent).map_err(|e| chain(&e))?;
+        zero(&*disk, extent)?;
     }
     Ok(())
 }
@@ -147,44 +151,39 @@ fn description(contents: &Contents) -> String {
 
 /// A table may be there, but no partition in it, whether the kernel has mapped it or not. What cannot be read for
 /// certain has partitions.
-fn prove_without_partitions(disk: &dyn BlockDevice, contents: &Contents) -> Result<(), String> {
-    let delete = "delete them first, if nothing on them is needed";
+fn prove_without_partitions(disk: &dyn BlockDevice, contents: &Contents) -> Result<(), WipeError> {
     let copies = read_copies(disk);
     let mut empty = false;
-    for copy in [&copies.primary, &copies.backup] {
+    for copy in [copies.primary, copies.backup] {
         match copy {
             Ok(table) if table.entries().is_empty() => empty = true,
-            Ok(_) => return Err(format!("its partition table has partitions: {delete}")),
+            Ok(_) => return Err(WipeError::Partitions),
             Err(TableError::NoSignature { .. }) => {}
-            Err(damage) => return Err(format!("whether it has partitions cannot be known: {damage}")),
+            Err(damage) => return Err(WipeError::Table(damage)),
         }
     }
     match copies.other_sector {
         Ok(None) => {}
-        Ok(Some(sector)) => {
-            return Err(format!("it has a partition table for sectors of {sector} bytes: `wipefs --all` blanks it"));
-        }
-        Err(error) => return Err(chain(&error)),
+        Ok(Some(sector)) => return Err(WipeError::OtherSector(sector)),
+        Err(error) => return Err(error.into()),
     }
     match copies.mbr {
         Ok(Mbr::None) => Ok(()),
         Ok(Mbr::Protective) if empty => Ok(()),
-        Ok(Mbr::Protective) => {
-            Err("it has a protective MBR, and its table is lost: `wipefs --all` blanks it".to_owned())
-        }
+        Ok(Mbr::Protective) => Err(WipeError::TableLost),
         // The boot sector of a filesystem that libblkid knows, with code where a table would be.
         Ok(Mbr::Dos) if contents.table.is_none() && !contents.signatures.is_empty() => Ok(()),
         Ok(Mbr::Dos | Mbr::Hybrid) => match has_dos_entries(disk)? {
-            true => Err(format!("its partition table has partitions: {delete}")),
+            true => Err(WipeError::Partitions),
             false => Ok(()),
         },
-        Err(error) => Err(chain(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, String> {
+fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, IoError> {
     let mut sector = vec![0; disk.geometry().sector as usize];
-    disk.read_at(0, &mut sector).map_err(|e| chain(&e))?;
+    disk.read_at(0, &mut sector)?;
     Ok(sector[446..510].iter().any(|byte| *byte != 0))
 }
 

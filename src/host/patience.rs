@@ -125,6 +125,11 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     }
 }
 
+/// Who decided it does not wait any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it answered too late, and is decided on anew")]
+pub struct TooLate;
+
 impl Late {
     /// From now on.
     pub fn set(&self) {
@@ -132,11 +137,8 @@ impl Late {
     }
 
     /// Asked before the first write.
-    pub fn check(&self) -> Result<(), String> {
-        match self.0.load(Ordering::Acquire) {
-            true => Err("it answered too late, and is decided on anew".to_owned()),
-            false => Ok(()),
-        }
+    pub fn check(&self) -> Result<(), TooLate> {
+        if self.0.load(Ordering::Acquire) { Err(TooLate) } else { Ok(()) }
     }
 }
 

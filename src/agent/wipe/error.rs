@@ -1,0 +1,45 @@
+//! Why a disk was not wiped, in the order of the steps.
+
+use crate::device::discovery::DiscoveryError;
+use crate::host::patience::{PatienceError, TooLate};
+use crate::host::table::TableError;
+use crate::host::{HostError, IoError};
+
+const DELETE: &str = "delete them first, if nothing on them is needed";
+
+/// Nothing was destroyed before the last two: `Disk` may be a write.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::agent) enum WipeError {
+    #[error(transparent)]
+    Look(#[from] DiscoveryError),
+    #[error("what is on it is not known")]
+    NotKnown,
+    /// It does not answer, or not yet.
+    #[error(transparent)]
+    Hangs(#[from] PatienceError),
+    /// What was decided for this pass is decided anew by the next one.
+    #[error(transparent)]
+    Late(#[from] TooLate),
+    /// It could not be opened, or somebody else has it open.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("{0}")]
+    Probe(String),
+    #[error("what is on it is another than before")]
+    Changed,
+    #[error("it has partitions: {DELETE}")]
+    Mapped,
+    #[error("its partition table has partitions: {DELETE}")]
+    Partitions,
+    #[error("whether it has partitions cannot be known: {0}")]
+    Table(TableError),
+    #[error("it has a partition table for sectors of {0} bytes: `wipefs --all` blanks it")]
+    OtherSector(u32),
+    #[error("it has a protective MBR, and its table is lost: `wipefs --all` blanks it")]
+    TableLost,
+    /// Reading a table, or writing.
+    #[error(transparent)]
+    Disk(#[from] IoError),
+    #[error("it was wiped, and yet {}", crate::host::chain(.0))]
+    StillThere(DiscoveryError),
+}
