@@ -45,7 +45,7 @@ fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
 fn told(node: &Node, name: &str) -> Told {
     let view = node.pool.volume(id(name)).expect("there");
     let volume = Some(LostVolume { id: view.id, set: view.set, record: view.record.expect("described") });
-    Ok(vec![ToldVolume { disk: view.disk, volume, is_made: true }])
+    Ok(vec![ToldVolume { disk: view.disk, id: Some(view.id), volume, is_made: true }])
 }
 
 /// The state directory is lost, and the disk has another serial since: a new machine, another driver, a quirk of a kernel.
@@ -243,7 +243,7 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         // The object of the one that was forgotten may be there as well by now.
         let both = told.as_ref().expect("told").iter().flat_map(|b| {
             let volume = b.volume.clone().map(|volume| LostVolume { id: id("a"), ..volume });
-            [ToldVolume { volume, ..b.clone() }, b.clone()]
+            [ToldVolume { id: Some(id("a")), volume, ..b.clone() }, b.clone()]
         });
         node = start(&host, &Layout::RawDevice {}, &Ok(both.collect()));
         assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
@@ -253,6 +253,9 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         }
         node.pool.delete(id(kept)).expect("as any other");
         node.pool.work_until_idle().expect("erased");
+        // The object of the one that is not there may outlive the other volume.
+        let mut node = start(&host, &Layout::RawDevice {}, &told);
+        assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
         node.pool.create(&request("d", BLOCK, MIB)).expect("as before");
     }
 }
@@ -298,6 +301,128 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
     assert!(node.pool.members().is_empty());
     assert_eq!(node.pool.delete(id("b")).expect("nobody waits"), Change::AlreadySo);
     assert!(device.content() == before, "something was written");
+    // Blanked by hand; the object of the volume may still be there.
+    device.poke(30 * MIB, &[0; 4096]);
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    node.agent.verb(&adopt).expect("sets may have it");
+    for is_new in [false, true] {
+        if is_new {
+            node = start(&host, &Layout::RawDevice {}, &told);
+        }
+        node.passes().expect("claims");
+        assert_eq!(node.pool.members().len(), 1, "{is_new}");
+        node.pool.create(&request("c", BLOCK, MIB)).expect("it is free");
+        node.pool.delete(id("c")).expect("deleted");
+        node.pool.work_until_idle().expect("erased");
+    }
+}
+
+#[test]
+fn of_several_volumes_that_objects_have_on_one_device_a_person_says_which_is_there() {
+    let (_, _, b) = older("erased");
+    let b = b.expect("told").remove(0);
+    for layout in [Layout::RawDevice {}, Layout::Carved {}] {
+        for is_first in [false, true] {
+            let (host, device, a) = pool();
+            let a = a.expect("told").remove(0);
+            let b = ToldVolume { disk: a.disk.clone(), ..b.clone() };
+            let told = Ok(if is_first { vec![a, b] } else { vec![b, a] });
+            let before = device.content();
+            host.state.lose();
+            let mut node = start(&host, &layout, &told);
+            node.passes().expect("looks");
+            let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+            let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
+            for volume in ["a", "b"] {
+                assert!(refused.contains(&format!("settle {}", id(volume))), "{refused}");
+                node.pool.delete(id(volume)).expect_err("it may be there");
+            }
+            let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake0".to_owned(), dry_run: false };
+            let said = node.agent.verb(&settle).expect("a person says so").join("\n");
+            assert!(said.contains(&id("b").to_string()) && said.contains("erases nothing"), "{said}");
+            for is_new in [false, true] {
+                if is_new {
+                    node = start(&host, &layout, &told);
+                }
+                node.passes().expect("looks");
+                assert!(node.pool.usable(id("a")).is_ok() && device.content() == before);
+                assert_eq!(node.pool.delete(id("b")).expect("it is not there"), Change::AlreadySo);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_that_this_version_cannot_read_keeps_its_device_from_an_older_journal() {
+    for state in STATES {
+        let (host, device, told) = older(state);
+        let unread = told.expect("told").into_iter().map(|told| ToldVolume { volume: None, ..told }).collect();
+        let before = device.content();
+        let mut node = start(&host, &Layout::RawDevice {}, &Ok(unread));
+        let pass = node.passes().expect("looks");
+        node.pool.work_until_idle().expect("nothing to do");
+        node.pool.create(&request("c", BLOCK, MIB)).expect_err("it is not free");
+        assert!(pass.problems["fake0"].contains("this version cannot read"), "{:?}", pass.problems);
+        assert!(device.content() == before, "{state}: something was written");
+    }
+}
+
+/// The erasure has ended, the object is not let go yet, as the API server is away, and the device is given back meanwhile.
+#[test]
+fn the_object_of_a_volume_that_was_erased_holds_nothing_up_after_its_device_was_given_back() {
+    let (host, _, told) = pool();
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    node.pool.delete(id("a")).expect("deleted");
+    node.pool.work_until_idle().expect("erased");
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    node.agent.verb(&release).expect("given back");
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    assert_eq!(node.pool.delete(id("a")).expect("it is erased"), Change::AlreadySo);
+}
+
+#[test]
+fn a_list_that_fails_slowly_keeps_no_later_pass_from_going_on_without_it() {
+    let host = Arc::new(FakeHost::default());
+    host.state().store(JOURNAL, "{\"format\": 1}").expect("stored");
+    let node = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
+    let slow = || {
+        std::thread::sleep(Duration::from_millis(400));
+        Err("no answer".to_owned())
+    };
+    let mut agent = node.agent.asking_for_own(Box::new(slow));
+    agent.set_rules(Vec::new());
+    let mut known = false;
+    for _ in 0..6 {
+        let Ok(pass) = agent.pass() else { continue };
+        assert!(pass.knows_all || !known, "it knew once why nobody tells");
+        known |= pass.knows_all;
+    }
+    assert!(known, "it never went on");
+}
+
+#[test]
+fn a_device_that_an_older_journal_has_as_given_up_and_that_has_another_volume_since_is_nobodys() {
+    let (host, device, told) = older("free");
+    let mut node = start(&host, &Layout::RawDevice {}, &told);
+    node.passes().expect("looks");
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    node.agent.verb(&release).expect("given up");
+    let given_up = host.state().load(JOURNAL).expect("read").expect("there");
+    device.poke(30 * MIB, &[0; 4096]);
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    node.agent.verb(&adopt).expect("sets may have it");
+    node.passes().expect("claims");
+    node.pool.create(&request("c", BLOCK, MIB)).expect("made");
+    let later = self::told(&node, "c");
+    drop(node);
+    host.state().store(JOURNAL, &given_up).expect("put back");
+    for (told, name, is_there) in [(&told, "b", false), (&later, "c", true)] {
+        let mut node = start(&host, &Layout::RawDevice {}, told);
+        node.passes().expect("looks");
+        assert_eq!(node.pool.delete(id(name)).is_err(), is_there, "{name}");
+    }
 }
 
 #[test]

@@ -324,7 +324,6 @@ fn claim_bare(
         volume: None,
         erasing: None,
         erasing_usage: None,
-        former: None,
     };
     drop(exclusive);
     tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");

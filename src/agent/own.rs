@@ -25,15 +25,18 @@ impl Reconciler {
     /// What a tenant wrote into a bare device must not pass for a disk of ours, and a volume that was made after the journal was
     /// written must not be erased as the one before it.
     pub(super) fn know_own(&mut self) -> Result<(), DiscoveryError> {
-        self.untold = None;
         if self.pool.journal().is_told() {
+            self.untold = None;
             return Ok(());
         }
         let why = match self.ask(Wanted::Own) {
             // The first answer often takes longer than a pass waits: that is not worth a word.
             Err(not_yet) => not_yet,
             Ok(answers) => match answers.own.and_then(|own| self.learn_own(own)) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.untold = None;
+                    return Ok(());
+                }
                 Err(why) => {
                     tracing::warn!(
                         why,

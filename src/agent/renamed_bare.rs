@@ -28,7 +28,7 @@ impl Reconciler {
         let sizes = away.map(|(_, claim)| claim.size).collect();
         let is_here = |id: &DiskId| set.devices.iter().any(|device| set.bare_id(device) == *id);
         let lost = self.pool.journal().lost().into_iter().filter(|(id, _)| !is_here(id));
-        let at_least = lost.filter_map(|(_, claim)| Some(claim.volume?.record.required)).min();
+        let at_least = lost.flat_map(|(_, claim)| claim.volumes().map(|one| one.record.required).min()).min();
         RenamedBare { sizes, at_least }
     }
 }

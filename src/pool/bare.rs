@@ -27,6 +27,8 @@ mod disputed;
 mod open;
 mod work;
 
+const OTHERWISE: &str = "the PoolVolumes have another volume on it than the journal";
+
 /// A claimed bare device, here or not.
 pub struct BareDevice {
     /// The hardware's id, the key of its claim in the journal.
@@ -217,10 +219,7 @@ impl BareDevice {
         let disk = state.disk.clone().filter(|_| state.standing == Standing::Ready).ok_or_else(away)?;
         // Known since it was opened; the next pass says which it is.
         match self.journal.contradiction(&self.id) {
-            Some(_) => {
-                let why = "holds another volume, as the PoolVolumes say, than as the journal says".to_owned();
-                Err(BareError::Away { disk: self.id.clone(), why })
-            }
+            Some(_) => Err(BareError::Away { disk: self.id.clone(), why: format!("is not ready: {OTHERWISE}") }),
             None => Ok(disk),
         }
     }
@@ -264,6 +263,11 @@ impl BareDevice {
         let claim = self.claim().ok()?;
         let volume = claim.volume?;
         let shown = self.shown();
+        // Known since it was opened; the next pass says which it is.
+        let standing = match (&shown.standing, self.journal.contradiction(&self.id)) {
+            (Standing::Ready, Some(_)) => Standing::NotReady(OTHERWISE.to_owned()),
+            (standing, _) => standing.clone(),
+        };
         Some(VolumeView {
             id: volume.id,
             record: Some(volume.record),
@@ -272,7 +276,7 @@ impl BareDevice {
             growable_to: claim.size,
             set: claim.set,
             disk: self.id.clone(),
-            standing: shown.standing.clone(),
+            standing,
             conflict: None,
             // Another device may have the name by now.
             node: if shown.offloads_zeroes.is_some() { shown.path() } else { PathBuf::new() },

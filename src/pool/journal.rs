@@ -21,6 +21,9 @@ pub const JOURNAL: &str = "journal.json";
 /// write: what an older version must not lose raises the format.
 pub const FORMAT: u32 = 1;
 
+/// How many volumes that a bare device had are remembered: of those before them the objects are long gone.
+const FORMER: usize = 16;
+
 /// The journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +49,10 @@ pub struct Journal {
     /// Ids of disks, labelled or bare, that a person gave up or gave back, until they are in the pool again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub let_go: BTreeSet<DiskId>,
+    /// Volumes that are not on a bare device any more, or never were as a person said, by its id, the last one last: their objects may
+    /// still name it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub former: BTreeMap<DiskId, Vec<Uuid>>,
     /// Which hardware was a disk with our label, and which a copy beside it, by disk id: also of disks that were given up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub identities: Identities,
@@ -127,10 +134,6 @@ pub struct BareClaim {
     /// What that one was used as; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasing_usage: Option<VolumeUsage>,
-    /// The volume that was here before: it was erased, has another id by now, or was never here, as a person said. Its object may
-    /// still name the device. One is enough: of those before it the objects are long gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former: Option<Uuid>,
 }
 
 /// What is known of a claim that a journal lost.
@@ -138,6 +141,15 @@ pub struct BareClaim {
 #[serde(rename_all = "camelCase")]
 pub struct LostClaim {
     pub volume: Option<LostVolume>,
+    /// Other objects name the device as well: a person says which of the volumes is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<LostVolume>,
+}
+
+impl LostClaim {
+    pub fn volumes(&self) -> impl Iterator<Item = &LostVolume> {
+        self.volume.iter().chain(&self.others)
+    }
 }
 
 /// A volume on a bare device, as its object says.
@@ -184,6 +196,7 @@ impl Default for Journal {
             given_up: BTreeSet::new(),
             disks: BTreeMap::new(),
             let_go: BTreeSet::new(),
+            former: BTreeMap::new(),
             identities: Identities::new(),
         }
     }
@@ -222,6 +235,20 @@ impl Journal {
         let released = between(text, "\"released\"", &["\"raw\"", "\"lost\"", "\"disks\""]);
         let lost = ids(raw).chain(ids(lost)).map(|id| (id, LostClaim::default())).collect();
         Self { lost, released: ids(released).collect(), ..Self::default() }
+    }
+
+    /// A volume is not on that bare device.
+    pub fn part(&mut self, disk: &DiskId, volume: Uuid) {
+        if volume.is_nil() {
+            // What was erased for nobody, as a person said.
+            return;
+        }
+        let former = self.former.entry(disk.clone()).or_default();
+        former.retain(|known| *known != volume);
+        former.push(volume);
+        if former.len() > FORMER {
+            former.remove(0);
+        }
     }
 
     /// The volume is on none of the disks with our label.
@@ -275,7 +302,7 @@ mod tests {
 
     /// A field of a later version in each object, but for those whose fields are ids and names.
     fn with_later_fields(value: &mut Value, is_map: bool) {
-        const MAPS: [&str; 5] = ["raw", "lost", "disks", "identities", "parameters"];
+        const MAPS: [&str; 6] = ["raw", "lost", "disks", "former", "identities", "parameters"];
         match value {
             Value::Object(fields) => {
                 fields.iter_mut().for_each(|(name, value)| with_later_fields(value, MAPS.contains(&name.as_str())));
@@ -318,9 +345,9 @@ mod tests {
             volume: Some(volume),
             erasing: Some(erasing),
             erasing_usage: Some(VolumeUsage::Block),
-            former: Some(Uuid::from_u128(8)),
         };
-        let lost = LostClaim { volume: Some(LostVolume { id, set: set.clone(), record }) };
+        let volume = LostVolume { id, set: set.clone(), record };
+        let lost = LostClaim { volume: Some(volume.clone()), others: vec![volume] };
         let known = KnownDisk {
             set,
             layout: Layout::Carved {},
@@ -344,6 +371,7 @@ mod tests {
             given_up: BTreeSet::from([DiskId::named("wwid-g")]),
             disks: BTreeMap::from([(DiskId::named("gpt-0"), known)]),
             let_go: BTreeSet::from([DiskId::named("gpt-1")]),
+            former: BTreeMap::from([(DiskId::named("dm-z"), vec![Uuid::from_u128(8)])]),
             identities: BTreeMap::from([(DiskId::named("gpt-0"), identity)]),
         }
     }
@@ -353,7 +381,7 @@ mod tests {
         let journal = full();
         let mut later = serde_json::to_value(&journal).expect("JSON");
         with_later_fields(&mut later, false);
-        assert_eq!(later.to_string().matches("\"later\"").count(), 15, "{later}");
+        assert_eq!(later.to_string().matches("\"later\"").count(), 18, "{later}");
         assert_eq!(Journal::parse(Some(&later.to_string())).expect("read"), journal);
     }
 

@@ -110,7 +110,14 @@ impl JournalStore {
             if let Some(volume) = &claim.volume {
                 journal.take_from_disks(volume.id);
             }
-            journal.lost.remove(disk);
+            let (was, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
+            let kept = claim.volume.as_ref().map(|volume| volume.id);
+            for gone in had(was.as_ref(), lost.as_ref()).filter(|id| Some(*id) != kept) {
+                journal.part(disk, gone);
+            }
+            if let Some(former) = journal.former.get_mut(disk) {
+                former.retain(|id| Some(*id) != kept);
+            }
             journal.let_go.remove(disk);
             journal.raw.insert(disk.clone(), claim);
             Ok(())
@@ -173,9 +180,12 @@ impl JournalStore {
     pub fn release(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
             let (claim, lost) = (journal.raw.remove(disk), journal.lost.remove(disk));
-            if lost.is_some() || claim.is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
+            if lost.is_some() || claim.as_ref().is_some_and(|claim| claim.volume.is_some() || claim.erasing.is_some()) {
                 journal.given_up.insert(disk.clone());
+                // From here on it is known which volumes are meant by that.
+                journal.former.entry(disk.clone()).or_default();
             }
+            had(claim.as_ref(), lost.as_ref()).for_each(|volume| journal.part(disk, volume));
             journal.let_go.insert(disk.clone());
             journal.released.insert(disk.clone());
             Ok(())
@@ -262,7 +272,20 @@ impl JournalStore {
 
     /// Changes a raw claim; its generation grows with each change.
     pub fn change_bare<T>(&self, disk: &DiskId, change: impl FnOnce(&mut BareClaim) -> T) -> Result<T, StoreError> {
+        self.part_bare(disk, None, change)
+    }
+
+    /// The same, and a volume is not on the device any more.
+    pub fn part_bare<T>(
+        &self,
+        disk: &DiskId,
+        volume: Option<Uuid>,
+        change: impl FnOnce(&mut BareClaim) -> T,
+    ) -> Result<T, StoreError> {
         self.change(|journal| {
+            if let Some(volume) = volume {
+                journal.part(disk, volume);
+            }
             let claim = journal.raw.get_mut(disk).ok_or_else(|| StoreError::NoClaim(disk.clone()))?;
             let before = claim.clone();
             let result = change(claim);
@@ -277,6 +300,14 @@ impl JournalStore {
             Ok(result)
         })
     }
+}
+
+/// The volumes that a device had, as its claim says and others do.
+fn had(claim: Option<&BareClaim>, lost: Option<&LostClaim>) -> impl Iterator<Item = Uuid> + use<> {
+    let of_claim = claim.and_then(|claim| Some(claim.volume.as_ref()?.id));
+    let erasing = claim.and_then(|claim| Some(claim.erasing.as_ref()?.was));
+    let told: Vec<Uuid> = lost.iter().flat_map(|lost| lost.volumes()).map(|volume| volume.id).collect();
+    of_claim.into_iter().chain(erasing).chain(told)
 }
 
 mod disks;

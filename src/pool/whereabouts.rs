@@ -115,7 +115,7 @@ impl Pool {
     pub(super) fn is_nowhere_else(&self, id: Uuid) -> Result<(), PoolError> {
         self.journal().sound()?;
         let lost = self.journal().lost().into_iter();
-        let mut on = lost.filter(|(_, claim)| claim.volume.as_ref().is_some_and(|volume| volume.id == id));
+        let mut on = lost.filter(|(_, claim)| claim.volumes().any(|volume| volume.id == id));
         let Some((disk, _)) = on.next() else { return Ok(()) };
         let not_known = || {
             format!(

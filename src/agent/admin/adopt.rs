@@ -10,7 +10,9 @@ use crate::device::label::Label;
 use crate::device::ownership::Owner;
 use crate::device::{self, Device, DiskId, Verdict};
 use crate::host::Access;
-use crate::pool::{BareDevice, LastSeen, Member, Opened, PoolDisk, PoolError, Standing, relabel};
+use crate::pool::{
+    BareDevice, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing, relabel,
+};
 
 impl Reconciler {
     /// Writes this node's name on a disk of another one; its volumes wait for their own adoption.
@@ -69,21 +71,22 @@ impl Reconciler {
                 return Err(refused("it is in this node's pool already".to_owned()));
             };
             let journal = self.pool().journal();
-            if journal.contradiction(&member.id).is_some() {
-                let claim = journal.bare_claim(&member.id);
-                return match journal.lost().remove(&member.id) {
-                    // By this the person says that the PoolVolume is right.
-                    Some(lost) if claim.is_some_and(|claim| claim.volume.is_none()) => {
-                        self.adopt_lost(&device, &member.id, lost, dry_run)
-                    }
-                    // Of two volumes the other verb says which.
-                    _ => Err(refused(why)),
-                };
+            if let Some(told) = journal.contradiction(&member.id) {
+                let has_volume = journal.bare_claim(&member.id).is_some_and(|claim| claim.volume.is_some());
+                // Of several volumes the other verb says which is there.
+                if has_volume || told.volume.is_none() || !told.others.is_empty() {
+                    return Err(refused(why));
+                }
+                // By this the person says that the PoolVolume is right.
+                return self.adopt_lost(&device, &member.id, told, dry_run);
             }
             return self.adopt_bare(&device, member, &why, dry_run);
         }
         let id = set.bare_id(&device);
         if let Some(lost) = self.pool().journal().lost().remove(&id) {
+            if !lost.others.is_empty() {
+                return Err(refused(several(&id, &lost)));
+            }
             return self.adopt_lost(&device, &id, lost, dry_run);
         }
         if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&id) {
@@ -175,4 +178,11 @@ impl Reconciler {
         }
         Ok(lines)
     }
+}
+
+/// More than one object names the device.
+fn several(id: &DiskId, lost: &LostClaim) -> String {
+    let verb = |one: &LostVolume| format!("`localpool volume settle {} --keep {id}` ({})", one.id, one.record.name);
+    let verbs: Vec<String> = lost.volumes().map(verb).collect();
+    format!("several PoolVolumes name it; the one that is right is kept by {}", verbs.join(" or "))
 }

@@ -7,7 +7,8 @@ use super::{AdminError, tense};
 use crate::agent::question::Wanted;
 use crate::agent::reconciler::Reconciler;
 use crate::device::DiskId;
-use crate::pool::{DiskView, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
+use crate::device::disk_id::may_be_hardware;
+use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
 
 impl Reconciler {
     pub(super) fn is_missing(&self, text: &str) -> bool {
@@ -45,7 +46,7 @@ impl Reconciler {
                     }
                     None => lines.push(adopt),
                 }
-                lines.extend(self.pool().journal().contradiction(id).iter().map(given_up));
+                lines.extend(self.pool().journal().contradiction(id).iter().flat_map(LostClaim::volumes).map(given_up));
             }
             _ => {
                 let known = self.pool().journal().known(|known| known == id).into_iter();
@@ -63,12 +64,9 @@ impl Reconciler {
 
     /// What a release of a disputed bare device means for the volume that its PoolVolume has there.
     pub(super) fn given_up_with(&self, id: &DiskId) -> Vec<String> {
-        let told = self.pool().journal().contradiction(id);
-        let lines = |told: LostVolume| {
-            let stays = "what is on the device stays there; sets claim it only if it is blank then";
-            [given_up(&told), stays.to_owned()]
-        };
-        told.into_iter().flat_map(lines).collect()
+        let Some(told) = self.pool().journal().contradiction(id) else { return Vec::new() };
+        let stays = "what is on the device stays there; sets claim it only if it is blank then";
+        told.volumes().map(given_up).chain([stays.to_owned()]).collect()
     }
 
     pub(super) fn has_lost(&self, id: &DiskId) -> bool {
@@ -82,9 +80,9 @@ impl Reconciler {
             "{} the bare device {id}, which the journal did not know",
             tense(dry_run, "give up", "gave up")
         )];
-        match &lost.volume {
-            Some(volume) => lines.push(given_up(volume)),
-            None => lines.push("a volume on it, if there is one, is given up; which one is not known here".to_owned()),
+        lines.extend(lost.volumes().map(given_up));
+        if lost.volume.is_none() {
+            lines.push("a volume on it, if there is one, is given up; which one is not known here".to_owned());
         }
         lines.push(format!("no set claims it until `localpool disk adopt {id}`, and then only if it is blank"));
         if !dry_run {
@@ -110,7 +108,9 @@ impl Reconciler {
         }
         let mut lines = vec![format!("{} {id}, which the journal did not know", tense(dry_run, "give up", "gave up"))];
         lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
-        lines.push("should it come back, it joins the pool with its volumes".to_owned());
+        if !may_be_hardware(id.as_str()) {
+            lines.push("should it come back, it joins the pool with its volumes".to_owned());
+        }
         if !dry_run {
             self.pool().journal().let_go_unknown(id).map_err(PoolError::from)?;
         }

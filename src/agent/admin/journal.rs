@@ -86,7 +86,7 @@ impl Reconciler {
         let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
         if !dry_run {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
-            journal.take_up(id, taken_up(set, size, volume, was)).map_err(PoolError::from)?;
+            journal.take_up(id, taken_up(set, size, volume)).map_err(PoolError::from)?;
         }
         let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))];
         lines.extend(erased.map(|bytes| {
@@ -97,7 +97,7 @@ impl Reconciler {
 }
 
 /// The claim of a device that has that volume after all, in the place of what the journal had there.
-fn taken_up(set: SetRef, size: u64, volume: BareVolume, was: Option<BareClaim>) -> BareClaim {
+fn taken_up(set: SetRef, size: u64, volume: BareVolume) -> BareClaim {
     BareClaim {
         set,
         // What it is on is written down when it is opened.
@@ -110,7 +110,5 @@ fn taken_up(set: SetRef, size: u64, volume: BareVolume, was: Option<BareClaim>) 
         volume: Some(volume),
         erasing: None,
         erasing_usage: None,
-        // Its object may still name the device.
-        former: was.and_then(|claim| claim.volume.map(|one| one.id).or(claim.erasing.map(|one| one.was))),
     }
 }

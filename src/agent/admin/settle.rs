@@ -10,7 +10,7 @@ use crate::agent::reconciler::Reconciler;
 use crate::agent::worked_on::WorkedOn;
 use crate::device::DiskId;
 use crate::device::size::Size;
-use crate::pool::{LostClaim, LostVolume, PoolError, VolumeView};
+use crate::pool::{LostClaim, PoolError, VolumeView};
 
 impl Reconciler {
     pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
@@ -20,8 +20,8 @@ impl Reconciler {
             Err(AdminError::NoSuchDisk(disk)) => DiskId::named(disk),
             Err(error) => return Err(error),
         };
-        if let Some(told) = self.pool().journal().contradiction(&disk) {
-            return self.settle_claim(id, &disk, told, dry_run);
+        if let Some(lost) = self.pool().journal().lost().remove(&disk) {
+            return self.settle_claim(id, &disk, &lost, dry_run);
         }
         let settlement = self.pool().settlement(id, &disk)?;
         let mut lines =
@@ -43,38 +43,42 @@ impl Reconciler {
         Ok(lines)
     }
 
-    /// Which of two volumes is on a bare device: that of its claim, or that which others know.
+    /// Which of several volumes is on a bare device: that of its claim, or one that PoolVolumes have there.
     fn settle_claim(
         &mut self,
         id: Uuid,
         disk: &DiskId,
-        told: LostVolume,
+        lost: &LostClaim,
         dry_run: bool,
     ) -> Result<Vec<String>, AdminError> {
         let claimed = self.pool().journal().bare_claim(disk).and_then(|claim| claim.volume);
         let of = |id: Uuid, name: &str| format!("volume {id} ({name})");
-        let told_is = of(told.id, &told.record.name);
-        let keep = tense(dry_run, "keep", "kept");
-        if told.id == id {
-            let (set, device, _) = self.find(disk.as_str())?;
-            let mut lines =
-                self.adopt_lost(&device, &set.bare_id(&device), LostClaim { volume: Some(told) }, dry_run)?;
-            lines.extend(claimed.map(|was| format!("forgotten: that {} was there", of(was.id, &was.record.name))));
-            return Ok(lines);
-        }
-        let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| PoolError::NotSettled {
-            id,
-            why: format!(
-                "disk {disk} has {told_is}, as its PoolVolume says, and as the journal says another one or none"
-            ),
-        })?;
-        if !dry_run {
-            self.pool().journal().keep_claimed(disk).map_err(PoolError::from)?;
-        }
-        Ok(vec![
-            format!("{keep} {} on disk {disk}", of(kept.id, &kept.record.name)),
-            format!("{told_is} is not there: its deletion is answered, and erases nothing"),
-        ])
+        let of_claim = claimed.iter().map(|one| (one.id, one.record.name.clone()));
+        let all: Vec<(Uuid, String)> =
+            lost.volumes().map(|one| (one.id, one.record.name.clone())).chain(of_claim).collect();
+        let mut lines = match lost.volumes().find(|told| told.id == id) {
+            Some(told) => {
+                let (set, device, _) = self.find(disk.as_str())?;
+                let told = LostClaim { volume: Some(told.clone()), others: Vec::new() };
+                self.adopt_lost(&device, &set.bare_id(&device), told, dry_run)?
+            }
+            None => {
+                let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| {
+                    let named: Vec<String> = all.iter().map(|(id, name)| of(*id, name)).collect();
+                    let why = format!("as the PoolVolumes and the journal say, disk {disk} has {}", named.join(" or "));
+                    PoolError::NotSettled { id, why }
+                })?;
+                if !dry_run {
+                    self.pool().journal().keep_claimed(disk).map_err(PoolError::from)?;
+                }
+                vec![format!("{} {} on disk {disk}", tense(dry_run, "keep", "kept"), of(kept.id, &kept.record.name))]
+            }
+        };
+        let gone = all.iter().filter(|(other, _)| *other != id);
+        lines.extend(gone.map(|(other, name)| {
+            format!("{} is not there: its deletion is answered, and erases nothing", of(*other, name))
+        }));
+        Ok(lines)
     }
 }
 

@@ -11,12 +11,13 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::request::request;
-use crate::api::crd::{FINALIZER, Phase, PoolVolume};
+use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::device::DiskId;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::host::FsKind;
 use crate::operator::error::{Error, words};
 use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};
+use crate::volume::VolumeId;
 
 /// How many are read at once, and how long the API server may take for all of them.
 const PAGE: u32 = 250;
@@ -54,12 +55,11 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
 /// where even that is not to be read, nothing can be said of any device.
 fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
+    let (id, is_made) = (id_of(&name), object.data["status"]["size"].is_number());
     match (object.try_parse::<PoolVolume>(), disk) {
         (Ok(object), _) => Ok(named_by(&object)),
         (Err(_), Value::Null) => Ok(None),
-        (Err(_), Value::String(disk)) => {
-            Ok(Some(ToldVolume { disk: DiskId::named(disk), volume: None, is_made: false }))
-        }
+        (Err(_), Value::String(disk)) => Ok(Some(ToldVolume { disk: DiskId::named(disk), id, volume: None, is_made })),
         (Err(error), _) => Err(format!("PoolVolume {name}, which may be on any device, cannot be read: {error}")),
     }
 }
@@ -68,8 +68,8 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
 fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
     let is_let_go = !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
-    if object.metadata.deletion_timestamp.is_some() && is_let_go {
-        // Somebody else keeps the object.
+    if object.metadata.deletion_timestamp.is_some() && is_let_go && object.spec.intent == Intent::Delete {
+        // Its deletion was done, and somebody else keeps the object. Of one that is deleted by hand the data is there.
         return None;
     }
     let disk = status.disk.clone()?;
@@ -81,7 +81,12 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     });
     // One that was only to be made has no size yet, whatever its deletion says.
     let is_made = status.size.is_some();
-    Some(ToldVolume { disk: DiskId::named(disk), volume, is_made })
+    Some(ToldVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
+}
+
+/// A PoolVolume has the id of its volume for a name.
+fn id_of(name: &str) -> Option<Uuid> {
+    name.parse::<VolumeId>().ok().map(|id| id.uuid())
 }
 
 /// The volume as its disk would describe it. `otherwise`: its filesystem, where the object does not say which.
@@ -119,7 +124,7 @@ mod tests {
             });
             told_by(serde_json::from_value(value).expect("an object"))
         };
-        let on = |disk: &str| ToldVolume { disk: DiskId::named(disk), volume: None, is_made: false };
+        let on = |disk: &str| ToldVolume { disk: DiskId::named(disk), id: None, volume: None, is_made: false };
         assert_eq!(told(serde_json::json!("serial-1")), Ok(Some(on("serial-1"))));
         assert_eq!(told(Value::Null), Ok(None), "it is on none");
         let error = told(serde_json::json!({"id": "serial-1"})).expect_err("on which one is not known");
@@ -144,11 +149,14 @@ mod tests {
                 Some(false),
                 "{phase:?}"
             );
-            let kept = |object: &mut PoolVolume| {
-                *object = being_deleted(object.clone());
-                object.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
-            };
-            assert_eq!(told(phase, &kept), None, "{phase:?}");
+            for (intent, said) in [(Intent::Delete, None), (Intent::Keep, Some(true))] {
+                let kept = |object: &mut PoolVolume| {
+                    *object = being_deleted(object.clone());
+                    object.spec.intent = intent;
+                    object.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+                };
+                assert_eq!(told(phase, &kept), said, "{phase:?}");
+            }
         }
     }
 }

@@ -132,6 +132,8 @@ pub fn refusal(object: &PoolVolume) -> Error {
         Some(Reason::Full | Reason::NoSet | Reason::DiskFailed | Reason::JournalFailed) => Error::Exhausted(words),
         Some(Reason::Limit) => Error::OutOfRange(words),
         Some(Reason::Invalid) => Error::Invalid(words),
+        // A PersistentVolume tells of it: no other node may make it either.
+        Some(Reason::VolumeMissing) => Error::Precondition(words),
         // Its disk has a volume of this id that no object told of.
         Some(Reason::Differs) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),

@@ -114,12 +114,11 @@ impl BareDevice {
         self.disk(&state)?;
         self.prove_unused(&state)?;
         self.has(id)?;
-        self.journal.change_bare(&self.id, |claim| {
+        self.journal.part_bare(&self.id, Some(id), |claim| {
             if let Some(volume) = claim.volume.as_mut() {
                 volume.id = fresh;
                 volume.record.name = name.to_owned();
                 volume.record.found = true;
-                claim.former = Some(id);
             }
         })?;
         Ok(())

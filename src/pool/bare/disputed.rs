@@ -12,7 +12,7 @@ use crate::host::raw::Signature;
 use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
 use crate::pool::erase::{reads_all_zeros, samples_are_zero};
 use crate::pool::error::BareError;
-use crate::pool::journal::{BareClaim, LostVolume};
+use crate::pool::journal::{BareClaim, LostClaim};
 
 /// How it begins what is said of a claim that the device contradicts.
 const DISPUTED: &str = "claim disputed";
@@ -163,30 +163,31 @@ pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
 }
 
 /// Two records of the device say two things, and either may be the older one.
-pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostVolume) -> String {
-    let LostVolume { id: told, record, .. } = told;
-    let name = &record.name;
-    let (is, way_out) = match (&claim.volume, &claim.erasing) {
-        (Some(volume), _) => (
-            format!("it holds volume {}", volume.id),
-            format!(
-                "`localpool volume settle {told} --keep {id}` says that it is the one of the PoolVolume, and \
-                 `localpool volume settle {} --keep {id}` the one of the journal",
-                volume.id
-            ),
+pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostClaim) -> String {
+    let settle = |volume: &Uuid| format!("`localpool volume settle {volume} --keep {id}`");
+    let is = match (&claim.volume, &claim.erasing) {
+        (Some(volume), _) => format!("it holds volume {}", volume.id),
+        (None, Some(erasing)) => format!("volume {} is being erased there", erasing.was),
+        (None, None) => "it is free".to_owned(),
+    };
+    let volumes: Vec<String> = told.volumes().map(|one| format!("volume {} ({})", one.id, one.record.name)).collect();
+    let way_out = match (&told.volume, &claim.volume) {
+        (None, _) => "the version that wrote it can say more".to_owned(),
+        (Some(_), None) if told.others.is_empty() => format!(
+            "`localpool disk adopt {id}` takes it with that volume, and `localpool disk release {id}` gives the volume up"
         ),
-        (None, erasing) => (
-            match erasing {
-                Some(erasing) => format!("volume {} is being erased there", erasing.was),
-                None => "it is free".to_owned(),
-            },
-            format!(
-                "`localpool disk adopt {id}` takes it with that volume, and `localpool disk release {id}` gives the volume up"
-            ),
-        ),
+        (Some(_), of_claim) => {
+            let all = told.volumes().map(|one| &one.id).chain(of_claim.iter().map(|one| &one.id));
+            let verbs: Vec<String> = all.map(settle).collect();
+            format!("the one that is right is kept by {}", verbs.join(" or "))
+        }
+    };
+    let said = match volumes.is_empty() {
+        true => "a volume that this version cannot read".to_owned(),
+        false => volumes.join(" and "),
     };
     format!(
-        "{DISPUTED}: as the PoolVolumes say, volume {told} ({name}) is on the device, and as the journal says, {is}; one of the \
+        "{DISPUTED}: as the PoolVolumes say, {said} is on the device, and as the journal says, {is}; one of the \
          two was put back from a backup: the node's root disk, or etcd. {way_out}"
     )
 }

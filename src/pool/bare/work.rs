@@ -53,11 +53,8 @@ impl BareDevice {
             // Made since the deletion: it would lead into the next tenant's volume.
             unmap_all(&*disk)?;
             prove_erased(&*disk, whole(size), erasing.policy)?;
-            self.journal.change_bare(&self.id, |claim| {
-                // Erased for nobody, as a person said: what was here before that was.
-                let erased = claim.erasing.take().map(|erased| erased.was).filter(|was| !was.is_nil());
-                claim.former = erased.or(claim.former);
-                claim.erasing_usage = None;
+            self.journal.part_bare(&self.id, Some(erasing.was), |claim| {
+                (claim.erasing, claim.erasing_usage) = (None, None);
                 (claim.clean, claim.size) = (true, size);
             })?;
         } else {

@@ -6,6 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
+use uuid::Uuid;
+
 use super::JournalStore;
 use crate::device::DiskId;
 use crate::device::disk_id::may_be_hardware;
@@ -17,7 +19,9 @@ use crate::pool::journal::{BareClaim, Journal, LostClaim, LostVolume};
 pub struct ToldVolume {
     /// Labelled or bare.
     pub disk: DiskId,
-    /// `None`: this version cannot read which one it is.
+    /// `None`: the object is not called as one of ours is.
+    pub id: Option<Uuid>,
+    /// `None`: this version cannot read what it is.
     pub volume: Option<LostVolume>,
     /// Somebody may have used it; else it was only to be made.
     pub is_made: bool,
@@ -42,10 +46,10 @@ impl JournalStore {
         self.is_told.load(Ordering::SeqCst)
     }
 
-    /// The volume that a PoolVolume has on a device with another claim.
-    pub fn contradiction(&self, disk: &DiskId) -> Option<LostVolume> {
+    /// What PoolVolumes have on a device with another claim.
+    pub fn contradiction(&self, disk: &DiskId) -> Option<LostClaim> {
         let journal = self.journal();
-        journal.lost.get(disk).filter(|_| journal.raw.contains_key(disk))?.volume.clone()
+        journal.lost.get(disk).filter(|_| journal.raw.contains_key(disk)).cloned()
     }
 
     /// What the journal says of it is not contradicted, and the PoolVolumes were heard: asked in this order, as a contradiction
@@ -71,11 +75,8 @@ impl JournalStore {
     /// Which of the two is on the device: the volume of its claim, and not the one of the PoolVolume.
     pub fn keep_claimed(&self, disk: &DiskId) -> Result<(), StoreError> {
         self.change(|journal| {
-            let told = journal.lost.remove(disk).and_then(|lost| lost.volume);
-            if let (Some(claim), Some(told)) = (journal.raw.get_mut(disk), told) {
-                claim.former = Some(told.id);
-                claim.generation += 1;
-            }
+            let lost = journal.lost.remove(disk).unwrap_or_default();
+            lost.volumes().for_each(|told| journal.part(disk, told.id));
             Ok(())
         })
     }
@@ -83,15 +84,13 @@ impl JournalStore {
 
 impl ToldVolume {
     fn is_of(&self, claim: &BareClaim) -> bool {
-        let told = self.volume.as_ref().map(|volume| volume.id);
-        told.is_some() && told == claim.volume.as_ref().map(|volume| volume.id)
+        self.id.is_some() && self.id == claim.volume.as_ref().map(|volume| volume.id)
     }
 
     /// What it says is not what the journal says of the device.
-    fn contradicts(&self, claim: &BareClaim) -> Option<&LostVolume> {
-        let told = self.volume.as_ref().filter(|_| self.is_made)?;
-        let was = [claim.erasing.as_ref().map(|one| one.was), claim.former];
-        (!self.is_of(claim) && !was.contains(&Some(told.id))).then_some(told)
+    fn contradicts(&self, claim: &BareClaim) -> bool {
+        let erasing = claim.erasing.as_ref().map(|one| one.was);
+        self.is_made && self.id.is_some() && !self.is_of(claim) && self.id != erasing
     }
 }
 
@@ -99,33 +98,44 @@ impl ToldVolume {
 /// nothing, and what the journal says would erase it.
 fn hold_against(journal: &mut Journal, told: &[ToldVolume], claims: Claims) -> bool {
     let before = journal.lost.clone();
-    for one in told {
+    // What was only to be made counts where nothing else was.
+    for one in told.iter().filter(|one| one.is_made).chain(told.iter().filter(|one| !one.is_made)) {
         let disk = &one.disk;
         // A labelled disk says itself what is on it.
-        if !may_be_hardware(disk.as_str()) || is_given_up(journal, one) {
+        if !may_be_hardware(disk.as_str()) || is_gone(journal, one) {
             continue;
         }
-        match journal.raw.get(disk) {
-            None => {
-                let lost = journal.lost.entry(disk.clone()).or_default();
-                lost.volume = lost.volume.take().or_else(|| one.volume.clone());
-            }
+        let is_lost = match journal.raw.get(disk) {
+            None => true,
             // Where both records have one volume in common, the other object is the one that is behind.
-            Some(claim)
-                if claims == Claims::Compare && !told.iter().any(|one| one.disk == *disk && one.is_of(claim)) =>
-            {
-                if let Some(volume) = one.contradicts(claim).cloned() {
-                    // A device has one volume: a second one that contradicts is seen when the first is settled.
-                    journal.lost.entry(disk.clone()).or_insert(LostClaim { volume: Some(volume) });
-                }
+            Some(claim) => {
+                let is_shared = || told.iter().any(|other| other.disk == *disk && other.is_of(claim));
+                claims == Claims::Compare && one.contradicts(claim) && !is_shared()
             }
-            Some(_) => {}
+        };
+        if is_lost {
+            note(journal.lost.entry(disk.clone()).or_default(), one);
         }
     }
     before != journal.lost
 }
 
-/// A device that was given back blank may have a volume since, of which an older journal knows nothing.
-fn is_given_up(journal: &Journal, told: &ToldVolume) -> bool {
-    journal.given_up.contains(&told.disk) || journal.released.contains(&told.disk) && !told.is_made
+/// Of several volumes on one device a person says which is there.
+fn note(lost: &mut LostClaim, told: &ToldVolume) {
+    let Some(volume) = &told.volume else { return };
+    if lost.volume.is_none() {
+        lost.volume = Some(volume.clone());
+    } else if told.is_made && lost.volumes().all(|known| known.id != volume.id) {
+        lost.others.push(volume.clone());
+    }
+}
+
+/// It is known that the volume is not there, though its object still names the device. A device that was given back or given up
+/// may have another one since, of which an older journal knows nothing.
+fn is_gone(journal: &Journal, told: &ToldVolume) -> bool {
+    match journal.former.get(&told.disk) {
+        Some(former) => told.id.is_some_and(|id| former.contains(&id)),
+        // An earlier version did not write down which volume was given up.
+        None => journal.given_up.contains(&told.disk) || journal.released.contains(&told.disk) && !told.is_made,
+    }
 }
