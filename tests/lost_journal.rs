@@ -532,6 +532,15 @@ fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
     node.pool.work_until_idle().expect("erased");
     let only_to_be = volume_a.map(|told| vec![ToldVolume { is_made: false, ..told[0].clone() }]);
     assert_eq!(is_free(&only_to_be), (None, 0), "accepted, and stopped before the journal");
+    let other = Ok(vec![ToldVolume { id: Some(id("x")), ..only_to_be.expect("told").remove(0) }]);
+    let disk = || "/dev/fake0".to_owned();
+    let mut node = start(&host, &Layout::RawDevice {}, &other);
+    node.passes().expect("looks");
+    node.agent.verb(&Verb::ReleaseDisk { disk: disk(), dry_run: false }).expect("given back");
+    node = start(&host, &Layout::RawDevice {}, &other);
+    node.passes().expect("looks");
+    let adopted = node.agent.verb(&Verb::AdoptDisk { disk: disk(), dry_run: true }).expect("it is blank").join("\n");
+    assert!(adopted.contains("let sets claim"), "{adopted}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::error::ClaimError;
 use super::blank::NotBlank;
-use super::claim_error::ClaimError;
 use super::met::Met;
 use super::owner::{OF_BARE, owner};
 use super::question::{Answers, Wanted};
@@ -25,6 +25,8 @@ use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, data_area, places,
     reads_as_zeros,
 };
+
+mod error;
 
 impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what

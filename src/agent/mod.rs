@@ -6,7 +6,6 @@
 mod admin;
 mod blank;
 mod claim;
-mod claim_error;
 mod copies;
 mod decide;
 mod health;

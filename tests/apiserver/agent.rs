@@ -164,6 +164,21 @@ impl Stage {
         self.objects.patch(&seen.name_any(), &params, &Patch::Merge(&change)).await.expect("it is there");
     }
 
+    /// Takes the object of a volume away while no agent runs that would write it again.
+    pub async fn lose(&self, object: &PoolVolume) {
+        let name = object.name_any();
+        self.let_go(object).await;
+        self.objects.delete(&name, &DeleteParams::default()).await.expect("it is there");
+        self.known(|caches| caches.volumes.get(&name).is_none()).await;
+    }
+
+    /// Makes it again as from a backup: without its status.
+    pub async fn restore(&self, object: &PoolVolume) {
+        let mut restored = PoolVolume::new(&object.name_any(), object.spec.clone());
+        restored.finalizers_mut().extend(object.finalizers().iter().cloned());
+        self.objects.create(&PostParams::default(), &restored).await.expect("restored");
+    }
+
     pub async fn persistent(&self, name: &str, id: VolumeId, node: &str) {
         let volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kube::api::DeleteParams;
 use localpool::api::crd::{Intent, Phase, PoolVolume, Reason};
 use localpool::host::fake::{FakeHost, Fault};
 use localpool::host::{Extent, Geometry};
@@ -146,9 +145,7 @@ async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str
     node.kill().await;
     let platter = node.host.unplug("fake0").expect("it was there");
     let content = platter.content();
-    stage.let_go(&before).await;
-    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
-    stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
+    stage.lose(&before).await;
 
     let deleting = async {
         // Each call ends in its time, and is repeated, as the provisioner does.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use localpool::agent::Verb;
 use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, Reason};
 use localpool::host::Geometry;
@@ -30,15 +30,11 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
     node.kill().await;
     let platter = node.host.unplug("fake0").expect("it was there");
     let content = platter.content();
-    stage.let_go(&before).await;
-    stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
-    stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
+    stage.lose(&before).await;
     let pools: Api<DevicePool> = Api::all(cluster.client.clone());
     let cordon = Patch::Merge(json!({"spec": {"cordon": true}}));
     pools.patch(&name, &PatchParams::default(), &cordon).await.expect("cordoned");
-    let mut restored = PoolVolume::new(&id.to_string(), before.spec.clone());
-    restored.finalizers_mut().extend(before.finalizers().iter().cloned());
-    stage.objects.create(&PostParams::default(), &restored).await.expect("restored");
+    stage.restore(&before).await;
 
     node.run(&stage.client);
     let said = object(&stage, id, |object| phase(object) != Phase::Pending).await;
@@ -79,12 +75,8 @@ async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_te
             let geometry = Geometry { size: 512 * MIB, sector: 512, offloads_zeroes: true };
             node.host.add_disk("fake1", &format!("OTHER-{name}"), geometry);
         }
-        stage.let_go(&before).await;
-        stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("it is there");
-        stage.known(|caches| caches.volumes.get(&id.to_string()).is_none()).await;
-        let mut restored = PoolVolume::new(&id.to_string(), before.spec.clone());
-        restored.finalizers_mut().extend(before.finalizers().iter().cloned());
-        stage.objects.create(&PostParams::default(), &restored).await.expect("restored");
+        stage.lose(&before).await;
+        stage.restore(&before).await;
         node.run(&stage.client);
         offers(&stage, &name, 400).await;
         if is_known {

@@ -1,7 +1,7 @@
-//! `localpool disk release` of a disk that is away, or that the journal does not know: nothing can be wiped there, the pool stops
-//! waiting for it.
+//! `localpool disk release` of a disk that is away, or that the journal does not know. Nothing can be wiped there: the pool stops
+//! waiting for it, and for what was on it.
 //!
-//! Takes in its id; gives out what was done or would be. What was on it is waited for no more.
+//! Takes in its id; gives out what was done or would be.
 
 use super::{AdminError, tense};
 use crate::agent::question::Wanted;
@@ -10,12 +10,15 @@ use crate::device::DiskId;
 use crate::device::disk_id::may_be_hardware;
 use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
 
+/// Goes on after the volume's name.
+const GIVEN_UP: &str = "is given up: its deletion is answered, and erases nothing";
+
 impl Reconciler {
     pub(super) fn is_missing(&self, text: &str) -> bool {
         self.pool().disk_views().iter().any(|disk| disk.id.as_str() == text && disk.standing == Standing::Missing)
     }
 
-    /// A disk that is away, by its id: nothing can be wiped there, and the pool only not missed any more.
+    /// A disk that is away, by its id.
     pub(super) fn forget(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let known = self.pool().disk_views().into_iter().find(|disk| disk.id == *id);
         let Some(DiskView { path, standing, .. }) = known else { return self.give_up_unknown(id, dry_run) };
@@ -51,7 +54,7 @@ impl Reconciler {
             _ => {
                 let known = self.pool().journal().known(|known| known == id).into_iter();
                 for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
-                    lines.push(format!("volume {volume} is given up: its deletion is answered, and erases nothing"));
+                    lines.push(format!("volume {volume} {GIVEN_UP}"));
                 }
                 lines.push("should it come back, it joins the pool with its volumes".to_owned());
             }
@@ -73,7 +76,7 @@ impl Reconciler {
         self.pool().journal().lost().contains_key(id)
     }
 
-    /// A bare device that others know and the journal does not, here or away.
+    /// A bare device that PoolVolumes have and the journal does not, here or away.
     pub(super) fn give_up_lost(&self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let lost = self.pool().journal().lost().remove(id).unwrap_or_default();
         let mut lines = vec![format!(
@@ -91,7 +94,7 @@ impl Reconciler {
         Ok(lines)
     }
 
-    /// One that is not in the journal: it died before that was lost, or before the state that was put back. Others may know it.
+    /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes may name it.
     fn give_up_unknown(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
         let told = self.ask(Wanted::Own).and_then(|told| {
             let own = told.own?;
@@ -120,5 +123,5 @@ impl Reconciler {
 
 fn given_up(volume: &LostVolume) -> String {
     let LostVolume { id, record, .. } = volume;
-    format!("volume {id} ({}) is given up: its deletion is answered, and erases nothing", record.name)
+    format!("volume {id} ({}) {GIVEN_UP}", record.name)
 }

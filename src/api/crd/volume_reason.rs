@@ -6,10 +6,38 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One word. That of a later version is kept as it is, and means nothing here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum Reason {
+/// The words stand here and nowhere else: each is the name of its variant.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident,)+) => {
+        /// One word. That of a later version is kept as it is, and means nothing here.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum Reason {
+            $($(#[$doc])* $reason,)+
+            Other(String),
+        }
+
+        impl Reason {
+            pub fn word(&self) -> &str {
+                match self {
+                    $(Self::$reason => stringify!($reason),)+
+                    Self::Other(word) => word,
+                }
+            }
+        }
+
+        impl From<String> for Reason {
+            fn from(word: String) -> Self {
+                match word.as_str() {
+                    $(stringify!($reason) => Self::$reason,)+
+                    _ => Self::Other(word),
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// The set's disks have no room for it now.
     Full,
     /// No set offers a disk for it here.
@@ -41,64 +69,6 @@ pub enum Reason {
     /// Somebody else has the disk for the moment.
     Locked,
     Internal,
-    Other(String),
-}
-
-impl Reason {
-    const KNOWN: [Self; 20] = [
-        Self::Full,
-        Self::NoSet,
-        Self::Limit,
-        Self::Invalid,
-        Self::Cordoned,
-        Self::Stale,
-        Self::Differs,
-        Self::DiskFailed,
-        Self::JournalFailed,
-        Self::InUse,
-        Self::Found,
-        Self::DiskMissing,
-        Self::VolumeMissing,
-        Self::Conflict,
-        Self::NotDescribed,
-        Self::BeingZeroed,
-        Self::CannotGrow,
-        Self::NoSuchVolume,
-        Self::Locked,
-        Self::Internal,
-    ];
-
-    pub fn word(&self) -> &str {
-        match self {
-            Self::Full => "Full",
-            Self::NoSet => "NoSet",
-            Self::Limit => "Limit",
-            Self::Invalid => "Invalid",
-            Self::Cordoned => "Cordoned",
-            Self::Stale => "Stale",
-            Self::Differs => "Differs",
-            Self::DiskFailed => "DiskFailed",
-            Self::JournalFailed => "JournalFailed",
-            Self::InUse => "InUse",
-            Self::Found => "Found",
-            Self::DiskMissing => "DiskMissing",
-            Self::VolumeMissing => "VolumeMissing",
-            Self::Conflict => "Conflict",
-            Self::NotDescribed => "NotDescribed",
-            Self::BeingZeroed => "BeingZeroed",
-            Self::CannotGrow => "CannotGrow",
-            Self::NoSuchVolume => "NoSuchVolume",
-            Self::Locked => "Locked",
-            Self::Internal => "Internal",
-            Self::Other(word) => word,
-        }
-    }
-}
-
-impl From<String> for Reason {
-    fn from(word: String) -> Self {
-        Self::KNOWN.into_iter().find(|known| known.word() == word).unwrap_or(Self::Other(word))
-    }
 }
 
 impl From<Reason> for String {
@@ -119,9 +89,10 @@ mod tests {
 
     #[test]
     fn each_word_is_read_as_it_is_written_and_one_of_a_later_version_is_kept() {
-        for reason in Reason::KNOWN.into_iter().chain([Reason::Other("TooWarm".to_owned())]) {
+        let later = Reason::Other("TooWarm".to_owned());
+        for (reason, word) in [(Reason::Full, "Full"), (Reason::VolumeMissing, "VolumeMissing"), (later, "TooWarm")] {
             let text = serde_json::to_value(&reason).expect("JSON");
-            assert_eq!(text, reason.word());
+            assert_eq!((text.as_str(), reason.word()), (Some(word), word));
             assert_eq!(serde_json::from_value::<Reason>(text).expect("read"), reason);
         }
     }

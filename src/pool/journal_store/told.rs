@@ -133,9 +133,10 @@ fn note(lost: &mut LostClaim, told: &ToldVolume) {
 /// It is known that the volume is not there, though its object still names the device. A device that was given back or given up
 /// may have another one since, of which an older journal knows nothing.
 fn is_gone(journal: &Journal, told: &ToldVolume) -> bool {
-    match journal.former.get(&told.disk) {
-        Some(former) => told.id.is_some_and(|id| former.contains(&id)),
-        // An earlier version did not write down which volume was given up.
-        None => journal.given_up.contains(&told.disk) || journal.released.contains(&told.disk) && !told.is_made,
-    }
+    let former = journal.former.get(&told.disk);
+    let is_former = former.zip(told.id).is_some_and(|(former, id)| former.contains(&id));
+    // One that was only to be made there has nothing to say after that.
+    let is_past = !told.is_made && journal.released.contains(&told.disk);
+    // An earlier version did not write down which volume was given up.
+    is_former || is_past || former.is_none() && journal.given_up.contains(&told.disk)
 }

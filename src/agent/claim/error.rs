@@ -7,7 +7,7 @@ use crate::pool::{ApplyError, BareError, StoreError};
 
 /// Each leaves the disk as it was, or as a claim that the next opening ends; the next pass decides anew.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClaimError {
+pub(in crate::agent) enum ClaimError {
     #[error("it is gone")]
     Gone,
     #[error(transparent)]
