@@ -9,6 +9,7 @@ use std::time::Duration;
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{Verb, inventory};
 use localpool::claim::{Reclaim, Rule};
+use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{FsKind, Geometry, Host as _};
@@ -151,6 +152,23 @@ fn a_disk_of_ours_that_the_journal_does_not_know_joins_when_others_have_told_and
             assert_eq!(node.pool.members().len(), members, "{journal:?} {told:?}");
             assert_eq!(pass.ripe_in.is_some(), told.is_err(), "it asks again");
         }
+    }
+}
+
+/// As `localpool devices` does where no agent runs: it makes no pass, and has no journal perhaps.
+#[test]
+fn a_look_that_has_nobody_to_ask_shows_a_disk_of_ours_as_ours() {
+    let host = Arc::new(FakeHost::default());
+    host.add_disk("fake0", "SERIAL-0", geometry());
+    start(&host, &Layout::Carved {}, &Ok(Vec::new())).passes().expect("claims");
+    for journal in [None, Some("{\"format\": 1}")] {
+        host.state.lose();
+        if let Some(text) = journal {
+            host.state().store(JOURNAL, text).expect("stored");
+        }
+        let mut node = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
+        let set = node.agent.look().expect("looks");
+        assert_eq!(set.devices[0].verdict, Verdict::Ours, "{journal:?}");
     }
 }
 

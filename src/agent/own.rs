@@ -56,10 +56,10 @@ impl Reconciler {
     }
 
     /// Until the PoolVolumes were heard, a disk with our label that the journal does not know may be what a tenant wrote: it joins
-    /// later. A damaged journal knows none of them, and keeps none out.
+    /// later. A damaged journal knows none of them, and keeps none out. Nor does who only looks, and has nobody to ask.
     pub(super) fn withhold_unknown_labels(&mut self, set: &mut Snapshot) {
         let journal = Arc::clone(self.pool.journal());
-        if journal.is_told() || journal.sound().is_err() {
+        if !self.question.is_asked() || journal.is_told() || journal.sound().is_err() {
             return;
         }
         let is_known = |device: &Device| {

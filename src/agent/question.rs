@@ -57,6 +57,11 @@ struct Awaited {
 }
 
 impl Question {
+    /// There is somebody to ask.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     pub fn ask_own(&mut self, ask: AskOwn) {
         self.is_asked = true;
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).own = Some(ask);
