@@ -391,7 +391,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
 
         // A person takes it away again.
         disk.poke(at, &vec![0; magic.len()]);
-        node.agent.event("fake0");
+        node.agent.event(&"fake0".into());
         node.passes().expect("looks");
         assert_eq!(node.pool.volumes().len(), volumes.len(), "{word}");
         assert_eq!(standing(&node), Standing::Ready, "{word}");

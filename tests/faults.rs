@@ -798,14 +798,14 @@ fn partition(host: &FakeHost, disk: &str, guid: &str) -> String {
     let name = format!("{disk}p1");
     host.add_disk(&name, "", Geometry { size: extent.len(), ..geometry() });
     let own = Partition {
-        disk: disk.to_owned(),
+        disk: disk.into(),
         number: 1,
         start: extent.start,
         part_uuid: Some(guid.to_owned()),
         part_label: None,
     };
     host.edit(&name, |raw| raw.kind = Kind::Partition(own));
-    host.edit(disk, |raw| raw.partitions = vec![name.clone()]);
+    host.edit(disk, |raw| raw.partitions = vec![name.as_str().into()]);
     name
 }
 
@@ -830,8 +830,9 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     let mut node = start();
     let pass = node.passes().expect("looks");
     assert_eq!(node.pool.members().len(), 1, "{:?}", node.pool.disk_views());
-    let of =
-        |pass: &PassReport| pass.set.devices.iter().find(|device| device.raw.name == name).expect("it").verdict.clone();
+    let of = |pass: &PassReport| {
+        pass.set.devices.iter().find(|device| device.raw.name == *name).expect("it").verdict.clone()
+    };
     assert!(matches!(of(&pass), Verdict::Theirs(Reason::OnPoolVolume { .. })), "{:?}", of(&pass));
     assert_eq!(platter.mapping(1), None, "it is not left mapped when the device joins");
 

@@ -132,7 +132,7 @@ fn loop_a_bound_device_shows_its_file_its_size_and_the_partitions_that_the_kerne
     let file = std::fs::metadata(disk.path("disk.img")).unwrap();
     let Kind::Loop(Some(backing)) = &seen.kind else { panic!("{seen:?}") };
     assert_eq!((backing.inode, backing.deleted, seen.size), (Some((file.dev(), file.ino())), false, 16 << 20));
-    assert_eq!(seen.partitions, [format!("{}p3", disk.name())]);
+    assert_eq!(seen.partitions, [&*format!("{}p3", disk.name())]);
     let part = scanned(&seen.partitions[0]);
     let Kind::Partition(place) = &part.kind else { panic!("{part:?}") };
     assert_eq!((place.number, place.start, part.size, part.unreadable), (3, 1 << 20, 2 << 20, None));
@@ -238,7 +238,7 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
-    let wanted = Hint::Changed { name: disk.name().to_owned() };
+    let wanted = Hint::Changed { name: disk.name().into() };
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         match events.next(Duration::from_secs(1)).unwrap() {

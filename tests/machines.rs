@@ -200,10 +200,7 @@ fn arrays_know_their_level_state_and_uuid_and_hold_their_members() {
     assert_eq!(md("md5"), text("-", "-", "inactive"));
     assert_eq!(m.disk("md0").slaves, ["sda1", "sdb1"]);
     assert_eq!(m.disk("md127").slaves, ["nvme0n1", "nvme0n2"]);
-    assert_eq!(
-        (&m.disk("sda1").holders, &m.disk("nvme0n2").holders),
-        (&vec!["md0".to_owned()], &vec!["md127".to_owned()])
-    );
+    assert_eq!((&m.disk("sda1").holders, &m.disk("nvme0n2").holders), (&vec!["md0".into()], &vec!["md127".into()]));
     assert!(m.disk("sda").holders.is_empty(), "the partition is held, not the disk");
     assert_eq!(m.links("md0"), ["disk/by-id/md-uuid-3c2b1a09:8f7e6d5c:4b3a2918:07f6e5d4"]);
     assert_eq!(m.links("md127"), ["disk/by-id/md-uuid-00112233:44556677:8899aabb:ccddeeff"], "from udev");
@@ -225,7 +222,7 @@ fn mappings_know_their_name_uuid_and_suspension_and_are_found_by_every_name() {
     assert_eq!(m.disk("sda1").holders, ["dm-0", "dm-1"]);
     assert_eq!(
         (m.disk("dm-3").slaves.clone(), m.disk("dm-2").holders.clone()),
-        (vec!["dm-2".to_owned()], vec!["dm-3".to_owned()])
+        (vec!["dm-2".into()], vec!["dm-3".into()])
     );
     assert!(m.disk("dm-1").swap && m.disks.iter().filter(|disk| disk.swap).count() == 1, "a swap file is no device");
     assert_eq!(m.mounts("dm-0"), [("/", HERE, FS)]);
@@ -242,13 +239,13 @@ fn both_paths_of_a_multipath_map_are_held_by_it() {
     for path in ["sda", "sdb"] {
         assert_eq!(
             (m.disk(path).holders.as_slice(), words(&m.disk(path).transport)),
-            (["dm-0".to_owned()].as_slice(), "fc")
+            (["dm-0".into()].as_slice(), "fc")
         );
         assert_eq!(words(&m.disk(path).wwid), "naa.624a93704d1a2b3c5d6e7f8000011234");
     }
     let Kind::Dm(map) = &m.disk("dm-0").kind else { panic!("no map") };
     assert_eq!(map.uuid, "mpath-3624a93704d1a2b3c5d6e7f8000011234");
-    assert_eq!((m.disk("dm-0").slaves.len(), m.disk("dm-0").holders.as_slice()), (2, ["dm-1".to_owned()].as_slice()));
+    assert_eq!((m.disk("dm-0").slaves.len(), m.disk("dm-0").holders.as_slice()), (2, ["dm-1".into()].as_slice()));
     assert!(m.links("sda").is_empty(), "the links of the unit are the map's");
     assert_eq!(m.links("dm-0").len(), 3);
 }
@@ -557,7 +554,7 @@ fn every_device_of_every_machine_has_a_node_under_its_own_dev() {
         let m = machine(&name);
         machines += 1;
         for disk in &m.disks {
-            assert_eq!(disk.path, m.root().join("dev").join(&disk.name), "{name}");
+            assert_eq!(disk.path, m.root().join("dev").join(disk.name.as_str()), "{name}");
             assert!(disk.links.iter().all(|link| link.starts_with(m.root())), "{name}");
             if name != "failing" {
                 assert_eq!(disk.unreadable, None, "{name}: {}", disk.name);
@@ -652,7 +649,7 @@ type Facts = BTreeSet<(String, u64, bool, bool, bool, u32, u32)>;
 fn ours(disks: &[RawDisk]) -> Facts {
     let facts = |disk: &RawDisk| {
         let RawDisk { size, read_only, removable, rotational, logical_sector, physical_sector, .. } = *disk;
-        (disk.name.clone(), size, read_only, removable, rotational, logical_sector, physical_sector)
+        (disk.name.to_string(), size, read_only, removable, rotational, logical_sector, physical_sector)
     };
     disks.iter().map(facts).collect()
 }

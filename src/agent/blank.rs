@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::device::remembered::{KEEP, Remembered};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::Incarnation;
-use crate::host::{Access, BlockDevice, Host, IoError, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Host, IoError, KernelName, RawDisk, chain};
 
 /// Read whole up to this size.
 const SMALL: u64 = 64 << 20;
@@ -54,7 +54,7 @@ impl Blanks {
     }
 
     /// An event of a device, by kernel name: it may hold something else now.
-    pub fn changed(&mut self, name: &str) {
+    pub fn changed(&mut self, name: &KernelName) {
         self.refused.changed(name);
     }
 
@@ -201,9 +201,9 @@ mod tests {
         assert_eq!(known(&blanks, &found, 3600), Ok(()));
         let other = Device { raw: RawDisk { diskseq: Some(99), ..found.raw.clone() }, ..found.clone() };
         assert_eq!(known(&blanks, &other, 0), Ok(()));
-        blanks.changed("fake1");
+        blanks.changed(&"fake1".into());
         assert!(known(&blanks, &found, 0).is_err());
-        blanks.changed("fake0");
+        blanks.changed(&"fake0".into());
         assert_eq!(known(&blanks, &found, 0), Ok(()));
         read(&mut blanks);
         blanks.all_changed();
@@ -252,7 +252,7 @@ mod tests {
         let last = pass();
         assert_eq!((last.claimed, last.problems), (vec![], std::collections::BTreeMap::new()));
         let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
-        assert_eq!(last.outcomes[0].rejected, [("fake0".to_owned(), Rejection::NotZeros(words))]);
+        assert_eq!(last.outcomes[0].rejected, [("fake0".into(), Rejection::NotZeros(words))]);
         assert_eq!(written.write_count(), 0);
     }
 

@@ -20,7 +20,7 @@ use crate::device::record::judged_record;
 use crate::device::{Device, Verdict, id};
 use crate::host::patience::Late;
 use crate::host::raw::Contents;
-use crate::host::{Access, Disk, Geometry, Host, Openers, Probe, RawDisk, chain};
+use crate::host::{Access, Disk, Geometry, Host, KernelName, Openers, Probe, RawDisk, chain};
 use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, data_area, places,
     reads_as_zeros,
@@ -68,7 +68,7 @@ impl Reconciler {
     pub(super) fn leave_promised(
         &mut self,
         set: &mut Snapshot,
-        problems: &mut BTreeMap<String, String>,
+        problems: &mut BTreeMap<KernelName, String>,
     ) -> Result<Promised, String> {
         let all = self.promises()?;
         let raws: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
@@ -129,7 +129,7 @@ impl Reconciler {
     }
 
     /// What is known of each device, without asking any.
-    fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<String, Facts> {
+    fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<KernelName, Facts> {
         let doubts = self.doubts(set);
         let of = |device: &Device| Facts {
             ripeness: self.memory.watch.ripeness(device),
@@ -147,7 +147,7 @@ impl Reconciler {
 
     /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
     /// are under way.
-    pub(super) fn claims_under_way(&mut self) -> BTreeSet<String> {
+    pub(super) fn claims_under_way(&mut self) -> BTreeSet<KernelName> {
         let (errands, discovery) = (&self.errands, &mut self.memory.discovery);
         self.claiming.retain(|id, (name, _)| {
             let is_under_way = errands.is_waiting_for(&id.into());
@@ -188,7 +188,7 @@ impl Reconciler {
         &mut self,
         devices: &[Device],
         claims: &[Elected],
-        problems: &mut BTreeMap<String, String>,
+        problems: &mut BTreeMap<KernelName, String>,
     ) -> taking::ZeroCheck {
         self.memory.blanks.begin_pass();
         let mut read = taking::ZeroCheck::default();
@@ -198,7 +198,7 @@ impl Reconciler {
             match self.memory.blanks.prove(&self.host, &device.raw) {
                 Ok(()) => {}
                 Err(NotBlank::Holds(problem)) => {
-                    tracing::warn!(disk = elected.name, problem, "a disk is not blank");
+                    tracing::warn!(disk = elected.name.as_str(), problem, "a disk is not blank");
                     read.wrong.insert(elected.set.clone());
                 }
                 Err(NotBlank::Unread(problem)) => {

@@ -12,8 +12,8 @@ use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::device::reason::Reason;
 use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
-use crate::host::RawDisk;
 use crate::host::raw::is_unchanged;
+use crate::host::{KernelName, RawDisk};
 
 /// What the pool has, as far as a pass decides on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub enum Action {
 }
 
 /// What comes first: members leave, arrive and are refused. `claiming`: kernel names of disks that a claim of ours is under way on.
-pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<String>) -> Vec<Action> {
+pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<KernelName>) -> Vec<Action> {
     let mut actions = Vec::new();
     for member in &members.labelled {
         // One whose claim has just ended is seen by the next pass.
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(decided(vec![], &with(vec![gone.clone()])), leave);
         let missing = Labelled { is_missing: true, is_usable: false, ..gone.clone() };
         assert_eq!(decided(vec![], &with(vec![missing])), []);
-        let claiming = BTreeSet::from(["sda".to_owned()]);
+        let claiming = BTreeSet::from(["sda".into()]);
         assert_eq!(come_and_go(&snapshot(vec![]), &with(vec![gone]), &claiming), []);
     }
 

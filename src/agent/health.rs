@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::device::remembered::{KEEP, Remembered};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::Incarnation;
-use crate::host::{Health, Host, RawDisk, chain};
+use crate::host::{Health, Host, KernelName, RawDisk, chain};
 
 #[derive(Debug)]
 pub(super) struct Healths {
@@ -25,7 +25,7 @@ impl Default for Healths {
 
 impl Healths {
     /// An event of a device, by kernel name.
-    pub fn changed(&mut self, name: &str) {
+    pub fn changed(&mut self, name: &KernelName) {
         self.said.changed(name);
     }
 
@@ -81,9 +81,9 @@ mod tests {
         host.set_health("fake0", failing.clone());
         assert_eq!(expect(&mut healths, &raw, hour / 2, 1), Health::Passed);
         assert_eq!(expect(&mut healths, &raw, hour, 2), failing);
-        healths.changed("fake1");
+        healths.changed(&"fake1".into());
         expect(&mut healths, &raw, hour, 2);
-        healths.changed("fake0");
+        healths.changed(&"fake0".into());
         expect(&mut healths, &raw, hour, 3);
         expect(&mut healths, &RawDisk { diskseq: Some(99), ..raw.clone() }, hour, 4);
         healths.all_changed();

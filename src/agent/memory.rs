@@ -11,6 +11,7 @@ use crate::claim::Watchlist;
 use crate::device::discovery::{Discovery, Snapshot};
 use crate::device::ownership::Owner;
 use crate::device::remembered::{KEEP, Remembered};
+use crate::host::KernelName;
 use crate::host::raw::Incarnation;
 
 pub(super) struct Memory {
@@ -41,7 +42,7 @@ impl Memory {
     }
 
     /// A device or one of its partitions had an event, by kernel name.
-    pub fn changed(&mut self, name: &str) {
+    pub fn changed(&mut self, name: &KernelName) {
         self.discovery.changed(name);
         self.watch.changed(name);
         self.wipes.changed(name);
@@ -66,7 +67,7 @@ impl Memory {
     }
 
     /// What is on it was changed by us: its clocks begin anew.
-    pub fn wrote(&mut self, name: &str) {
+    pub fn wrote(&mut self, name: &KernelName) {
         self.discovery.changed(name);
         self.watch.changed(name);
         self.wipes.changed(name);

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use crate::host::KernelName;
 use crate::pool::Unasked;
 
 /// What came of a pass so far.
 #[derive(Debug, Default)]
 pub(super) struct Met {
     /// What stands against a disk, in words, by kernel name.
-    pub problems: BTreeMap<String, String>,
+    pub problems: BTreeMap<KernelName, String>,
     /// Disks of ours that cannot be asked what is on them.
     pub unread: Vec<Unasked>,
     /// What the log was told of disks that cannot be used, by kernel name.
-    pub unusable: BTreeMap<String, String>,
+    pub unusable: BTreeMap<KernelName, String>,
     /// Something may be over soon that no event tells of.
     pub again: bool,
     /// Kernel names of the disks that were claimed.
-    pub claimed: Vec<String>,
+    pub claimed: Vec<KernelName>,
     pub wiped: usize,
     pub gave_back: usize,
 }

@@ -167,7 +167,7 @@ mod tests {
         resync: Duration,
         most: usize,
         after: impl Fn(&FakeHost, usize),
-    ) -> Vec<Vec<String>> {
+    ) -> Vec<Vec<crate::host::KernelName>> {
         let (host, mut agent) = machine();
         let script = Script { hints: RefCell::new(hints.into()) };
         let seen = RefCell::new(Vec::new());
@@ -183,7 +183,7 @@ mod tests {
     const FOREVER: Duration = Duration::from_secs(3600);
 
     fn changed(name: &str) -> Result<Option<Hint>, ()> {
-        Ok(Some(Hint::Changed { name: name.to_owned() }))
+        Ok(Some(Hint::Changed { name: name.into() }))
     }
 
     #[test]

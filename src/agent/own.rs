@@ -12,7 +12,7 @@ use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::duplicate::hardware;
 use crate::device::reason::Reason;
 use crate::device::{Device, Verdict};
-use crate::host::{RawDisk, chain};
+use crate::host::{KernelName, RawDisk, chain};
 use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
 
 impl Reconciler {
@@ -82,7 +82,7 @@ impl Reconciler {
 
     /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
     /// for those that are being claimed.
-    pub(super) fn may_be_ours(&self, set: &Snapshot, claiming: &BTreeSet<String>) -> Vec<Unasked> {
+    pub(super) fn may_be_ours(&self, set: &Snapshot, claiming: &BTreeSet<KernelName>) -> Vec<Unasked> {
         if !self.pool.journal().is_in_doubt() {
             return Vec::new();
         }

@@ -46,13 +46,13 @@ impl Reconciler {
                     Ok(()) => met.claimed.push(claim.name),
                     Err(error) => {
                         let problem = chain(&error);
-                        tracing::warn!(disk = claim.name, problem, "a disk was not claimed");
+                        tracing::warn!(disk = claim.name.as_str(), problem, "a disk was not claimed");
                         met.problems.insert(claim.name, problem);
                     }
                 },
                 Action::Wipe { at, wipe } => self.wipe(snapshot, at, &wipe, met),
                 Action::Spare { wipe, why } => {
-                    tracing::warn!(disk = wipe.name, problem = why, "a disk was not wiped");
+                    tracing::warn!(disk = wipe.name.as_str(), problem = why, "a disk was not wiped");
                     met.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why));
                 }
                 Action::GiveBack { id } => self.give_back(&id, met),

@@ -21,8 +21,8 @@ use crate::device::record::judged_record;
 use crate::device::{Device, Verdict};
 use crate::host::backoff::Backoff;
 use crate::host::patience::Patience;
-use crate::host::raw::{Contents, is_or_is_on};
-use crate::host::{Host, Probe, chain};
+use crate::host::raw::Contents;
+use crate::host::{Host, KernelName, Probe, chain};
 use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
@@ -50,9 +50,9 @@ pub struct Reconciler {
     /// Work on disks of the pool that may hang.
     pub(super) errands: Patience<WorkedOn>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
-    pub(super) claiming: BTreeMap<DiskId, (String, SetRef)>,
+    pub(super) claiming: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
-    pub(super) unusable: BTreeMap<String, String>,
+    pub(super) unusable: BTreeMap<KernelName, String>,
     /// What the last look saw together.
     pub(super) together: Identities,
 }
@@ -62,11 +62,11 @@ pub struct Reconciler {
 pub struct PassReport {
     pub set: Snapshot,
     /// What stands against a disk, in words, by kernel name.
-    pub problems: BTreeMap<String, String>,
+    pub problems: BTreeMap<KernelName, String>,
     /// For each set, what it takes and what it leaves, and why.
     pub outcomes: Vec<Outcome>,
     /// Disks that were claimed, by kernel name.
-    pub claimed: Vec<String>,
+    pub claimed: Vec<KernelName>,
     /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member
     /// offers now, none offers.
     pub knows_all: bool,
@@ -118,7 +118,7 @@ impl Reconciler {
 
     /// A device or one of its partitions had an event, by kernel name. Gives whether a pass is due: the
     /// partitions of a pool disk come and go by our own hand.
-    pub fn event(&mut self, name: &str) -> bool {
+    pub fn event(&mut self, name: &KernelName) -> bool {
         if self.is_on_pool_disk(name) {
             return false;
         }
@@ -128,15 +128,15 @@ impl Reconciler {
 
     /// udev has written down what it knows of a device, by kernel name. What is on the device, and since when, stands;
     /// its names and links may be others.
-    pub fn described(&self, name: &str) -> bool {
+    pub fn described(&self, name: &KernelName) -> bool {
         !self.is_on_pool_disk(name)
     }
 
     /// Whether it is a partition of a pool disk.
-    pub(super) fn is_on_pool_disk(&self, name: &str) -> bool {
+    pub(super) fn is_on_pool_disk(&self, name: &KernelName) -> bool {
         self.pool.labelled_disks().iter().any(|member| {
             let shown = member.shown();
-            shown.is_usable() && name != shown.raw.name && is_or_is_on(name, &shown.raw.name)
+            shown.is_usable() && *name != shown.raw.name && name.is_or_is_on(&shown.raw.name)
         })
     }
 
@@ -190,7 +190,7 @@ impl Reconciler {
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
-    pub(super) fn observe(&mut self) -> Result<(Snapshot, BTreeSet<String>), DiscoveryError> {
+    pub(super) fn observe(&mut self) -> Result<(Snapshot, BTreeSet<KernelName>), DiscoveryError> {
         self.passes += 1;
         self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
@@ -348,7 +348,7 @@ mod tests {
             assert!(pass.ripe_in.is_some(), "no event tells when it answers");
             claimed.extend(pass.claimed);
         }
-        assert_eq!((claimed, sick.write_count()), (vec!["fake1".to_owned()], 0));
+        assert_eq!((claimed, sick.write_count()), (vec!["fake1".into()], 0));
 
         sick.set_hangs(false);
         let mut claimed = Vec::new();

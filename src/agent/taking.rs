@@ -9,7 +9,7 @@ use super::decide::Action;
 use crate::claim::{Elected, Promise, Rule, Wipe, promised};
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
-use crate::host::RawDisk;
+use crate::host::{KernelName, RawDisk};
 
 /// What was found where zeros had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct ZeroCheck {
     /// have.
     pub wrong: BTreeSet<SetRef>,
     /// Kernel names of the disks that could not be read.
-    pub unread: BTreeSet<String>,
+    pub unread: BTreeSet<KernelName>,
 }
 
 /// `has`: how many disks each set has.
@@ -60,10 +60,10 @@ mod tests {
     fn claim(set: &str, name: &str) -> Elected {
         let set = sample::rule(set).set;
         let device = unclaimed(name).id;
-        Elected { set, device, name: name.to_owned(), layout: Layout::Carved {}, zeros: true }
+        Elected { set, device, name: name.into(), layout: Layout::Carved {}, zeros: true }
     }
 
-    fn claimed(chosen: &[Elected], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<String> {
+    fn claimed(chosen: &[Elected], read: &ZeroCheck, rule: Rule, has: &BTreeMap<SetRef, u32>) -> Vec<KernelName> {
         let name = |action| match action {
             Action::Claim(claim) => claim.name,
             other => panic!("{other:?}"),
@@ -77,7 +77,7 @@ mod tests {
         let chosen = [claim("fast", "sda"), claim("fast", "sdb")];
         let none = BTreeMap::new();
         assert_eq!(claimed(&chosen, &ZeroCheck::default(), two(), &none), ["sda", "sdb"]);
-        let unread = ZeroCheck { unread: BTreeSet::from(["sda".to_owned()]), ..ZeroCheck::default() };
+        let unread = ZeroCheck { unread: BTreeSet::from(["sda".into()]), ..ZeroCheck::default() };
         assert_eq!(claimed(&chosen, &unread, two(), &none), [""; 0]);
         let has = BTreeMap::from([(two().set, 1)]);
         assert_eq!(claimed(&chosen, &unread, two(), &has), ["sdb"]);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_disk_that_others_promise_keeps_what_is_on_it() {
         let snapshot = Snapshot { at: Duration::ZERO, devices: vec![unclaimed("sda"), unclaimed("sdb")] };
-        let wipe = |name: &str| Wipe { set: sample::rule("fast").set, name: name.to_owned() };
+        let wipe = |name: &str| Wipe { set: sample::rule("fast").set, name: name.into() };
         let promise = Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/sda".into(), device: None };
         let decided = wipes(vec![wipe("sda"), wipe("sdb"), wipe("sdz")], &[promise], &snapshot);
         let why = "the PersistentVolume pv-1 promises it".to_owned();

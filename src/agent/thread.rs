@@ -281,14 +281,14 @@ mod tests {
         });
         for event in 0..20_000 {
             let hint = match event % 3 {
-                0 => Hint::Changed { name: format!("sd{event}") },
-                1 => Hint::Described { name: "sda".to_owned() },
+                0 => Hint::Changed { name: format!("sd{event}").into() },
+                1 => Hint::Described { name: "sda".into() },
                 _ => Hint::Overflow,
             };
             agent_handle.requests.send(Request::Event(hint)).expect("it runs");
         }
         host.add_disk("sdb", "B", Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
-        let names: Vec<String> =
+        let names: Vec<_> =
             agent_handle.inventory().expect("it runs").into_iter().map(|shown| shown.device.raw.name).collect();
         assert_eq!(names, ["sda", "sdb"]);
         agent_handle.stop();

@@ -18,7 +18,7 @@ use crate::device::{Device, Verdict};
 use crate::host::patience::Late;
 use crate::host::raw::Contents;
 use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Host, IoError, Openers, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, RawDisk, chain};
 use crate::pool::zero;
 
 mod error;
@@ -70,7 +70,7 @@ impl Reconciler {
     }
 
     /// What was destroyed on a disk is told until it is something else than blank.
-    pub(super) fn tell_wiped(&mut self, set: &Snapshot, problems: &mut BTreeMap<String, String>) {
+    pub(super) fn tell_wiped(&mut self, set: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in set.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
             let Some(Kept { at, what: words, .. }) = before.get(&device.raw) else { continue };

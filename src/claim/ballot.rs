@@ -7,14 +7,14 @@ use super::rule::Rule;
 use super::wipe::Spared;
 use crate::device::label::SetRef;
 use crate::device::{Device, DiskId};
-use crate::host::Health;
+use crate::host::{Health, KernelName};
 
 /// The sets, all devices, and what is known of both.
 pub struct Ballot<'a> {
     pub rules: &'a [Rule],
     pub devices: &'a [Device],
     /// By kernel name; of a device that is not there nothing is known.
-    pub facts: &'a BTreeMap<String, Facts>,
+    pub facts: &'a BTreeMap<KernelName, Facts>,
     /// How many disks of this node each set has, missing ones too.
     pub claimed: &'a BTreeMap<SetRef, u32>,
     /// How many of the disks of a LocalVolume's class none of its paths leads to now.

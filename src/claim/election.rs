@@ -19,6 +19,7 @@ use super::ripeness::Ripeness;
 use super::rule::NodeMatch;
 use crate::device::DiskId;
 use crate::device::label::{Layout, SetRef};
+use crate::host::KernelName;
 
 /// A device that a set takes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Elected {
     pub set: SetRef,
     pub device: DiskId,
     /// Kernel name at the look that this was decided on.
-    pub name: String,
+    pub name: KernelName,
     /// The set's layout; `RawDevice` for a partition or a mapped device, which hold no table.
     pub layout: Layout,
     /// It must read as zeros.
@@ -40,15 +41,15 @@ pub struct Outcome {
     /// Paths of a LocalVolume that lead to no device.
     pub missing: Vec<String>,
     /// Kernel names, sorted by device id.
-    pub takes: Vec<String>,
+    pub takes: Vec<KernelName>,
     /// What a dry run would take if it were a real one, once it was seen for long enough.
-    pub would_take: Vec<String>,
+    pub would_take: Vec<KernelName>,
     /// Kernel name and reason of each other device, in the same order; of our own disks only those that the set would have
     /// and another one has.
-    pub rejected: Vec<(String, Rejection)>,
+    pub rejected: Vec<(KernelName, Rejection)>,
     /// Kernel names of disks that the set has and would not choose now: its filters, its paths or its node selector say
     /// otherwise than when it took them. They stay its own.
-    pub deselected: Vec<String>,
+    pub deselected: Vec<KernelName>,
 }
 
 /// A disk whose content goes now, as the set that would take it next orders.
@@ -56,7 +57,7 @@ pub struct Outcome {
 pub struct Wipe {
     pub set: SetRef,
     /// Kernel name at the look that this was decided on.
-    pub name: String,
+    pub name: KernelName,
 }
 
 /// The claims of all sets, and what became of each set, in the order in which the sets choose.
@@ -95,7 +96,7 @@ pub fn elect(ballot: &Ballot<'_>) -> Election {
 }
 
 /// Kernel names of the devices whose health decides: nothing else keeps them from a set that wants to know it.
-pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
+pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<KernelName> {
     let hall = Hall::new(ballot);
     let mut names = BTreeSet::new();
     for rule in ballot.rules.iter().filter(|rule| rule.filter.min_health.is_some()) {
@@ -112,7 +113,7 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<String> {
 /// What one set takes, and what it has wiped.
 struct SetChoice {
     outcome: Outcome,
-    wipes: Vec<String>,
+    wipes: Vec<KernelName>,
 }
 
 impl SetChoice {
@@ -129,7 +130,7 @@ struct Contention<'a> {
     /// By the device's place among all of them.
     rejected: BTreeMap<usize, Rejection>,
     /// Its own disks that it would not choose today, by kernel name.
-    deselected: Vec<String>,
+    deselected: Vec<KernelName>,
 }
 
 impl<'a> SetTurn<'_, 'a> {

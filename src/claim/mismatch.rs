@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::device::facts::DeviceType;
 use crate::device::size::Size;
+use crate::host::KernelName;
 
 /// Why a filter does not select a device; `Display` is a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub enum Mismatch {
         wanted: Vec<DeviceType>,
     },
     NestedPartition {
-        disk: String,
+        disk: KernelName,
     },
     TooSmall {
         size: u64,

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn only_content_may_be_destroyed_whatever_else_is_told_of_a_device() {
-        let (sda, target) = (|| "sda".to_owned(), || "/mnt".into());
+        let (sda, target) = (|| crate::host::KernelName::from("sda"), || "/mnt".into());
         let table = [
             (ext4(), Ok(())),
             (Reason::HasTable { kind: "gpt".into() }, Ok(())),
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_shows_more_than_its_verdict_says_is_spared() {
-        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let named = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
         let partitioned = RawDisk { partitions: named(&["sda1"]), ..disk("sda") };
         let held = RawDisk { holders: named(&["dm-0"]), ..disk("sda") };
         for raw in [partitioned, held] {

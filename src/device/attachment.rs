@@ -8,8 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::RawDisk;
 use crate::host::raw::{DevNo, Kind};
+use crate::host::{KernelName, RawDisk};
 
 /// Where a device is, and what tells so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ const AZURE: [(&str, Option<&str>, Attachment); 6] = [
 
 /// All devices of a machine, indexed once.
 pub struct Attachments<'a> {
-    by_name: HashMap<&'a str, &'a RawDisk>,
+    by_name: HashMap<&'a KernelName, &'a RawDisk>,
     by_number: HashMap<DevNo, &'a RawDisk>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Attachments<'a> {
     }
 
     pub fn of(&self, raw: &'a RawDisk) -> Attachment {
-        let mut seen = HashSet::from([raw.name.as_str()]);
+        let mut seen = HashSet::from([&raw.name]);
         let mut ahead = vec![raw];
         let mut worst: Option<Attachment> = None;
         while let Some(raw) = ahead.pop() {
@@ -124,7 +124,7 @@ impl<'a> Attachments<'a> {
 
     /// What a device is built on, as far as it was seen.
     fn below(&self, raw: &'a RawDisk) -> Vec<&'a RawDisk> {
-        let named = |name: &String| self.by_name.get(name.as_str()).copied();
+        let named = |name: &KernelName| self.by_name.get(name).copied();
         match &raw.kind {
             Kind::Partition(partition) => named(&partition.disk).into_iter().collect(),
             Kind::Loop(Some(backing)) => {

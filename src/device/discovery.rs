@@ -18,7 +18,7 @@ use super::remembered::{Kept, Remembered};
 use super::{Believed, Device, Verdict};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, Incarnation, Kind};
-use crate::host::{Access, BlockDevice, Host, HostError, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Host, HostError, KernelName, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
 pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
@@ -43,7 +43,7 @@ pub struct Discovery {
 }
 
 /// A device that is asked: another one under the same name is another.
-type Whom = (String, Incarnation);
+type Whom = (KernelName, Incarnation);
 
 /// What was read of a device.
 #[derive(Clone, Debug)]
@@ -68,13 +68,13 @@ pub enum DiscoveryError {
     #[error("the disks are not looked at before it is known on which of them volumes are: {0}")]
     NotTold(String),
     #[error("{name} is gone")]
-    Gone { name: String },
+    Gone { name: KernelName },
     #[error("{name} is another device than before")]
-    Changed { name: String },
+    Changed { name: KernelName },
     #[error("what is on {name}, or its use, is another than before")]
-    ChangedContent { name: String },
+    ChangedContent { name: KernelName },
     #[error("{name} is not free any more: {why}")]
-    NotFree { name: String, why: String },
+    NotFree { name: KernelName, why: String },
 }
 
 /// Which devices a look reads anew.
@@ -83,8 +83,8 @@ enum Scope<'s> {
     All,
     /// One device and its disk; of the others only what is remembered counts.
     One {
-        name: &'s str,
-        disk: Option<&'s str>,
+        name: &'s KernelName,
+        disk: Option<&'s KernelName>,
     },
 }
 
@@ -142,7 +142,7 @@ impl Discovery {
     }
 
     /// A hint that a device or one of its partitions changed, by kernel name.
-    pub fn changed(&mut self, name: &str) {
+    pub fn changed(&mut self, name: &KernelName) {
         self.cache.changed(name);
     }
 
@@ -188,7 +188,7 @@ impl Discovery {
     fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
-            Kind::Partition(partition) => Some(partition.disk.as_str()),
+            Kind::Partition(partition) => Some(&partition.disk),
             _ => None,
         };
         let set = self.look_within(host, read, Scope::One { name: &name, disk })?;
@@ -215,43 +215,43 @@ impl Discovery {
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
-        let known: HashMap<&str, Kept<Finding>> =
-            raws.iter().filter_map(|raw| Some((raw.name.as_str(), believed(raw)?))).collect();
+        let known: HashMap<&KernelName, Kept<Finding>> =
+            raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
         let told = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
             self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };
-        let mut records: HashMap<&str, Evidence> =
-            raws.iter().filter_map(|raw| Some((raw.name.as_str(), told(raw)?))).collect();
+        let mut records: HashMap<&KernelName, Evidence> =
+            raws.iter().filter_map(|raw| Some((&raw.name, told(raw)?))).collect();
         for raw in raws.iter().filter(|raw| machine.may_carry_record(raw)) {
-            if records.contains_key(&*raw.name) {
+            if records.contains_key(&raw.name) {
                 continue;
             }
-            let remembered = known.get(&*raw.name).and_then(|cached| cached.what.record.clone());
+            let remembered = known.get(&raw.name).and_then(|cached| cached.what.record.clone());
             if let Some(record) =
                 remembered.or_else(|| scope.covers(&raw.name).then(|| self.record_of(host, read, raw)))
             {
-                records.insert(raw.name.as_str(), record);
+                records.insert(&raw.name, record);
             }
         }
         let mut probes = HashMap::new();
-        for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&*raw.name)) {
+        for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
             if !machine.needs_probe(raw, &records) {
                 continue;
             }
-            let denied = known.get(&*raw.name).filter(|cached| denies(&cached.what.probe));
+            let denied = known.get(&raw.name).filter(|cached| denies(&cached.what.probe));
             if let Some(cached) = denied {
-                probes.insert(raw.name.as_str(), cached.what.probe.clone());
+                probes.insert(&raw.name, cached.what.probe.clone());
             } else if scope.covers(&raw.name) {
                 // Nothing remembered may free a device: its record is read again with its content.
-                let is_told = matches!(records.get(&*raw.name), Some(Evidence::Bare | Evidence::GivenUp));
-                if known.contains_key(&*raw.name) && machine.may_carry_record(raw) && !is_told {
-                    records.insert(raw.name.as_str(), self.record_of(host, read, raw));
+                let is_told = matches!(records.get(&raw.name), Some(Evidence::Bare | Evidence::GivenUp));
+                if known.contains_key(&raw.name) && machine.may_carry_record(raw) && !is_told {
+                    records.insert(&raw.name, self.record_of(host, read, raw));
                 }
                 if machine.needs_probe(raw, &records) {
-                    probes.insert(raw.name.as_str(), self.probe_of(host, raw));
+                    probes.insert(&raw.name, self.probe_of(host, raw));
                 }
             }
         }
@@ -292,8 +292,8 @@ impl Discovery {
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&str, Kept<Finding>>,
-        records: &HashMap<&str, Evidence>,
+        known: &HashMap<&KernelName, Kept<Finding>>,
+        records: &HashMap<&KernelName, Evidence>,
         at: Duration,
         scope: Scope<'_>,
     ) {
@@ -302,10 +302,10 @@ impl Discovery {
             self.cache = before;
         }
         for Device { raw, probe, .. } in devices.iter().filter(|device| scope.covers(&device.raw.name)) {
-            let read_at = known.get(&*raw.name).map_or(at, |cached| cached.at);
+            let read_at = known.get(&raw.name).map_or(at, |cached| cached.at);
             let passes =
                 |record: &&Evidence| matches!(record, Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp);
-            let record = records.get(&*raw.name).filter(|record| !passes(record)).cloned();
+            let record = records.get(&raw.name).filter(|record| !passes(record)).cloned();
             self.cache.keep(raw, read_at, Finding { record, probe: probe.clone() });
         }
     }
@@ -330,7 +330,7 @@ impl Snapshot {
 }
 
 impl Scope<'_> {
-    fn covers(self, name: &str) -> bool {
+    fn covers(self, name: &KernelName) -> bool {
         match self {
             Self::All => true,
             Self::One { name: one, disk } => name == one || Some(name) == disk,
@@ -351,13 +351,13 @@ fn whom(raw: &RawDisk) -> Whom {
 fn device(
     machine: &Machine<'_>,
     raw: &RawDisk,
-    records: &HashMap<&str, Evidence>,
-    probes: &HashMap<&str, Probe>,
+    records: &HashMap<&KernelName, Evidence>,
+    probes: &HashMap<&KernelName, Probe>,
 ) -> Device {
-    let probe = probes.get(&*raw.name).cloned().unwrap_or(Probe::NotLooked);
+    let probe = probes.get(&raw.name).cloned().unwrap_or(Probe::NotLooked);
     let verdict = machine.judge(raw, &probe, records);
     // A label on what is not judged by it says nothing: a tenant may have written it.
-    let label = match (&verdict, records.get(&*raw.name)) {
+    let label = match (&verdict, records.get(&raw.name)) {
         (Verdict::Ours | Verdict::Foreign { .. }, Some(Evidence::Valid(label))) => Some(Arc::clone(label)),
         _ => None,
     };

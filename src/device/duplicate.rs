@@ -17,8 +17,8 @@ use super::disk_id::{DiskId, HardwareId};
 use super::id;
 use super::reason::Reason;
 use super::{Believed, Device, Verdict};
-use crate::host::RawDisk;
 use crate::host::raw::Kind;
+use crate::host::{KernelName, RawDisk};
 
 /// Which hardware is a disk of ours, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +198,7 @@ fn is_on_record(device: &Device) -> bool {
 }
 
 fn follow_disks(devices: &mut [Device]) {
-    let not_ready: HashMap<String, Believed> = devices
+    let not_ready: HashMap<KernelName, Believed> = devices
         .iter()
         .filter(|device| device.believed != Believed::Yes)
         .map(|device| (device.raw.name.clone(), device.believed.clone()))

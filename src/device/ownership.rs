@@ -35,7 +35,7 @@ use super::reason::Holder;
 pub use super::reason::Reason;
 use super::{DiskId, HardwareId, Verdict, id};
 use crate::host::raw::{Dm, Kind, MountHow, Offer};
-use crate::host::{Probe, RawDisk};
+use crate::host::{KernelName, Probe, RawDisk};
 
 /// Whose disks they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub struct Owner {
 #[derive(Debug)]
 pub struct Machine<'a> {
     owner: &'a Owner,
-    by_name: HashMap<&'a str, &'a RawDisk>,
+    by_name: HashMap<&'a KernelName, &'a RawDisk>,
     /// Every path that leads to a device: its node, its links, and where its node is bind-mounted.
-    by_path: HashMap<&'a Path, &'a str>,
+    by_path: HashMap<&'a Path, &'a KernelName>,
     /// Kernel name of a device to that of the loop device over it.
-    loops_over: HashMap<&'a str, &'a str>,
+    loops_over: HashMap<&'a KernelName, &'a KernelName>,
     /// Hardware ids of what our disks are, or were last, on.
     ours: BTreeSet<&'a HardwareId>,
     /// Those of what was a disk of ours once, or a copy of one.
@@ -68,13 +68,12 @@ enum Decision {
 
 impl<'a> Machine<'a> {
     pub fn new(owner: &'a Owner, all: &'a [RawDisk]) -> Self {
-        let by_name = all.iter().map(|raw| (raw.name.as_str(), raw)).collect();
+        let by_name = all.iter().map(|raw| (&raw.name, raw)).collect();
         let mut by_path = HashMap::new();
         for raw in all {
             let bound = raw.mounts.iter().filter(|used| used.how == MountHow::Node).map(|used| &used.target);
-            by_path.extend(
-                [&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &*raw.name)),
-            );
+            by_path
+                .extend([&raw.path].into_iter().chain(&raw.links).chain(bound).map(|path| (path.as_path(), &raw.name)));
         }
         let mut machine = Self {
             owner,
@@ -86,7 +85,7 @@ impl<'a> Machine<'a> {
         };
         machine.loops_over = all
             .iter()
-            .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, raw.name.as_str())))
+            .filter_map(|raw| Some((*machine.by_path.get(backing(raw)?.file.as_path())?, &raw.name)))
             .collect();
         machine
     }
@@ -99,7 +98,7 @@ impl<'a> Machine<'a> {
         Self { ours, copies, ..self }
     }
 
-    pub fn get(&self, name: &str) -> Option<&'a RawDisk> {
+    pub fn get(&self, name: &KernelName) -> Option<&'a RawDisk> {
         self.by_name.get(name).copied()
     }
 
@@ -132,8 +131,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Why it could not be read whether a device carries a label of ours; `None`: it could, or there is no need to.
-    pub fn unread(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<String> {
-        match records.get(&*raw.name) {
+    pub fn unread(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<String> {
+        match records.get(&raw.name) {
             Some(Evidence::Failed(why)) => Some(format!("could not be read: {why}")),
             Some(Evidence::Unreadable(why)) => Some(unusable_label(why)),
             Some(_) => None,
@@ -142,19 +141,19 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether only the content is left to decide on.
-    pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> bool {
+    pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> bool {
         matches!(self.decide(raw, records), Decision::ByContent)
     }
 
     /// Whose `raw` is. `records` is by kernel name; without one for it, or for its disk, nothing is unclaimed.
-    pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&str, Evidence>) -> Verdict {
+    pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&KernelName, Evidence>) -> Verdict {
         match self.decide(raw, records) {
             Decision::Decided(verdict) => verdict,
             Decision::ByContent => {
                 let record = match self.disk_of(raw) {
-                    None => records.get(raw.name.as_str()),
+                    None => records.get(&raw.name),
                     // That its disk has a table is no surprise in a partition.
-                    Some(disk) => records.get(disk.name.as_str()).map(|record| match record {
+                    Some(disk) => records.get(&disk.name).map(|record| match record {
                         Evidence::Foreign(_) => &Evidence::None,
                         other => other,
                     }),
@@ -164,13 +163,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn decide(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Decision {
+    fn decide(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Decision {
         let disk = self.disk_of(raw);
         if let Some(what) = raw.unreadable.as_ref().or_else(|| disk?.unreadable.as_ref()) {
             return Decision::Decided(Verdict::Unknown(what.clone()));
         }
         let built_on = self.built_on(raw, records);
-        if built_on.is_none() && records.get(&*raw.name) == Some(&Evidence::Bare) {
+        if built_on.is_none() && records.get(&raw.name) == Some(&Evidence::Bare) {
             return Decision::Decided(Verdict::Ours);
         }
         if let Some(reason) = built_on.or_else(|| self.component(raw)) {
@@ -193,7 +192,7 @@ impl<'a> Machine<'a> {
         }
         match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
             // They may be those of a disk of ours.
-            Some(Reason::HasPartitions { .. }) if matches!(records.get(&*raw.name), Some(Evidence::Failed(_))) => {
+            Some(Reason::HasPartitions { .. }) if matches!(records.get(&raw.name), Some(Evidence::Failed(_))) => {
                 Decision::ByContent
             }
             Some(reason) => Decision::Decided(Verdict::Theirs(reason)),
@@ -212,8 +211,8 @@ impl<'a> Machine<'a> {
     }
 
     /// A loop device over a block device; or anything on one of our volumes, or on a device that is one.
-    fn built_on(&self, raw: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<Reason> {
-        let on_bare = |raw: &RawDisk| match records.get(&*raw.name)? {
+    fn built_on(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<Reason> {
+        let on_bare = |raw: &RawDisk| match records.get(&raw.name)? {
             Evidence::Bare => Some(Reason::OnPoolVolume { below: raw.name.clone() }),
             Evidence::GivenUp => Some(Reason::OnGivenUp { below: raw.name.clone() }),
             _ => None,
@@ -251,8 +250,8 @@ impl<'a> Machine<'a> {
 
     /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. That it
     /// is a path or a member of something else is no volume.
-    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&str, Evidence>, is_ours_above: bool) -> bool {
-        match records.get(&*whole.name) {
+    fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>, is_ours_above: bool) -> bool {
+        match records.get(&whole.name) {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
             Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
@@ -270,8 +269,8 @@ impl<'a> Machine<'a> {
         over.then(|| Reason::LoopOverDevice { device: file.clone() })
     }
 
-    fn by_record(&self, whole: &RawDisk, records: &HashMap<&str, Evidence>) -> Option<Verdict> {
-        match records.get(&*whole.name)? {
+    fn by_record(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<Verdict> {
+        match records.get(&whole.name)? {
             // A bare disk was decided on before, with all that is on it.
             Evidence::None | Evidence::Foreign(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
             Evidence::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
@@ -328,12 +327,12 @@ impl<'a> Machine<'a> {
     }
 
     fn held(&self, raw: &RawDisk) -> Option<Reason> {
-        let by_loop = || self.loops_over.get(&*raw.name).map(|name| (*name, Holder::Loop));
-        let (by, how) = raw.holders.first().map(|by| (by.as_str(), self.holder(by))).or_else(by_loop)?;
-        Some(Reason::Held { device: raw.name.clone(), by: by.to_owned(), how })
+        let by_loop = || self.loops_over.get(&raw.name).map(|name| (*name, Holder::Loop));
+        let (by, how) = raw.holders.first().map(|by| (by, self.holder(by))).or_else(by_loop)?;
+        Some(Reason::Held { device: raw.name.clone(), by: by.clone(), how })
     }
 
-    fn holder(&self, name: &str) -> Holder {
+    fn holder(&self, name: &KernelName) -> Holder {
         match self.get(name).map(|raw| &raw.kind) {
             Some(Kind::Md(_)) => Holder::Array,
             Some(Kind::Dm(Dm { uuid, .. })) if uuid.starts_with("mpath-") => Holder::Multipath,

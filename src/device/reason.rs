@@ -3,6 +3,8 @@
 //! The sentence stands behind a device's name in a table: it names what was found and, where that
 //! helps, what the reader can do about it.
 
+use crate::host::KernelName;
+use std::borrow::Borrow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -17,16 +19,16 @@ pub const FLOOR: u64 = 8 << 20;
 pub enum Reason {
     /// A path of a multipath device or a member of an array: what is built on it shows its content.
     Component {
-        of: String,
+        of: KernelName,
         how: Holder,
     },
     /// A mapped device or array on one of our disks or volumes: a tenant's.
     OnPoolVolume {
-        below: String,
+        below: KernelName,
     },
     /// On a bare device that was given up with what its volume's user wrote there.
     OnGivenUp {
-        below: String,
+        below: KernelName,
     },
     /// A loop device over a block device, such as kubelet makes for raw block volumes.
     LoopOverDevice {
@@ -34,25 +36,25 @@ pub enum Reason {
     },
     NoMedium,
     Mounted {
-        device: String,
+        device: KernelName,
         target: PathBuf,
     },
     Swap {
-        device: String,
+        device: KernelName,
     },
     /// The device node is bind-mounted: somebody's raw block volume.
     NodeBound {
-        device: String,
+        device: KernelName,
         target: PathBuf,
     },
     Held {
-        device: String,
-        by: String,
+        device: KernelName,
+        by: KernelName,
         how: Holder,
     },
     /// Another provisioner's link or device node leads to it.
     Offered {
-        device: String,
+        device: KernelName,
         by: PathBuf,
     },
     /// Another provisioner's PersistentVolume names it.
@@ -62,7 +64,7 @@ pub enum Reason {
     },
     /// A partition of a disk that is in use as a whole.
     DiskInUse {
-        disk: String,
+        disk: KernelName,
         why: Box<Reason>,
     },
     CdRom,
@@ -71,13 +73,13 @@ pub enum Reason {
     Zram,
     Network,
     ReadOnly {
-        device: String,
+        device: KernelName,
     },
     Removable {
-        device: String,
+        device: KernelName,
     },
     NotRunning {
-        device: String,
+        device: KernelName,
         state: String,
     },
     /// The backing file of a loop device was deleted: its data is gone with the loop device.
@@ -92,7 +94,7 @@ pub enum Reason {
         label: String,
     },
     HasPartitions {
-        names: Vec<String>,
+        names: Vec<KernelName>,
     },
     TooSmall {
         size: u64,
@@ -201,7 +203,7 @@ impl fmt::Display for Reason {
 }
 
 /// The first few names; a person wants to know what there is, not all of it.
-fn list(names: &[String]) -> String {
+fn list(names: &[impl Borrow<str>]) -> String {
     const SHOWN: usize = 4;
     match names.len().checked_sub(SHOWN) {
         None | Some(0) => names.join(", "),
@@ -216,7 +218,7 @@ mod tests {
     #[test]
     fn a_long_list_of_names_is_cut_and_counted() {
         let said = |count: usize| {
-            Reason::HasPartitions { names: (1..=count).map(|n| format!("sda{n}")).collect() }.to_string()
+            Reason::HasPartitions { names: (1..=count).map(|n| format!("sda{n}").into()).collect() }.to_string()
         };
         assert_eq!(said(1), "has partitions: sda1");
         assert_eq!(said(4), "has partitions: sda1, sda2, sda3, sda4");

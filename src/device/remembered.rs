@@ -6,15 +6,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::host::RawDisk;
-use crate::host::raw::{Incarnation, is_or_is_on};
+use crate::host::raw::Incarnation;
+use crate::host::{KernelName, RawDisk};
 
 /// How long a look believes what denied a disk, before it reads the content again.
 pub const KEEP: Duration = Duration::from_secs(3600);
 
 /// By kernel name.
 #[derive(Debug)]
-pub struct Remembered<T>(HashMap<String, Kept<T>>);
+pub struct Remembered<T>(HashMap<KernelName, Kept<T>>);
 
 /// What is remembered of one device.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ impl<T> Remembered<T> {
     }
 
     /// A device, a partition of it or the disk that it is on had an event, by kernel name.
-    pub fn changed(&mut self, name: &str) {
-        self.0.retain(|kept, _| !is_or_is_on(name, kept) && !is_or_is_on(kept, name));
+    pub fn changed(&mut self, name: &KernelName) {
+        self.0.retain(|kept, _| !name.is_or_is_on(kept) && !kept.is_or_is_on(name));
     }
 
     /// Events were lost: each device may have had one.
@@ -87,7 +87,7 @@ mod tests {
     fn an_event_of_a_disk_or_its_partition_forgets_both_and_no_other() {
         for event in ["sda", "sda1"] {
             let mut remembered = remembered(&["sda", "sda1", "sdb", "sdaa"]);
-            remembered.changed(event);
+            remembered.changed(&event.into());
             let known = ["sda", "sda1", "sdb", "sdaa"].map(|name| remembered.get(&disk(name)).is_some());
             assert_eq!(known, [false, false, true, true], "{event}");
         }

@@ -48,12 +48,12 @@ pub fn loop_over(name: &str, file: &str) -> RawDisk {
 
 pub fn dm(name: &str, uuid: &str, slaves: &[&str]) -> RawDisk {
     let kind = Kind::Dm(Dm { name: format!("name-of-{name}"), uuid: uuid.into(), suspended: false });
-    RawDisk { slaves: slaves.iter().map(|s| (*s).to_owned()).collect(), ..with_kind(name, kind) }
+    RawDisk { slaves: slaves.iter().map(|s| (*s).into()).collect(), ..with_kind(name, kind) }
 }
 
 pub fn md(name: &str, slaves: &[&str]) -> RawDisk {
     let kind = Kind::Md(Md { uuid: Some("u".into()), level: Some("raid1".into()), state: Some("clean".into()) });
-    RawDisk { slaves: slaves.iter().map(|s| (*s).to_owned()).collect(), ..with_kind(name, kind) }
+    RawDisk { slaves: slaves.iter().map(|s| (*s).into()).collect(), ..with_kind(name, kind) }
 }
 
 pub fn blank() -> Probe {

@@ -76,7 +76,7 @@ mod tests {
             std::fs::write(data.join(".new"), "whole").unwrap();
             std::fs::rename(data.join(".new"), data.join("b1000:1")).unwrap();
         });
-        let wanted = Hint::Described { name: "sdz".to_owned() };
+        let wanted = Hint::Described { name: "sdz".into() };
         // The machine has events of its own meanwhile.
         while events.next(Duration::from_secs(60)).unwrap().expect("it comes") != wanted {}
         write.join().unwrap();

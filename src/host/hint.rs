@@ -1,12 +1,14 @@
 //! What an event says of a device.
 
+use super::kernel_name::KernelName;
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// A disk or partition, by its kernel name, came, went or changed.
-    Changed { name: String },
+    Changed { name: KernelName },
     /// udev has written down what it knows of the device; the device itself may be as it was.
-    Described { name: String },
+    Described { name: KernelName },
     /// Something was lost: anything may have changed.
     Overflow,
 }

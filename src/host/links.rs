@@ -34,7 +34,7 @@ impl DevTree {
         let numbered = disks.iter().enumerate().filter(|(_, disk)| disk.devno != DevNo { major: 0, minor: 0 });
         let mut tree = Self {
             dev: dev.to_owned(),
-            by_name: disks.iter().enumerate().map(|(index, disk)| (PathBuf::from(&disk.name), index)).collect(),
+            by_name: disks.iter().enumerate().map(|(index, disk)| (PathBuf::from(disk.name.as_str()), index)).collect(),
             by_number: numbered.map(|(index, disk)| (disk.devno, index)).collect(),
             links: BTreeMap::new(),
         };

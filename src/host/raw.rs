@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel_name::KernelName;
+
 /// Device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DevNo {
@@ -33,7 +35,7 @@ impl fmt::Display for DevNo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawDisk {
     /// Kernel name: `sda`, `nvme0n1p1`, `dm-0`.
-    pub name: String,
+    pub name: KernelName,
     /// Device node: `/dev/<name>`.
     pub path: PathBuf,
     pub devno: DevNo,
@@ -60,10 +62,10 @@ pub struct RawDisk {
     /// Links under /dev/disk and /dev/mapper that lead here, absolute, sorted.
     pub links: Vec<PathBuf>,
     /// Kernel names of the devices built on this one, and of those that it is built on.
-    pub holders: Vec<String>,
-    pub slaves: Vec<String>,
+    pub holders: Vec<KernelName>,
+    pub slaves: Vec<KernelName>,
     /// Kernel names of its partitions, by number.
-    pub partitions: Vec<String>,
+    pub partitions: Vec<KernelName>,
     /// Where it is in use as a filesystem or as a bind-mounted node, in any namespace we can see.
     pub mounts: Vec<MountUse>,
     pub swap: bool,
@@ -85,7 +87,7 @@ pub struct RawDisk {
 
 impl RawDisk {
     /// A device of which nothing but the name is known: no size, no use, no facts.
-    pub fn named(name: String, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
+    pub fn named(name: KernelName, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
         Self {
             name,
             path,
@@ -151,7 +153,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Kernel name of the disk.
-    pub disk: String,
+    pub disk: KernelName,
     pub number: u32,
     /// Bytes from the start of the disk.
     pub start: u64,
@@ -243,13 +245,6 @@ pub struct Signature {
     pub uuid: Option<String>,
     /// Bytes from the start of the device.
     pub offset: u64,
-}
-
-/// Whether `name` is `disk` or the kernel's name of a partition of it: `sda1`, `nvme0n1p1`.
-pub fn is_or_is_on(name: &str, disk: &str) -> bool {
-    let Some(rest) = name.strip_prefix(disk) else { return false };
-    let number = if disk.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
-    rest.is_empty() || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Which device it is, of all that have had its number since the boot: the kernel counts them (`diskseq`, from Linux 5.15).

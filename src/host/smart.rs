@@ -228,7 +228,7 @@ mod tests {
     fn a_disk_is_asked_in_its_own_language_and_what_has_none_is_unknown() {
         let disk = |name: &str, transport: Option<&str>, kind: Kind| RawDisk {
             transport: transport.map(str::to_owned),
-            ..RawDisk::named(name.to_owned(), "/nowhere".into(), DevNo { major: 0, minor: 0 }, kind)
+            ..RawDisk::named(name.into(), "/nowhere".into(), DevNo { major: 0, minor: 0 }, kind)
         };
         for (name, transport, wanted) in [
             ("nvme0n1", Some("nvme"), Ok(Language::Nvme)),

@@ -15,6 +15,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use super::error::HostError;
 use super::hint::Hint;
 use super::roots::Roots;
+use crate::host::KernelName;
 
 /// A subscription, from its making on.
 #[derive(Debug)]
@@ -67,12 +68,12 @@ impl Descriptions {
     }
 
     /// The device that a record is of; `None` for what is no block device, or has gone.
-    fn device(&self, record: &OsStr) -> Option<String> {
+    fn device(&self, record: &OsStr) -> Option<KernelName> {
         let number = record.to_str()?.strip_prefix('b')?;
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         number.split_once(':').filter(|(major, minor)| is_number(major) && is_number(minor))?;
         let device = std::fs::read_link(self.numbers.join(number)).ok()?;
-        Some(device.file_name()?.to_str()?.replace('!', "/"))
+        Some(KernelName::of_sysfs(device.file_name()?.to_str()?))
     }
 }
 
@@ -105,7 +106,7 @@ mod tests {
             fs::write(data.join(".new"), "whole").unwrap();
             fs::rename(data.join(".new"), data.join(name)).unwrap();
         }
-        let named = |name: &str| Some(Hint::Described { name: name.to_owned() });
+        let named = |name: &str| Some(Hint::Described { name: name.into() });
         assert_eq!(records.try_next().unwrap(), named("sdb"));
         assert_eq!(records.try_next().unwrap(), named("cciss/c0d0"));
         assert_eq!(records.try_next().unwrap(), None);

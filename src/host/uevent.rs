@@ -11,6 +11,7 @@ use nix::sys::socket::{
 
 use super::error::HostError;
 use super::hint::Hint;
+use crate::host::KernelName;
 
 /// A subscription to block events, from its making on.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ fn parse(message: &[u8]) -> Option<Hint> {
         }
     }
     // A device without a node has its name in the path only.
-    let name = node.map(str::to_owned).or_else(|| place.map(|entry| entry.replace('!', "/")))?;
+    let name = node.map(KernelName::from).or_else(|| place.map(KernelName::of_sysfs))?;
     (block && !name.is_empty()).then_some(Hint::Changed { name })
 }
 
@@ -94,7 +95,7 @@ mod tests {
         parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect()
     }
 
-    fn name(parts: &[&str]) -> Option<String> {
+    fn name(parts: &[&str]) -> Option<KernelName> {
         match parse(&event(parts)) {
             Some(Hint::Changed { name }) => Some(name),
             _ => None,

@@ -20,6 +20,7 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
+use crate::host::KernelName;
 use crate::host::pace::Call;
 use crate::host::turn::{PATIENCE, TurnGuard};
 
@@ -39,7 +40,7 @@ impl Member {
     }
 
     /// As which device it is or was here, by the kernel's name.
-    pub fn kernel_name(&self) -> Option<String> {
+    pub fn kernel_name(&self) -> Option<KernelName> {
         match self {
             Self::Labelled(disk) => Some(disk.shown().raw.name.clone()),
             Self::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),

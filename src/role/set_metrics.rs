@@ -11,6 +11,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::claim::Rejection;
 use crate::device::label::SetRef;
+use crate::host::KernelName;
 use crate::operator::node::Seen;
 use crate::pool::{DiskView, Standing};
 
@@ -107,7 +108,7 @@ fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> 
     for outcome in &seen.outcomes {
         // A LocalVolume has nothing to do with what it does not name, and a disk that another set has is matched.
         let is_unmatched = |left: &Rejection| !matches!(left, Rejection::NotNamed | Rejection::InSet(_));
-        let unmatched = |(name, left): &&(String, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
+        let unmatched = |(name, left): &&(KernelName, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
         let unmatched = outcome.rejected.iter().filter(unmatched).count();
         let counts = sets.entry(key(&outcome.set)).or_default();
         counts.unmatched += unmatched;
@@ -169,11 +170,11 @@ mod tests {
             ("sdd", Rejection::InSet(set("other"))),
             ("loop0", Rejection::GivenBack),
         ];
-        let rejected = rejected.map(|(name, why)| (name.to_owned(), why)).to_vec();
+        let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
-        let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".to_owned()]);
+        let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".into()]);
         let outcome = Outcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
-        let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.to_owned(), format!("/dev/{name}")));
+        let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.into(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),
             sorts: BTreeMap::new(),

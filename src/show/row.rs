@@ -12,6 +12,7 @@ use crate::device::attachment::{Attachments, Reach};
 use crate::device::facts::{by_path, type_name, wwn};
 use crate::device::label::Label;
 use crate::device::{Device, Verdict};
+use crate::host::KernelName;
 use crate::host::raw::{Kind, Probe};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,14 +92,14 @@ pub struct DeviceList {
 pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&ListedDevice]) -> Vec<DeviceRow> {
     let attachments = Attachments::new(all.iter().map(|shown| &shown.device.raw));
     let of_pool = |shown: &&&ListedDevice| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();
-    let pool_disks: HashSet<&str> = all.iter().filter(of_pool).map(|shown| shown.device.raw.name.as_str()).collect();
+    let pool_disks: HashSet<&KernelName> = all.iter().filter(of_pool).map(|shown| &shown.device.raw.name).collect();
     devices.into_iter().map(|shown| row(shown, &attachments, &pool_disks)).collect()
 }
 
-fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&str>) -> DeviceRow {
+fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&KernelName>) -> DeviceRow {
     let (verdict, reason) = verdict_and_reason(shown);
     let pool_partition = match &shown.device.raw.kind {
-        Kind::Partition(partition) => pool_disks.contains(&*partition.disk),
+        Kind::Partition(partition) => pool_disks.contains(&partition.disk),
         _ => false,
     };
     let bare = shown.device.verdict == Verdict::Ours && shown.device.label.is_none() && !pool_partition;

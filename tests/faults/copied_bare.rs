@@ -20,7 +20,7 @@ fn plug(host: &FakeHost, disk: &str, serial: &str, partition: Arc<Platter>) {
     let name = format!("{disk}part1");
     host.plug(&name, "", partition);
     let kind = Kind::Partition(Partition {
-        disk: disk.to_owned(),
+        disk: disk.into(),
         number: 1,
         start: MIB,
         part_uuid: Some(GUID.to_owned()),

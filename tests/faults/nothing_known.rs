@@ -35,7 +35,7 @@ fn a_volume_is_not_called_deleted_while_a_disk_cannot_be_read_and_nothing_tells_
     let words = refused.to_string();
     assert!(words.contains("could not be read") && words.contains("unplug it"), "{words}");
     disk.put_content(content);
-    node.agent.event("fake0");
+    node.agent.event(&"fake0".into());
     node.passes().expect("looks");
     assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done);
 
@@ -100,7 +100,7 @@ fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
         assert!(matches!(refused, PoolError::DiskAway { .. }), "{name}: {refused:?}");
         host.edit("fake0", |raw| (raw.state, raw.size, raw.mounts) = (None, 64 * MIB, Vec::new()));
         disk.put_content(content);
-        node.agent.event("fake0");
+        node.agent.event(&"fake0".into());
         node.passes().expect("looks");
         assert_eq!(node.pool.delete(id("a")).expect("it is there"), Change::Done, "{name}");
     }

@@ -207,7 +207,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         let before = disk.content();
         plan(&node.pool);
         assert!(disk.content() == before, "{name}: it was written over");
-        node.agent.event("fake0");
+        node.agent.event(&"fake0".into());
         let pass = node.passes().expect("looks");
         assert!(matches!(pass.set.devices[0].verdict, Verdict::Foreign { .. }), "{:?}", pass.set.devices[0].verdict);
     }

@@ -32,7 +32,7 @@ fn copy_of(host: &FakeHost, disk: &Platter) -> (Arc<Platter>, SparseBytes) {
 }
 
 fn looks(node: &mut Node) {
-    node.agent.event("fake0");
+    node.agent.event(&"fake0".into());
     node.passes().expect("looks");
 }
 
@@ -146,8 +146,8 @@ fn a_mirror_that_became_the_disk_is_used_though_the_old_disk_is_a_leg_of_it_and_
     node.agent.verb(&adopt("/dev/dm-0", false)).expect("adopted");
     node.passes().expect("looks");
     let leg = host.add_disk("fake0", "SERIAL-1", geometry());
-    host.edit("fake0", |raw| raw.holders = vec!["dm-0".to_owned()]);
-    host.edit("dm-0", |raw| raw.slaves = vec!["fake0".to_owned()]);
+    host.edit("fake0", |raw| raw.holders = vec!["dm-0".into()]);
+    host.edit("dm-0", |raw| raw.slaves = vec!["fake0".into()]);
     cannot_be_read(&leg);
     looks(&mut node);
     node.pool.usable(id("a")).expect("the mirror has it");
@@ -205,9 +205,9 @@ fn tenants(host: &FakeHost, kind: Kind) -> (Arc<Platter>, SparseBytes) {
     host.edit("dm-0", |raw| {
         raw.kind = kind;
         raw.serial = None;
-        raw.slaves = vec!["fake0".to_owned()];
+        raw.slaves = vec!["fake0".into()];
     });
-    host.edit("fake0", |raw| raw.holders = vec!["dm-0".to_owned()]);
+    host.edit("fake0", |raw| raw.holders = vec!["dm-0".into()]);
     let content = built.content();
     (built, content)
 }

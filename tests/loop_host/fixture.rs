@@ -110,7 +110,7 @@ impl Loop {
             offloads_zeroes: true,
             discards: true,
             diskseq: Some(attribute("diskseq").trim().parse().unwrap()),
-            ..RawDisk::named(self.name(), self.path.clone(), devno, Kind::Loop(None))
+            ..RawDisk::named(self.name().into(), self.path.clone(), devno, Kind::Loop(None))
         }
     }
 

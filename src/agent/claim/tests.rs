@@ -28,7 +28,7 @@ fn machine() -> (Arc<FakeHost>, Reconciler) {
     (host, agent)
 }
 
-fn passes(agent: &mut Reconciler, count: usize) -> (Vec<String>, PassReport) {
+fn passes(agent: &mut Reconciler, count: usize) -> (Vec<KernelName>, PassReport) {
     let passes: Vec<PassReport> = (0..count).map(|_| agent.pass().expect("a look")).collect();
     let claimed = passes.iter().flat_map(|pass| pass.claimed.clone()).collect();
     (claimed, passes.into_iter().next_back().expect("at least one"))
@@ -237,7 +237,7 @@ fn a_set_that_is_made_again_has_its_bare_devices_again_and_counts_them() {
         assert_eq!(passes(&mut agent, 3).0, ["fake0"]);
         agent.set_rules(vec![rule("two", again)]);
         host.add_disk("fake1", "B", GEOMETRY);
-        assert_eq!(passes(&mut agent, 4).0, [] as [String; 0]);
+        assert_eq!(passes(&mut agent, 4).0, [""; 0]);
         assert_eq!(agent.pool().journal().bare_claims()[0].1.set.uid, "two");
         volume(&agent, 1).expect("it offers its device");
     }
@@ -265,7 +265,7 @@ fn a_set_that_is_made_again_while_a_disk_of_it_is_away_counts_that_disk() {
             agent.set_rules(again);
         }
         let (claimed, last) = passes(&mut agent, 4);
-        assert_eq!(claimed, [] as [String; 0], "{layout:?} {restart}");
+        assert_eq!(claimed, [""; 0], "{layout:?} {restart}");
         assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
         host.plug("fake0", "A", platter);
         passes(&mut agent, 2);
@@ -287,7 +287,7 @@ fn the_first_disks_of_a_set_are_claimed_together_also_where_they_must_be_read_fi
     host.platter("fake2").expect("a disk").inject(Fault { what: "read", range, times: u32::MAX });
     let rule = Rule { min_devices: 3, blankness: Blankness::Zeros, ..sample::rule("set") };
     let mut agent = start(&host, vec![rule.clone()]);
-    assert_eq!(passes(&mut agent, 4).0, [] as [String; 0]);
+    assert_eq!(passes(&mut agent, 4).0, [""; 0]);
     agent.set_rules(vec![Rule { min_devices: 2, ..rule }]);
     assert_eq!(passes(&mut agent, 4).0, ["fake0", "fake1"]);
 }

@@ -155,7 +155,7 @@ fn what_changes_before_its_time_begins_its_time_anew() {
     let pass = case.pass();
     assert!(pass.problems["fake0"].contains("is another than before"), "{:?}", pass.problems);
     assert_eq!(case.platter("fake0").write_count(), 0);
-    case.agent.event("fake0");
+    case.agent.event(&"fake0".into());
     case.pass();
     assert_eq!(case.platter("fake0").write_count(), 0, "its minute has begun anew");
 }

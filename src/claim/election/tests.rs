@@ -24,7 +24,7 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
     Ok(())
 }
 
-fn facts_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTreeMap<String, Facts> {
+fn facts_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTreeMap<KernelName, Facts> {
     let facts = |device: &Device| Facts { ripeness: ripeness(device), health: Some(says(device)), ..Facts::default() };
     devices.iter().map(|device| (device.raw.name.clone(), facts(device))).collect()
 }
@@ -33,7 +33,7 @@ fn facts_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTree
 struct Case<'a> {
     rules: &'a [Rule],
     devices: &'a [Device],
-    facts: BTreeMap<String, Facts>,
+    facts: BTreeMap<KernelName, Facts>,
     claimed: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
     given_back: BTreeSet<DiskId>,
@@ -145,7 +145,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
     let (rules, devices) = ([asks(Some(MinHealth::Passed)), asks(None)], [unasked, unclaimed("well")]);
     let case = Case::new(&rules, &devices);
-    assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".to_owned()]), "the other one could not be taken anyway");
+    assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".into()]), "the other one could not be taken anyway");
     let election = case.elect();
     assert_eq!(left(&election, "a", "never"), Rejection::Verdict("busy".to_owned()));
 }
@@ -168,7 +168,7 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
     let election = run(&[dry.clone(), younger], &devices, &[], &ripe);
     assert_eq!(took(&election, "real"), ["sda", "sdc"]);
     let election = run(&[Rule { created: 2, ..dry }, rule("real")], &devices, &[], &ripe);
-    assert_eq!(election.outcomes[1].would_take, Vec::<String>::new());
+    assert_eq!(election.outcomes[1].would_take, [""; 0]);
     assert_eq!(left(&election, "dry", "sda"), Rejection::OlderSet(set("real")));
 }
 
@@ -276,8 +276,8 @@ fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_po
     let own = election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap();
     assert_eq!((&*own.rejected, &*own.deselected), (&[][..], &[][..]));
     let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
-    assert_eq!(late.rejected, [("sda".to_owned(), Rejection::InSet(owner.clone()))]);
-    assert_eq!(late.deselected, [] as [String; 0]);
+    assert_eq!(late.rejected, [("sda".into(), Rejection::InSet(owner.clone()))]);
+    assert_eq!(late.deselected, [""; 0]);
     assert_eq!(late.rejected[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
 }
 
@@ -294,12 +294,12 @@ fn a_set_knows_its_disks_that_it_would_not_choose_any_more_and_keeps_them() {
     let now = |rule: Rule| Rule { set: set.clone(), ..rule };
     let large = Filter { min_size: 1 << 30, ..crate::claim::sample::filter() };
     assert_eq!(deselected(now(Rule { filter: large.clone(), ..rule("x") })), ["sdb"]);
-    assert_eq!(deselected(now(rule("x"))), [] as [String; 0]);
+    assert_eq!(deselected(now(rule("x"))), [""; 0]);
     assert_eq!(deselected(now(Rule { node: NodeMatch::NotSelected, ..rule("x") })), ["sda", "sdb"]);
     for node in [NodeMatch::HeldBack, NodeMatch::Tainted, NodeMatch::StandsBack] {
-        assert_eq!(deselected(now(Rule { node, ..rule("x") })), [] as [String; 0], "{node:?}");
+        assert_eq!(deselected(now(Rule { node, ..rule("x") })), [""; 0], "{node:?}");
     }
-    assert_eq!(deselected(Rule { filter: large, ..rule("another") }), [] as [String; 0]);
+    assert_eq!(deselected(Rule { filter: large, ..rule("another") }), [""; 0]);
 }
 
 #[test]

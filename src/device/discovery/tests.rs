@@ -30,7 +30,7 @@ impl Desk {
     }
 
     fn put(&self, raw: RawDisk, word: &str) {
-        self.disks.lock().unwrap().insert(raw.name.clone(), (raw, word.to_owned()));
+        self.disks.lock().unwrap().insert(raw.name.to_string(), (raw, word.to_owned()));
     }
 
     fn host(self: &Arc<Self>) -> Arc<dyn Host> {
@@ -62,7 +62,7 @@ impl Host for Desk {
     }
 
     fn probe(&self, disk: &RawDisk) -> Probe {
-        self.probed.lock().unwrap().push(disk.name.clone());
+        self.probed.lock().unwrap().push(disk.name.to_string());
         let word = self.word(&disk.name);
         if word == "dead" {
             return Probe::Failed("dead".into());
@@ -81,10 +81,10 @@ impl Host for Desk {
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
         assert_eq!(access, Access::Look, "a look never opens for writing");
-        self.opened.lock().unwrap().push(disk.name.clone());
+        self.opened.lock().unwrap().push(disk.name.to_string());
         match self.word(&disk.name).as_str() {
-            "dead" => Err(HostError::Busy { object: disk.name.clone() }),
-            word => Ok(Arc::new(Open(disk.name.clone(), word.to_owned()))),
+            "dead" => Err(HostError::Busy { object: disk.name.to_string() }),
+            word => Ok(Arc::new(Open(disk.name.to_string(), word.to_owned()))),
         }
     }
 
@@ -225,7 +225,7 @@ fn a_device_claimed_bare_is_not_read_and_what_a_tenant_wrote_on_it_is_neither_a_
     let desk = Desk::with(&[("sda", "ours"), ("sdb", "ours"), ("sdc", "")]);
     for disk in ["sdb", "sdc"] {
         let whole = desk.disks.lock().unwrap()[disk].0.clone();
-        desk.put(RawDisk { partitions: vec![format!("{disk}1")], ..whole }, &desk.word(disk));
+        desk.put(RawDisk { partitions: vec![format!("{disk}1").into()], ..whole }, &desk.word(disk));
         desk.put(partition(disk, 1, Some(guid)), "");
     }
     let mut discovery = discovery();
@@ -306,7 +306,7 @@ fn an_event_or_another_device_under_the_name_is_looked_at_again() {
     let mut discovery = discovery();
     discovery.look(&desk.host(), read).unwrap();
     desk.touched();
-    discovery.changed("sdc1");
+    discovery.changed(&"sdc1".into());
     discovery.look(&desk.host(), read).unwrap();
     assert_eq!(desk.touched(), ("sdc".into(), "sdc".into()));
     let replaced = RawDisk { diskseq: Some(2), serial: Some("other".into()), ..disk("sdb") };

@@ -22,9 +22,10 @@ fn ours() -> Evidence {
 fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Evidence)]) -> Verdict {
     let owner = owner();
     let machine = Machine::new(&owner, all);
-    let mut records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
-    records.extend(said.iter().cloned());
-    machine.judge(machine.get(name).unwrap(), probe, &records)
+    let said: HashMap<KernelName, Evidence> = said.iter().map(|(name, said)| ((*name).into(), said.clone())).collect();
+    let mut records: HashMap<&KernelName, Evidence> = all.iter().map(|raw| (&raw.name, Evidence::None)).collect();
+    records.extend(said.iter().map(|(name, said)| (name, said.clone())));
+    machine.judge(machine.get(&name.into()).unwrap(), probe, &records)
 }
 
 fn judge(all: &[RawDisk], name: &str) -> Verdict {
@@ -47,7 +48,7 @@ fn mounted(raw: RawDisk, target: &str) -> RawDisk {
 }
 
 fn over(raw: RawDisk, partitions: &[&str], holders: &[&str]) -> RawDisk {
-    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let own = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
     RawDisk { partitions: own(partitions), holders: own(holders), ..raw }
 }
 
@@ -148,10 +149,10 @@ fn nothing_is_unclaimed_before_its_record_and_that_of_its_disk_were_looked_for()
     let all = [over(disk("sda"), &["sda1"], &[]), partition("sda", 1, Some(GUID)), disk("sdb")];
     let machine = Machine::new(&owner, &all);
     for name in ["sda1", "sdb"] {
-        let verdict = machine.judge(machine.get(name).unwrap(), &blank(), &HashMap::new());
+        let verdict = machine.judge(machine.get(&name.into()).unwrap(), &blank(), &HashMap::new());
         assert_eq!(verdict, Verdict::Unknown(NOT_LOOKED.into()), "{name}");
     }
-    let failed = HashMap::from([("sda", Evidence::Failed("EIO".into()))]);
+    let failed = HashMap::from([(&all[0].name, Evidence::Failed("EIO".into()))]);
     assert!(matches!(machine.judge(&all[1], &blank(), &failed), Verdict::Unknown(_)));
 }
 
@@ -364,7 +365,7 @@ fn a_suspended_mapped_device_is_never_read() {
     let all = [raw];
     let machine = Machine::new(&owner, &all);
     assert!(!machine.may_carry_record(&all[0]));
-    assert!(!machine.needs_probe(&all[0], &HashMap::from([("dm-0", Evidence::None)])));
+    assert!(!machine.needs_probe(&all[0], &HashMap::from([(&all[0].name, Evidence::None)])));
     assert_eq!(why(&all, "dm-0"), "dm-0 is not running: its state is suspended");
 }
 
@@ -385,7 +386,7 @@ fn each_disk_of_256_is_judged_by_what_is_on_it() {
         all.push(mounted(partition(&name, 1, Some(GUID)), "/m"));
     }
     let owner = owner();
-    let records: HashMap<&str, Evidence> = all.iter().map(|raw| (raw.name.as_str(), Evidence::None)).collect();
+    let records: HashMap<&KernelName, Evidence> = all.iter().map(|raw| (&raw.name, Evidence::None)).collect();
     let machine = Machine::new(&owner, &all);
     let theirs = all.iter().filter(|raw| matches!(machine.judge(raw, &blank(), &records), Verdict::Theirs(_))).count();
     assert_eq!(theirs, 512);

@@ -30,6 +30,7 @@ use super::health::Health;
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
 use super::state::StateStore;
+use crate::host::KernelName;
 
 /// The machine. Its disks, like real ones, outlive every process that opens them.
 pub struct FakeHost {
@@ -39,7 +40,7 @@ pub struct FakeHost {
     pub mounts: FakeMounts,
     pub state: FakeState,
     clock: Mutex<Duration>,
-    health: Mutex<BTreeMap<String, Health>>,
+    health: Mutex<BTreeMap<KernelName, Health>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
 }
@@ -50,7 +51,7 @@ type BeforeClaim = Box<dyn FnOnce(&Platter) + Send>;
 /// The disks that are plugged in, by kernel name.
 #[derive(Default)]
 pub struct Inventory {
-    disks: BTreeMap<String, (RawDisk, Arc<Platter>)>,
+    disks: BTreeMap<KernelName, (RawDisk, Arc<Platter>)>,
     next_minor: u32,
 }
 
@@ -102,7 +103,7 @@ impl FakeHost {
         let mut inventory = locked(&self.inventory);
         inventory.next_minor += 1;
         let raw = raw_disk(name, serial, platter.geometry, inventory.next_minor);
-        inventory.disks.insert(name.to_owned(), (raw, platter));
+        inventory.disks.insert(name.into(), (raw, platter));
     }
 
     /// Pulls a disk out.
@@ -119,7 +120,7 @@ impl FakeHost {
 
     /// What a disk says of its health from now on.
     pub fn set_health(&self, name: &str, health: Health) {
-        locked(&self.health).insert(name.to_owned(), health);
+        locked(&self.health).insert(name.into(), health);
     }
 
     /// Another program is just ahead of the next claim, and behind its last look.
@@ -233,7 +234,7 @@ impl Host for FakeHost {
         if is_alone && platter.is_in_use(0) {
             return Err(HostError::Busy { object: disk.path.display().to_string() });
         }
-        Ok(Arc::new(FakeDisk { platter, name: disk.name.clone() }))
+        Ok(Arc::new(FakeDisk { platter, name: disk.name.to_string() }))
     }
 
     fn filesystems(&self) -> &dyn Filesystems {
@@ -264,6 +265,6 @@ fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk
         offloads_zeroes: geometry.offloads_zeroes,
         discards: true,
         diskseq: Some(u64::from(minor)),
-        ..RawDisk::named(name.to_owned(), path, DevNo { major: 240, minor }, Kind::Disk)
+        ..RawDisk::named(name.into(), path, DevNo { major: 240, minor }, Kind::Disk)
     }
 }

@@ -13,6 +13,8 @@ use nix::dir::Dir;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
+use crate::host::KernelName;
+
 /// An open directory.
 pub(super) struct Directory {
     fd: OwnedFd,
@@ -151,11 +153,11 @@ impl Notes {
     }
 
     /// Kernel names of the devices that a directory links to.
-    pub fn devices(&mut self, node: &Directory, directory: &str) -> Vec<String> {
+    pub fn devices(&mut self, node: &Directory, directory: &str) -> Vec<KernelName> {
         match node.entries(directory) {
             Ok(mut names) => {
                 names.sort();
-                names.iter().map(|name| kernel_name(name)).collect()
+                names.iter().map(|name| KernelName::of_sysfs(name)).collect()
             }
             Err(why) => {
                 self.add(directory, &why);
@@ -182,11 +184,6 @@ fn has_none(why: &Error) -> bool {
     use nix::libc::{EINVAL, ENODATA, ENODEV, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP};
     let none = [ENOENT, ENOTDIR, ENODEV, ENXIO, EINVAL, ENODATA, EOPNOTSUPP];
     why.raw_os_error().is_some_and(|code| none.contains(&code))
-}
-
-/// sysfs writes the slash of names such as `cciss/c0d0` as `!`.
-pub(super) fn kernel_name(entry: &str) -> String {
-    entry.replace('!', "/")
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-use super::directory::{Directory, Notes, kernel_name, printable};
+use super::directory::{Directory, Notes, printable};
 use super::identity::{self, NumaNodes, SysfsIdentity};
 use super::kind;
+use crate::host::KernelName;
 use crate::host::raw::{DevNo, Kind, Partition, RawDisk, gpt_uuid};
 
 /// sysfs counts in these, whatever the disk's own sector is.
@@ -141,8 +142,8 @@ impl Reader<'_> {
             model: None,
             serial: None,
             wwid: None,
-            name: kernel_name(entry),
-            path: self.dev.join(kernel_name(entry)),
+            name: KernelName::of_sysfs(entry),
+            path: self.dev.join(KernelName::of_sysfs(entry).as_str()),
             ..disk.clone()
         };
         if !notes.is_empty() && parent.child(entry).is_err_and(|why| gone(&why)) {
@@ -165,8 +166,8 @@ fn partition_number(disk: &str, entry: &str) -> Option<u32> {
 
 /// A device of which nothing but the name is known.
 fn blank(entry: &str, dev: &Path) -> RawDisk {
-    let name = kernel_name(entry);
-    let path = dev.join(&name);
+    let name = KernelName::of_sysfs(entry);
+    let path = dev.join(name.as_str());
     RawDisk::named(name, path, DevNo { major: 0, minor: 0 }, Kind::Other("unreadable".into()))
 }
 
@@ -225,12 +226,14 @@ fn number<T: std::str::FromStr>(node: &Directory, attribute: &str) -> Option<T> 
 }
 
 /// bcache shows the holder of a backing device only; its cache devices are held all the same.
-fn holders(node: &Directory, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<String> {
+fn holders(node: &Directory, bcache: impl Fn() -> bool, notes: &mut Notes) -> Vec<KernelName> {
     let mut holders = notes.devices(node, "holders");
     if holders.is_empty() && bcache() {
         let set = node.entries("bcache/set").unwrap_or_default();
         let backed = |name: &String| node.link(&format!("bcache/set/{name}/dev")).ok();
-        holders.extend(set.iter().filter_map(backed).filter_map(|dev| Some(kernel_name(dev.file_name()?.to_str()?))));
+        holders.extend(
+            set.iter().filter_map(backed).filter_map(|dev| Some(KernelName::of_sysfs(dev.file_name()?.to_str()?))),
+        );
         holders.sort();
         if holders.is_empty() {
             holders.push("bcache".into());

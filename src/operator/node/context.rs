@@ -13,6 +13,7 @@ use crate::agent::{AgentHandle, PassReport};
 use crate::claim::Outcome;
 use crate::device::label::Label;
 use crate::device::{Device, DiskId, HardwareId, Verdict, id};
+use crate::host::KernelName;
 use crate::operator::set::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
@@ -21,12 +22,12 @@ use crate::volume::VolumeLocks;
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The name for people of each device, by the kernel's.
-    pub links: BTreeMap<String, String>,
+    pub links: BTreeMap<KernelName, String>,
     /// Of which sort each device is, by the kernel's name.
-    pub sorts: BTreeMap<String, Sort>,
+    pub sorts: BTreeMap<KernelName, Sort>,
     pub outcomes: Vec<Outcome>,
     /// What stands against a disk, by kernel name.
-    pub problems: BTreeMap<String, String>,
+    pub problems: BTreeMap<KernelName, String>,
     /// Pool disks whose hardware has no name that stays, and those whose hardware has another one than their label says; by
     /// disk id.
     pub unstable: BTreeSet<DiskId>,

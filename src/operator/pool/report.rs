@@ -13,7 +13,7 @@ use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, D
 use crate::api::quantity;
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
-use crate::host::chain;
+use crate::host::{KernelName, chain};
 use crate::operator::condition::{Holds, condition};
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
@@ -269,7 +269,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
 /// sets.
 fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
-    let lost = |(_, left): &&(String, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
+    let lost = |(_, left): &&(KernelName, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
     let said = seen.outcomes.iter().filter_map(|outcome| {
         let devices = outcome.rejected.iter().filter(lost).count();
         (devices > 0).then(|| format!("{} selects {devices} of its devices too", outcome.set))
@@ -299,13 +299,13 @@ fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
 
 /// The devices that a set left, or could not claim, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
-    let reason = |(name, left): (&String, Option<&Rejection>)| match (seen.problems.get(name), left) {
+    let reason = |(name, left): (&KernelName, Option<&Rejection>)| match (seen.problems.get(name), left) {
         (Some(problem), _) => Some(problem.clone()),
         // The words of an election count seconds, which would be a write each.
         (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
         (None, left) => left.map(ToString::to_string),
     };
-    let told = |(name, left): (&String, Option<&Rejection>)| {
+    let told = |(name, left): (&KernelName, Option<&Rejection>)| {
         Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
     };
     let outcome = outcome(seen, rule);
@@ -373,8 +373,7 @@ mod tests {
 
     #[test]
     fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
-        let raw =
-            |name: &str, kind| RawDisk::named(name.to_owned(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
+        let raw = |name: &str, kind| RawDisk::named(name.into(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
         let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), Kind::Loop(None)));
         let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
         let rule = rule("a");
@@ -410,16 +409,16 @@ mod tests {
         let rule = rule("a");
         let outcome = Outcome {
             set: rule.set.clone(),
-            takes: vec!["sda".to_owned(), "sdb".to_owned()],
+            takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
-            rejected: vec![("sdc".to_owned(), Rejection::GivenBack)],
+            rejected: vec![("sdc".into(), Rejection::GivenBack)],
             missing: Vec::new(),
             deselected: Vec::new(),
         };
-        let link = |name: &str| (name.to_owned(), format!("/dev/{name}"));
+        let link = |name: &str| (name.into(), format!("/dev/{name}"));
         let seen = Seen {
             links: ["sda", "sdb", "sdc"].map(link).into(),
-            problems: [("sda".to_owned(), "nothing is claimed".to_owned())].into(),
+            problems: [("sda".into(), "nothing is claimed".to_owned())].into(),
             outcomes: vec![outcome],
             ..Seen::default()
         };
@@ -431,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
-        let lost = |name: &str, left| (name.to_owned(), left);
+        let lost = |name: &str, left| (name.into(), left);
         let outcome = |of: &str, rejected| Outcome {
             set: rule(of).set,
             takes: Vec::new(),

@@ -7,6 +7,7 @@
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::Layout;
+use crate::host::KernelName;
 use crate::operator::node::context::Seen;
 use crate::pool::DiskView;
 
@@ -20,10 +21,10 @@ pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], 
     }
     let line = |device: String, state| DiskPartitioning { device, state };
     let own = |disk: &&DiskView| disk.set.has_name_of(&rule.set);
-    let name = |disk: &DiskView| disk.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let link = |name: &str| seen.links.get(name).cloned();
+    let name = |disk: &DiskView| disk.path.file_name().map(|name| KernelName::from(&*name.to_string_lossy()));
+    let link = |name: &KernelName| seen.links.get(name).cloned();
     let done: Vec<&DiskView> = disks.iter().filter(own).collect();
-    let is_done = |wanted: &str| done.iter().any(|disk| name(disk).as_deref() == Some(wanted));
+    let is_done = |wanted: &KernelName| done.iter().any(|disk| name(disk).as_ref() == Some(wanted));
 
     let mut lines: Vec<DiskPartitioning> = Vec::new();
     for disk in &done {
@@ -79,11 +80,11 @@ mod tests {
     }
 
     fn seen(problems: &[&str]) -> Seen {
-        let link = |name: &str| (name.to_owned(), format!("/dev/disk/by-id/{name}"));
+        let link = |name: &str| (name.into(), format!("/dev/disk/by-id/{name}"));
         Seen {
             links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
             outcomes: Vec::new(),
-            problems: problems.iter().map(|name| ((*name).to_owned(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
+            problems: problems.iter().map(|name| ((*name).into(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
             ..Seen::default()
         }
     }
@@ -91,9 +92,9 @@ mod tests {
     fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> Outcome {
         Outcome {
             set: set("a"),
-            takes: takes.iter().map(|name| (*name).to_owned()).collect(),
+            takes: takes.iter().map(|name| (*name).into()).collect(),
             would_take: Vec::new(),
-            rejected: rejected.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect(),
+            rejected: rejected.iter().map(|(name, why)| ((*name).into(), why.clone())).collect(),
             missing: Vec::new(),
             deselected: Vec::new(),
         }

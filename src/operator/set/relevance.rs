@@ -61,13 +61,8 @@ mod tests {
 
     #[test]
     fn devices_of_the_sets_types_come_first_then_real_disks_and_partitions_last() {
-        let partition = Kind::Partition(Partition {
-            disk: "sda".to_owned(),
-            number: 1,
-            start: 0,
-            part_uuid: None,
-            part_label: None,
-        });
+        let partition =
+            Kind::Partition(Partition { disk: "sda".into(), number: 1, start: 0, part_uuid: None, part_label: None });
         let kinds = [
             ("ram0", Kind::Ram),
             ("sda1", partition),
@@ -80,7 +75,7 @@ mod tests {
             ("sr0", Kind::Rom),
         ];
         let sorts = kinds.map(|(name, kind)| {
-            let raw = RawDisk::named(name.to_owned(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
+            let raw = RawDisk::named(name.into(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
             (name, Sort::of(&raw))
         });
         let order = |types: &[DeviceType]| {

@@ -1,0 +1,115 @@
+//! What the kernel calls a block device: `sda`, `nvme0n1p1`, `dm-0`.
+//!
+//! A name says where a device is now, and not which one it is: the kernel gives it to another device after a reboot or a
+//! new plug. What has to last is a disk's id (`device/disk_id.rs`).
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a block device in `/sys/class/block`. It is never empty, and is written as its text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KernelName(String);
+
+impl KernelName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Of an entry in sysfs, where a `/` of the name is a `!`: `cciss!c0d0`.
+    pub fn of_sysfs(entry: &str) -> Self {
+        Self(entry.replace('!', "/"))
+    }
+
+    /// Whether this is `disk` or a partition of it: the kernel puts the number behind the disk's name, and a `p` between
+    /// two digits (`sda1`, `nvme0n1p1`).
+    pub fn is_or_is_on(&self, disk: &KernelName) -> bool {
+        let Some(rest) = self.0.strip_prefix(&disk.0) else { return false };
+        let number = if disk.0.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        rest.is_empty() || number.is_some_and(is_number)
+    }
+}
+
+impl From<&str> for KernelName {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+impl From<String> for KernelName {
+    fn from(name: String) -> Self {
+        Self(name)
+    }
+}
+
+/// What the text says (how it begins, which number it ends with) is asked of the text.
+impl Deref for KernelName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that a map by name is asked with a text.
+impl Borrow<str> for KernelName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for KernelName {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for KernelName {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for KernelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// As its text.
+impl fmt::Debug for KernelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_told_from_another_disk_by_its_name() {
+        for (name, disk, on) in [
+            ("sda", "sda", true),
+            ("sda1", "sda", true),
+            ("sdaa", "sda", false),
+            ("sdaa1", "sda", false),
+            ("nvme0n1p2", "nvme0n1", true),
+            ("nvme0n12", "nvme0n1", false),
+            ("nvme0n1p", "nvme0n1", false),
+            ("sdb1", "sda", false),
+        ] {
+            let (name, disk) = (KernelName::from(name), KernelName::from(disk));
+            assert_eq!(name.is_or_is_on(&disk), on, "{name} on {disk}");
+        }
+    }
+
+    #[test]
+    fn the_slash_of_a_name_is_an_exclamation_mark_in_sysfs() {
+        assert_eq!(KernelName::of_sysfs("cciss!c0d0p1"), "cciss/c0d0p1");
+    }
+}
