@@ -36,6 +36,7 @@ use localpool::device::Verdict;
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::device::reason::Reason;
+use localpool::device::set_name::SetName;
 use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
 use localpool::host::raw::{Kind, Partition};
 use localpool::host::{Access, Extent, FsKind, Geometry, Host};
@@ -815,7 +816,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     let platter = host.add_disk("fake0", "serial-0", geometry());
     let whole = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
     let parts = Rule {
-        set: SetRef { name: "parts".to_owned(), uid: "2".to_owned(), ..whole.set.clone() },
+        set: SetRef::new(SetName::new("default", "parts"), "2"),
         filter: Filter::any_of(vec![DeviceType::Part]),
         ..rule(&Layout::Whole {}, ErasePolicy::Discard)
     };
@@ -856,7 +857,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     drop(node);
     let bare = host.add_disk("fake1", "serial-1", Geometry { size: 128 * MIB, ..geometry() });
     let bare_rule = Rule {
-        set: SetRef { name: "bare".to_owned(), uid: "2".to_owned(), ..rule(&Layout::Whole {}, ErasePolicy::Zero).set },
+        set: SetRef::new(SetName::new("default", "bare"), "2"),
         ..rule(&Layout::RawDevice {}, ErasePolicy::Discard)
     };
     let rules = || vec![rule(&Layout::Carved {}, ErasePolicy::Discard), bare_rule.clone()];

@@ -84,14 +84,10 @@ struct ClassDevices {
 impl Common {
     fn rule(&self, entry: ClassDevices) -> Rule {
         let ClassDevices { class, volume_mode, fs, named } = entry;
-        let SetRef { namespace, name, uid } = &self.metadata.set;
+        let SetRef { name, uid } = &self.metadata.set;
         Rule {
             // Two classes are two owners: a disk must never find the other one by the object's UID.
-            set: SetRef {
-                namespace: namespace.clone(),
-                name: format!("{name}/{class}"),
-                uid: format!("{uid}/{class}"),
-            },
+            set: SetRef::new(name.of_class(&class), format!("{uid}/{class}")),
             created: self.metadata.created.unwrap_or(i64::MAX),
             position: self.position,
             node: self.node,

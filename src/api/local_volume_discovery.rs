@@ -27,7 +27,7 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<
         let mut object = At::new(value, "", &problems).object();
         object.ignore(&["apiVersion", "kind", "status"]);
         let metadata = metadata::read(object.field(&["metadata"]));
-        if metadata.is_some_and(|metadata| metadata.set.name != DISCOVERY_NAME) {
+        if metadata.is_some_and(|metadata| metadata.set.name.name != DISCOVERY_NAME) {
             problems.add("metadata.name", format!("is not {DISCOVERY_NAME}: there is one discovery, of this name"));
         }
         // All of it may be left out.

@@ -21,6 +21,7 @@ use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
 use crate::device::facts::DeviceType;
 use crate::device::label::{ErasePolicy, Layout};
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 use crate::host::table::SLOTS;
 
@@ -35,7 +36,7 @@ const LEAST_PARTITION: u64 = 1 << 20;
 pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
     let mut rules = Vec::new();
     let mut errors = Vec::new();
-    let mut first: HashMap<(String, String, String), usize> = HashMap::new();
+    let mut first: HashMap<(String, SetName), usize> = HashMap::new();
     for Document { number, line, value } in documents::split(text) {
         let error = |name, problems| SetError { document: number, line, name, problems };
         let value = match value {
@@ -51,16 +52,17 @@ pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
             local_volume::KIND => local_volume::parse_volume(&value, node, position),
             _ => parse_set(&value, node, position).map(|rule| vec![rule]),
         };
-        let (namespace, name) = names_of(&value).unwrap_or_default();
-        match (parsed, first.get(&(kind.to_owned(), namespace.clone(), name.clone()))) {
-            (Err(problems), _) => errors.push(error(name_of(&value), problems)),
+        let named = name_of(&value);
+        let key = (kind.to_owned(), named.clone().unwrap_or_default());
+        match (parsed, first.get(&key)) {
+            (Err(problems), _) => errors.push(error(named, problems)),
             (Ok(new), None) => {
-                first.insert((kind.to_owned(), namespace, name), number);
+                first.insert(key, number);
                 rules.extend(new);
             }
             (Ok(_), Some(earlier)) => {
                 let what = format!("document {earlier} has this namespace and name already");
-                errors.push(error(name_of(&value), vec![Problem { path: "metadata.name".into(), what }]));
+                errors.push(error(named, vec![Problem { path: "metadata.name".into(), what }]));
             }
         }
     }
@@ -68,16 +70,11 @@ pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
 }
 
 /// Namespace and name, as far as they can be read.
-fn names_of(value: &Value) -> Option<(String, String)> {
+fn name_of(value: &Value) -> Option<SetName> {
     let metadata = value.get("metadata")?;
     let name = metadata.get("name")?.as_str()?;
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or("default");
-    Some((namespace.to_owned(), name.to_owned()))
-}
-
-fn name_of(value: &Value) -> Option<String> {
-    let (namespace, name) = names_of(value)?;
-    Some(format!("{namespace}/{name}"))
+    Some(SetName::new(namespace, name))
 }
 
 /// One set for one node, or all that is wrong with it.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::strict::Field;
 use crate::device::label::SetRef;
+use crate::device::set_name::SetName;
 
 /// Our namespace of UIDs for objects that come from a file.
 const FILE_UIDS: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_5e7d0c0de001);
@@ -65,9 +66,10 @@ pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
     if uid.is_some_and(|uid| uid.is_empty() || uid.len() > 128 || uid.contains(|c: char| !c.is_ascii_graphic())) {
         uid_field.problem("is not a UID");
     }
-    let from_name = || Uuid::new_v5(&FILE_UIDS, format!("{namespace}/{name}").as_bytes()).to_string();
+    let name = SetName::new(namespace, name);
+    let from_name = || Uuid::new_v5(&FILE_UIDS, name.to_string().as_bytes()).to_string();
     let uid = uid.map_or_else(from_name, str::to_owned);
-    Some(Metadata { set: SetRef { namespace: namespace.to_owned(), name: name.to_owned(), uid }, created })
+    Some(Metadata { set: SetRef { name, uid }, created })
 }
 
 /// Whether an object of Kubernetes could be called so.

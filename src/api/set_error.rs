@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::strict::Problem;
+use crate::device::set_name::SetName;
 
 /// A document that is not a valid LocalVolumeSet or LocalVolume, with all that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +12,8 @@ pub struct SetError {
     pub document: usize,
     /// The line of the file where the document begins, counted from 1.
     pub line: usize,
-    /// `namespace/name`, as far as it could be read.
-    pub name: Option<String>,
+    /// As far as it could be read.
+    pub name: Option<SetName>,
     pub problems: Vec<Problem>,
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::proto::volume_capability::{AccessType as CsiAccessType, access_mode::Mode};
 use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 use crate::volume::{AccessType, Error, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
 
@@ -130,7 +131,7 @@ pub fn parameters(given: &HashMap<String, String>) -> Result<(Selector, BTreeMap
     for (key, value) in given.iter().filter(|(key, _)| !key.starts_with(FOREIGN_PREFIX)) {
         match key.as_str() {
             "class" => selector.class = Some(required("parameters.class", value)?.to_owned()),
-            "set" if value.split('/').count() == 2 => selector.set = Some(value.clone()),
+            "set" if value.split('/').count() == 2 => selector.set = Some(SetName::parse(value)),
             "set" => return invalid(format!("parameters.set must be <namespace>/<name>, not {value:?}")),
             other => return invalid(format!("parameters.{other} is unknown; the known ones are class and set")),
         }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::disk_id::HardwareId;
+use crate::device::set_name::SetName;
 use crate::host::table::Mark;
 use crate::host::{Extent, FsKind, RawDisk};
 
@@ -96,22 +97,26 @@ impl fmt::Display for Hardware {
 /// The LocalVolumeSet that owns a disk: by UID, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SetRef {
-    pub namespace: String,
-    pub name: String,
+    #[serde(flatten)]
+    pub name: SetName,
     pub uid: String,
 }
 
 impl SetRef {
+    pub fn new(name: SetName, uid: impl Into<String>) -> Self {
+        Self { name, uid: uid.into() }
+    }
+
     /// Whether it is the same set, or one that was made again under its name.
     pub fn has_name_of(&self, other: &SetRef) -> bool {
-        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+        self.name == other.name
     }
 }
 
 /// `namespace/name`.
 impl fmt::Display for SetRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        self.name.fmt(f)
     }
 }
 

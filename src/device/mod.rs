@@ -17,6 +17,7 @@ pub mod record;
 pub mod remembered;
 #[cfg(test)]
 pub mod sample;
+pub mod set_name;
 pub mod size;
 pub mod udev_rules;
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::label::{Hardware, Label, Layout, SetRef};
 use super::{Believed, Device, HardwareId, Verdict, id};
+use crate::device::set_name::SetName;
 use crate::host::RawDisk;
 use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
 
@@ -77,7 +78,7 @@ pub fn label(cluster: &str, node: &str) -> Label {
 }
 
 pub fn set(name: &str) -> SetRef {
-    SetRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}") }
+    SetRef::new(SetName::new("default", name), format!("uid-{name}"))
 }
 
 /// An unclaimed device with a stable identity.

@@ -280,6 +280,7 @@ mod tests {
     use super::*;
     use crate::device::duplicate::Identity;
     use crate::device::label::ErasePolicy;
+    use crate::device::set_name::SetName;
 
     #[test]
     fn a_journal_survives_its_text_and_none_is_empty() {
@@ -318,7 +319,7 @@ mod tests {
     /// A journal with something in each of its fields.
     fn full() -> Journal {
         let id = Uuid::from_u128(7);
-        let set = SetRef { namespace: "n".to_owned(), name: "s".to_owned(), uid: "u".to_owned() };
+        let set = SetRef::new(SetName::new("n", "s"), "u");
         let record = VolumeRecord {
             name: "v".to_owned(),
             required: 1,

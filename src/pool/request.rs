@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::claim::Rule;
 use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 
 /// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.
@@ -22,8 +23,8 @@ pub fn id_of_name(csi_name: &str) -> Uuid {
 pub struct Selector {
     /// The StorageClass that a set offers its disks to.
     pub class: Option<String>,
-    /// `namespace/name` of one set.
-    pub set: Option<String>,
+    /// One set.
+    pub set: Option<SetName>,
 }
 
 /// What a volume is to be used as; a filesystem may be left to the set.
@@ -67,7 +68,7 @@ pub enum Change {
 impl Selector {
     pub fn selects(&self, rule: &Rule) -> bool {
         let class = self.class.as_ref().is_none_or(|class| *class == rule.class);
-        let set = self.set.as_ref().is_none_or(|set| *set == rule.set.to_string());
+        let set = self.set.as_ref().is_none_or(|set| *set == rule.set.name);
         class && set
     }
 }

@@ -10,7 +10,7 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
 use crate::claim::Rejection;
-use crate::device::label::SetRef;
+use crate::device::set_name::SetName;
 use crate::host::KernelName;
 use crate::operator::node::Seen;
 use crate::pool::{DiskView, Standing};
@@ -94,29 +94,28 @@ impl SetMetrics {
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
             // Sets that are gone are not told of any more.
             gauges.reset();
-            for ((namespace, name), counts) in &sets {
+            for (SetName { namespace, name }, counts) in &sets {
                 gauges.with_label_values(&[node, namespace, name]).set(number(figure(counts)));
             }
         }
     }
 }
 
-/// By namespace and name: sets that are there, and sets that only disks still name.
-fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<(String, String), Counts> {
-    let key = |set: &SetRef| (set.namespace.clone(), set.name.clone());
+/// By name: sets that are there, and sets that only disks still name.
+fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<SetName, Counts> {
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
     for outcome in &seen.outcomes {
         // A LocalVolume has nothing to do with what it does not name, and a disk that another set has is matched.
         let is_unmatched = |left: &Rejection| !matches!(left, Rejection::NotNamed | Rejection::InSet(_));
         let unmatched = |(name, left): &&(KernelName, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
         let unmatched = outcome.rejected.iter().filter(unmatched).count();
-        let counts = sets.entry(key(&outcome.set)).or_default();
+        let counts = sets.entry(outcome.set.name.clone()).or_default();
         counts.unmatched += unmatched;
         counts.missing_paths += outcome.missing.len();
         counts.orphaned += outcome.deselected.len();
     }
     for disk in disks {
-        let counts = sets.entry(key(&disk.set)).or_default();
+        let counts = sets.entry(disk.set.name.clone()).or_default();
         counts.disks += 1;
         counts.partitions += disk.partitions;
         counts.volumes += disk.volumes;
@@ -139,9 +138,10 @@ mod tests {
     use crate::claim::Outcome;
     use crate::device::DiskId;
     use crate::device::label::Layout;
+    use crate::device::label::SetRef;
 
     fn set(name: &str) -> SetRef {
-        SetRef { namespace: "d".to_owned(), name: name.to_owned(), uid: "u".to_owned() }
+        SetRef::new(SetName::new("d", name), "u")
     }
 
     fn disk(id: &str, of: &str, standing: Standing) -> DiskView {
@@ -207,7 +207,7 @@ mod tests {
             mismatched: 1,
         };
         let gone = Counts { disks: 1, partitions: 3, volumes: 2, orphaned: 1, missing: 1, ..Counts::default() };
-        let of = |name: &str| ("d".to_owned(), name.to_owned());
+        let of = |name: &str| SetName::new("d", name);
         assert_eq!(counts, BTreeMap::from([(of("fast"), fast), (of("gone"), gone)]));
     }
 

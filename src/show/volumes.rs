@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::device::DiskId;
     use crate::device::label::{SetRef, VolumeRecord};
+    use crate::device::set_name::SetName;
     use crate::host::FsKind;
     use crate::pool::Standing;
 
@@ -131,7 +132,7 @@ mod tests {
             size: 1 << 30,
             formatted: true,
             growable_to: 1 << 30,
-            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named("gpt-1"),
             standing,
             conflict: None,

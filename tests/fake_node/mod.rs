@@ -9,6 +9,7 @@ use localpool::claim::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::device::ownership::Owner;
+use localpool::device::set_name::SetName;
 use localpool::host::fake::FakeHost;
 use localpool::host::{FsKind, Host};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
@@ -45,7 +46,7 @@ impl Node {
 
 pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
     Rule {
-        set: SetRef { namespace: "default".to_owned(), name: "set".to_owned(), uid: "1".to_owned() },
+        set: SetRef::new(SetName::new("default", "set"), "1"),
         created: 0,
         position: 0,
         node: NodeMatch::Selected,

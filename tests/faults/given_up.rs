@@ -9,6 +9,7 @@ use localpool::claim::{Filter, Rule};
 use localpool::device::facts::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
 use localpool::device::reason::Reason;
+use localpool::device::set_name::SetName;
 use localpool::device::{Device, Verdict};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fate, Platter};
@@ -20,7 +21,7 @@ use crate::{BLOCK, adopt, geometry, partition};
 /// A set of bare disks, one of partitions, and one of whole disks that is this pool's own by its name.
 fn start(host: &Arc<FakeHost>) -> Node {
     let bare = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
-    let set = |name: &str, uid: &str| SetRef { name: name.to_owned(), uid: uid.to_owned(), ..bare.set.clone() };
+    let set = |name: &str, uid: &str| SetRef::new(SetName::new("default", name), uid);
     let parts = Rule {
         set: set("parts", "2"),
         filter: Filter::any_of(vec![DeviceType::Part]),

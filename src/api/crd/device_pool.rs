@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::device::set_name::SetName;
+
 /// What a person asks of a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,6 +136,12 @@ pub struct SetOffer {
     /// Paths of a LocalVolume that lead to no device here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_device_paths: Vec<String>,
+}
+
+impl SetOffer {
+    pub fn set_name(&self) -> SetName {
+        SetName::new(&self.namespace, &self.name)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

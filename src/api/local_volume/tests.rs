@@ -1,6 +1,7 @@
 use super::*;
 use crate::api::parse_sets;
 use crate::device::facts::DeviceType;
+use crate::device::set_name::SetName;
 
 /// The manifest of the operator's documentation, with all that it may have.
 const OPERATORS: &str = r#"
@@ -61,7 +62,7 @@ fn entries(entries: &str) -> String {
 fn the_operators_manifest_is_a_rule_for_each_class() {
     let rules = rules(OPERATORS);
     let [fs, block] = rules.as_slice() else { panic!("{rules:?}") };
-    assert_eq!((fs.set.namespace.as_str(), fs.set.name.as_str()), ("openshift-local-storage", "local-disks/local-sc"));
+    assert_eq!(fs.set.name, SetName::new("openshift-local-storage", "local-disks/local-sc"));
     assert_eq!((fs.class.as_str(), fs.volume_mode, fs.fs), ("local-sc", Some(VolumeMode::Filesystem), FsKind::Xfs));
     let paths = ["/dev/disk/by-id/wwn-0x5000c500a1b2c3d4", "/dev/sdc"].map(PathBuf::from).to_vec();
     assert_eq!(fs.named, Some(Named { paths, wipe: false }));
@@ -82,7 +83,7 @@ fn absent_fields_mean_what_they_mean_in_a_set_and_nothing_is_wiped() {
     let rule = &rules[0];
     assert_eq!((rule.node, rule.volume_mode, rule.fs), (NodeMatch::Selected, None, FsKind::Ext4));
     assert!(!rule.named.as_ref().unwrap().wipe);
-    assert_eq!((rule.set.namespace.as_str(), rule.set.name.as_str()), ("default", "lv/fast"));
+    assert_eq!(rule.set.name, SetName::new("default", "lv/fast"));
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn a_file_may_hold_sets_and_local_volumes_and_one_that_is_wrong_loses_no_other()
     let good = entries("{storageClassName: fast, devicePaths: [/dev/sdb]}");
     let (rules, errors) =
         parse_sets(&format!("{set}---\n{bad}---\n{good}---\n{good}---\nkind: Pod\n"), &Node::standalone("n"));
-    let names: Vec<(&str, u32)> = rules.iter().map(|rule| (rule.set.name.as_str(), rule.position)).collect();
+    let names: Vec<(&str, u32)> = rules.iter().map(|rule| (rule.set.name.name.as_str(), rule.position)).collect();
     assert_eq!(names, [("lv", 0), ("lv/fast", 1)], "a set and a LocalVolume may have one name");
     let said: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 3, "{said:?}");

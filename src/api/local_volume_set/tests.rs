@@ -82,7 +82,7 @@ fn the_example_of_partitioning_is_three_slots_of_30_g() {
 #[test]
 fn every_field_is_read() {
     let rule = only(EVERYTHING);
-    assert_eq!(rule.set.namespace, "openshift-local-storage");
+    assert_eq!(rule.set.name.namespace, "openshift-local-storage");
     assert_eq!(rule.set.uid, "5b0e7a52-90d5-4e0e-9a43-0d8f1f5d6d3a");
     assert_eq!(rule.created, 1_767_323_045);
     assert_eq!(rule.node, NodeMatch::NotSelected);
@@ -287,7 +287,7 @@ fn a_bad_document_stops_only_itself() {
     ]
     .join("---\n");
     let (rules, errors) = parse_sets(&text, &worker());
-    let names: Vec<_> = rules.iter().map(|rule| (rule.set.name.as_str(), rule.position)).collect();
+    let names: Vec<_> = rules.iter().map(|rule| (rule.set.name.name.as_str(), rule.position)).collect();
     assert_eq!(names, [("a", 0), ("e", 1)]);
     let said: Vec<_> = errors.iter().map(|error| (error.document, error.to_string())).collect();
     for ((document, said), (expected, piece)) in said.iter().zip([

@@ -82,11 +82,11 @@ fn disks(names: &[&str]) -> Vec<Device> {
 }
 
 fn took<'e>(election: &'e Election, name: &str) -> Vec<&'e str> {
-    election.claims.iter().filter(|claim| claim.set.name == name).map(|claim| claim.name.as_str()).collect()
+    election.claims.iter().filter(|claim| claim.set.name.name == name).map(|claim| claim.name.as_str()).collect()
 }
 
 fn left(election: &Election, name: &str, device: &str) -> Rejection {
-    let outcome = election.outcomes.iter().find(|outcome| outcome.set.name == name).unwrap();
+    let outcome = election.outcomes.iter().find(|outcome| outcome.set.name.name == name).unwrap();
     outcome.rejected.iter().find(|(left, _)| left == device).unwrap().1.clone()
 }
 
@@ -273,12 +273,12 @@ fn a_set_is_told_of_disks_that_it_selects_and_another_set_has_and_of_no_other_po
     let own = Rule { set: SetRef { uid: "made again".into(), ..owner.clone() }, ..rule("own") };
     let election = run(&[own, Rule { filter: large, ..rule("late") }], &devices, &[], &ripe);
     assert_eq!(election.claims, []);
-    let own = election.outcomes.iter().find(|outcome| outcome.set.name != "late").unwrap();
+    let own = election.outcomes.iter().find(|outcome| outcome.set.name.name != "late").unwrap();
     assert_eq!((&*own.rejected, &*own.deselected), (&[][..], &[][..]));
-    let late = election.outcomes.iter().find(|outcome| outcome.set.name == "late").unwrap();
+    let late = election.outcomes.iter().find(|outcome| outcome.set.name.name == "late").unwrap();
     assert_eq!(late.rejected, [("sda".into(), Rejection::InSet(owner.clone()))]);
     assert_eq!(late.deselected, [""; 0]);
-    assert_eq!(late.rejected[0].1.to_string(), format!("the set {}/{} has it", owner.namespace, owner.name));
+    assert_eq!(late.rejected[0].1.to_string(), format!("the set {} has it", owner.name));
 }
 
 #[test]
@@ -525,7 +525,7 @@ proptest! {
         names.dedup();
         prop_assert_eq!(names.len(), first.claims.len(), "no device goes to two sets");
         for rule in &rules {
-            let takes = u32::try_from(took(&first, &rule.set.name).len()).unwrap();
+            let takes = u32::try_from(took(&first, &rule.set.name.name).len()).unwrap();
             let has = claimed[&rule.set];
             prop_assert!(rule.max_devices.is_none_or(|most| takes == 0 || has + takes <= most));
             prop_assert!(takes == 0 || has > 0 || takes >= rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));

@@ -115,15 +115,15 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
     let sets: Vec<SetOffer> = world
         .sets
         .iter()
-        .map(|((namespace, name), set)| match set {
+        .map(|(name, set)| match set {
             Ok(rule) => {
                 let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
                 let offer = offer(pool, &disks, seen, rule);
                 SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
             }
             Err(problem) => SetOffer {
-                namespace: namespace.clone(),
-                name: name.clone(),
+                namespace: name.namespace.clone(),
+                name: name.name.clone(),
                 message: Some(problem.clone()),
                 ..SetOffer::default()
             },
@@ -236,15 +236,15 @@ fn disk(view: &DiskView) -> DiskStatus {
 
 fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
     let set = &rule.set;
-    let selector = Selector { class: None, set: Some(set.to_string()) };
+    let selector = Selector { class: None, set: Some(set.name.clone()) };
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
     let block = pool.capacity(&selector, WantedUsage::Block);
     let own = || disks.iter().filter(|disk| disk.set.has_name_of(set));
     let (would_take, would_take_omitted) = named(would_take(seen, rule));
     let (unmatched, unmatched_omitted) = named(unmatched(seen, rule));
     SetOffer {
-        namespace: set.namespace.clone(),
-        name: set.name.clone(),
+        namespace: set.name.namespace.clone(),
+        name: set.name.name.clone(),
         uid: set.uid.clone(),
         class: rule.class.clone(),
         devices: count(own().count()),
@@ -447,8 +447,7 @@ mod tests {
             lost("sdd", Rejection::GivenBack),
         ];
         let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
-        let SetRef { namespace, .. } = rule("late").set;
-        let words = format!("{namespace}/late selects 2 of its devices too");
+        let words = format!("{} selects 2 of its devices too", rule("late").set.name);
         assert_eq!(contested(&seen, &rule("a")), Some(words));
         assert_eq!(contested(&seen, &rule("late")), None);
     }

@@ -11,6 +11,7 @@ use super::class::Class;
 use super::parsed::{Reading, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
+use crate::device::set_name::SetName;
 use crate::operator::condition::condition;
 use crate::operator::event::{News, clip};
 
@@ -57,11 +58,11 @@ pub type Offers<'a> = Vec<(String, &'a SetOffer)>;
 
 /// What the nodes say of its classes.
 pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
-    let (namespace, prefix) = (volume.namespace().unwrap_or_default(), format!("{}/", volume.name_any()));
+    let object = SetName::new(volume.namespace().unwrap_or_default(), volume.name_any());
     let mut offers = Vec::new();
     for pool in pools {
         let all = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
-        let own = all.iter().filter(|offer| offer.namespace == namespace && offer.name.starts_with(&prefix));
+        let own = all.iter().filter(|offer| offer.set_name().is_class_of(&object));
         offers.extend(own.map(|offer| (pool.name_any(), offer)));
     }
     offers

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::class::Class;
 use super::parsed::{Reading, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
+use crate::device::set_name::SetName;
 use crate::operator::condition::condition;
 use crate::operator::event::{News, Tone, clip};
 
@@ -56,10 +57,10 @@ pub fn offers<'a>(
     set: &LocalVolumeSet,
     pools: impl IntoIterator<Item = &'a DevicePool>,
 ) -> BTreeMap<String, &'a SetOffer> {
-    let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
+    let name = SetName::new(set.namespace().unwrap_or_default(), set.name_any());
     let of = |pool: &'a DevicePool| {
         let offers = pool.status.as_ref().map_or(&[][..], |status| status.sets.as_slice());
-        let offer = offers.iter().find(|offer| offer.namespace == namespace && offer.name == name)?;
+        let offer = offers.iter().find(|offer| offer.set_name() == name)?;
         Some((pool.name_any(), offer))
     };
     pools.into_iter().filter_map(of).collect()

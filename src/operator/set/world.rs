@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 
 use super::parsed::Parsed;
 use crate::api::Node;
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
+use crate::device::set_name::SetName;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
     /// Sets and LocalVolumes were listed, and the node was read: what nobody asks for is really not asked for.
     pub complete: bool,
-    /// By namespace and name: a rule, or what is wrong with the set. A LocalVolume is one for each class, named
+    /// By name: a rule, or what is wrong with the set. A LocalVolume is one for each class, named
     /// `<name>/<class>`, or `<name>/*` with what is wrong with it.
-    pub sets: BTreeMap<(String, String), Result<Rule, String>>,
+    pub sets: BTreeMap<SetName, Result<Rule, String>>,
     pub cordoned: bool,
     /// Whether the DevicePool is there at all.
     pub pool_exists: bool,
@@ -100,14 +101,13 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
         rule
     };
     let all_sets: Vec<_> = sets.iter().flat_map(BTreeMap::values).cloned().collect();
-    let of_sets = all_sets.iter().zip(readers.sets.of(&all_sets, &here)).flat_map(|(set, reading)| {
-        rules_of(set.namespace(), set.name_any(), &reading, |rule| admitted(rule, &held_back))
-    });
+    let of_sets = all_sets
+        .iter()
+        .zip(readers.sets.of(&all_sets, &here))
+        .flat_map(|(set, reading)| rules_of(name_of(set.as_ref()), &reading, |rule| admitted(rule, &held_back)));
     let all_volumes: Vec<_> = volumes.iter().flat_map(BTreeMap::values).cloned().collect();
     let of_volumes = all_volumes.iter().zip(readers.volumes.of(&all_volumes, &here)).flat_map(|(volume, reading)| {
-        rules_of(volume.namespace(), format!("{}/*", volume.name_any()), &reading, |rule| {
-            admitted(rule, &volumes_held_back)
-        })
+        rules_of(name_of(volume.as_ref()).of_class("*"), &reading, |rule| admitted(rule, &volumes_held_back))
     });
     let pool_object = pool.as_ref().and_then(Option::as_ref);
     World {
@@ -122,20 +122,22 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
     }
 }
 
+fn name_of(object: &impl ResourceExt) -> SetName {
+    SetName::new(object.namespace().unwrap_or_default(), object.name_any())
+}
+
 /// The rules of one object by their names, or under `otherwise` what is wrong with it.
 fn rules_of(
-    namespace: Option<String>,
-    otherwise: String,
+    otherwise: SetName,
     reading: &Result<Vec<Rule>, Vec<String>>,
     admitted: impl Fn(Rule) -> Rule,
-) -> Vec<((String, String), Result<Rule, String>)> {
-    let namespace = namespace.unwrap_or_default();
+) -> Vec<(SetName, Result<Rule, String>)> {
     match reading {
         Ok(rules) => {
-            let named = |rule: &Rule| ((namespace.clone(), rule.set.name.clone()), Ok(admitted(rule.clone())));
+            let named = |rule: &Rule| (rule.set.name.clone(), Ok(admitted(rule.clone())));
             rules.iter().map(named).collect()
         }
-        Err(problems) => vec![((namespace, otherwise), Err(problems.join("; ")))],
+        Err(problems) => vec![(otherwise, Err(problems.join("; ")))],
     }
 }
 
@@ -214,7 +216,7 @@ mod tests {
     }
 
     fn rule(objects: &NodeObjects) -> Result<Rule, String> {
-        seen(objects).sets[&("d".to_owned(), "s".to_owned())].clone()
+        seen(objects).sets[&SetName::new("d", "s")].clone()
     }
 
     #[test]
@@ -312,8 +314,8 @@ mod tests {
         ]);
         let mut objects = objects(json!({"storageClassName": "fast"}), json!([]));
         objects.volumes = volume(json!({"storageClassDevices": devices}));
-        let key = |name: &str| ("d".to_owned(), name.to_owned());
-        let names = |world: &World| world.sets.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        let key = |name: &str| SetName::new("d", name);
+        let names = |world: &World| world.sets.keys().map(|name| name.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&seen(&objects)), ["s", "s/a", "s/b"], "a set of that name is another object");
         assert_eq!(seen(&objects).rules().len(), 3);
 

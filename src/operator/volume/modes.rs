@@ -39,7 +39,7 @@ pub fn modes<'a>(
         return modes;
     }
     let allows = |offer: &&SetOffer| {
-        let is_its = |rule: &&&Rule| (&rule.set.namespace, &rule.set.name) == (&offer.namespace, &offer.name);
+        let is_its = |rule: &&&Rule| rule.set.name == offer.set_name();
         rules.iter().find(is_its).is_none_or(|rule| allowed(rule, usage))
     };
     for pool in pools {

@@ -11,6 +11,7 @@ use kube::core::DynamicObject;
 use super::spec::{bytes, phase};
 use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
 use crate::api::quantity;
+use crate::device::set_name::SetName;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.
@@ -102,13 +103,13 @@ fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
 
 pub fn selects(selector: &Selector, offer: &SetOffer) -> bool {
     let class = selector.class.as_ref().is_none_or(|class| *class == offer.class);
-    let set = selector.set.as_ref().is_none_or(|set| *set == format!("{}/{}", offer.namespace, offer.name));
+    let set = selector.set.as_ref().is_none_or(|set| *set == offer.set_name());
     class && set
 }
 
 fn selector_of(volume: &PoolVolume) -> Selector {
     let parameter = |name: &str| volume.spec.parameters.get(name).cloned();
-    Selector { class: parameter("class"), set: parameter("set") }
+    Selector { class: parameter("class"), set: parameter("set").as_deref().map(SetName::parse) }
 }
 
 /// What one node or all of them have.
@@ -214,7 +215,7 @@ mod tests {
         }
         let other = Selector { class: Some("slow".to_owned()), set: None };
         assert_eq!(rooms([&plain], [], &other, Some(WantedUsage::Block))["a"], Capacity::default());
-        let set = |name: &str| Selector { class: Some("fast".to_owned()), set: Some(name.to_owned()) };
+        let set = |name: &str| Selector { class: Some("fast".to_owned()), set: Some(SetName::parse(name)) };
         assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Mount(None)))["a"], gib(10, 4, 1));
         assert_eq!(rooms([&plain], [], &set("d/t"), Some(WantedUsage::Mount(None)))["a"], Capacity::default());
         assert_eq!(rooms([&plain], [], &set("d/s"), Some(WantedUsage::Block))["a"], Capacity::default());

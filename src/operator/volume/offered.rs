@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 
 use crate::claim::Rule;
 use crate::device::label::VolumeUsage;
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 use crate::operator::set::parsed::{Reading, SetObject};
 use crate::volume::{Error, Selector, WantedUsage};
@@ -30,7 +31,7 @@ impl Candidate {
 /// The objects of a kind that a request means, by what they say of themselves.
 pub fn candidates<K: SetObject>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
     let meant = |object: &K| {
-        let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        let name = SetName::new(object.namespace().unwrap_or_default(), object.name_any());
         let class = selector.class.as_ref().is_none_or(|class| object.classes().contains(&class.as_str()));
         let set = selector.set.as_ref().is_none_or(|set| *set == name);
         (class && set).then(|| format!("{} {name}", K::kind(&())))
@@ -104,7 +105,7 @@ mod tests {
             set_of("any", json!({"storageClassName": "any"})),
             set_of("typo", json!({"storageClassName": "typo", "dryrun": true})),
         ];
-        let selector = Selector { class: class.map(str::to_owned), set: set.map(str::to_owned) };
+        let selector = Selector { class: class.map(str::to_owned), set: set.map(SetName::parse) };
         let candidates = candidates(&selector, &sets, Parsed::default().of_any_node(&sets));
         allows(&selector, &rules(&selector, &candidates)?, usage)
     }

@@ -14,6 +14,7 @@ use super::request::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::device::DiskId;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 use crate::operator::error::{Error, words};
 use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};
@@ -74,10 +75,9 @@ fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     }
     let disk = status.disk.clone()?;
     let volume = described_by(object, Some(FsKind::Ext4)).map(|(id, record)| {
-        let (namespace, name) = status.set.as_deref().and_then(|set| set.split_once('/')).unwrap_or_default();
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let set = status.set.as_deref().map(SetName::parse).unwrap_or_default();
         // A set of that name is the one.
-        LostVolume { id, set: SetRef { namespace, name, uid: String::new() }, record }
+        LostVolume { id, set: SetRef::new(set, ""), record }
     });
     // One that was only to be made has no size yet, whatever its deletion says.
     let is_made = status.size.is_some();

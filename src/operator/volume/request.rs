@@ -9,6 +9,7 @@ use kube::api::ObjectMeta;
 use super::spec::signed;
 use crate::api::crd::{FINALIZER, Intent, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::device::set_name::SetName;
 use crate::host::FsKind;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::VolumeId;
@@ -56,7 +57,7 @@ pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
         limit: spec.limit.map(|limit| bytes("limit", limit)).transpose()?,
         usage,
         parameters: spec.parameters.clone(),
-        selector: Selector { class: parameter("class"), set: parameter("set") },
+        selector: Selector { class: parameter("class"), set: parameter("set").as_deref().map(SetName::parse) },
     })
 }
 
@@ -109,7 +110,7 @@ mod tests {
             size: 5 << 20,
             formatted: false,
             growable_to: 5 << 20,
-            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named("gpt-1"),
             standing: Standing::Ready,
             conflict: None,

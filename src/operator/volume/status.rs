@@ -183,6 +183,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
     use crate::device::label::SetRef;
+    use crate::device::set_name::SetName;
     use crate::pool::Standing;
     use crate::volume::VolumeId;
 
@@ -195,7 +196,7 @@ mod tests {
             size: 5 << 20,
             formatted: false,
             growable_to: 5 << 20,
-            set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+            set: SetRef::new(SetName::new("d", "s"), "u"),
             disk: DiskId::named("gpt-1"),
             standing: Standing::Ready,
             conflict: None,

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::JournalStore;
 use crate::device::label::{Layout, SetRef};
+use crate::device::set_name::SetName;
 use crate::device::{DiskId, HardwareId};
 use crate::host::fake::FakeHost;
 use crate::pool::journal::KnownDisk;
@@ -18,7 +19,7 @@ fn store() -> JournalStore {
 
 fn disk(volumes: &[Uuid]) -> KnownDisk {
     KnownDisk {
-        set: SetRef { namespace: "d".to_owned(), name: "s".to_owned(), uid: "u".to_owned() },
+        set: SetRef::new(SetName::new("d", "s"), "u"),
         layout: Layout::Carved {},
         path: "/dev/fake0".into(),
         model: None,

@@ -12,6 +12,7 @@ use crate::device::label::{
     DATA_START, ErasePolicy, EraseRecord, Hardware, LABEL_EXTENT, LABEL_TYPE, Layout, SetRef, VOLUME_TYPE,
     VolumeRecord, VolumeUsage,
 };
+use crate::device::set_name::SetName;
 use crate::host::table::memory::{Memory, Torn};
 use crate::host::table::{Entry, Name, repair, wipe_backup, wipe_primary, write_first, write_table};
 use crate::host::{Extent, FsKind};
@@ -29,7 +30,7 @@ fn label(disk: Uuid) -> Label {
         cluster: "standalone".into(),
         node: "node-1".into(),
         hardware: Hardware { id: HardwareId::named("wwid-naa.5000"), model: Some("X".into()), serial: None },
-        set: SetRef { namespace: "storage".into(), name: "fast".into(), uid: "u-1".into() },
+        set: SetRef::new(SetName::new("storage", "fast"), "u-1"),
         layout: Layout::Carved {},
         releasing: false,
         used: false,
