@@ -13,7 +13,7 @@ mod promise;
 mod rejection;
 mod ripeness;
 mod rule;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod sample;
 mod wipe;
 

@@ -15,7 +15,7 @@ pub mod ownership;
 pub mod reason;
 pub mod record;
 pub mod remembered;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod sample;
 pub mod set_name;
 pub mod size;

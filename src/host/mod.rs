@@ -2,8 +2,8 @@
 //!
 //! Takes in what the modules to its right decide; gives out what the kernel says ([`RawDisk`],
 //! [`Probe`], mounts) and does what is asked of it (disk I/O, partition mapping, mkfs, mount).
-//! [`Host`] is the seam: `real::RealHost` talks to Linux, `fake::FakeHost` is a machine in memory
-//! that loses unsynced writes and fails on purpose, `dry::DryHost` changes nothing on another one.
+//! [`Host`] is the seam: `real::RealHost` talks to Linux, and `dry::DryHost` changes nothing on another one. Tests have
+//! `fake::FakeHost`, a machine in memory that loses unsynced writes and fails on purpose; what is shipped does not have it.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
@@ -18,6 +18,7 @@ pub mod dying;
 mod error;
 pub mod events;
 pub mod extent;
+#[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod filesystem;
 mod flock;

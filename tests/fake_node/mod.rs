@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::agent::{PassReport, Reconciler};
-use localpool::claim::{Blankness, Filter, NodeMatch, Reclaim, Rule};
-use localpool::device::facts::DeviceType;
-use localpool::device::label::{ErasePolicy, Layout, SetRef};
+use localpool::claim::{Rule, sample};
+use localpool::device::label::{ErasePolicy, Layout};
 use localpool::device::ownership::Owner;
-use localpool::device::set_name::SetName;
+use localpool::host::Host;
 use localpool::host::fake::FakeHost;
-use localpool::host::{FsKind, Host};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;
@@ -45,25 +43,7 @@ impl Node {
 }
 
 pub fn rule(layout: &Layout, erase: ErasePolicy) -> Rule {
-    Rule {
-        set: SetRef::new(SetName::new("default", "set"), "1"),
-        created: 0,
-        position: 0,
-        node: NodeMatch::Selected,
-        tolerations: Vec::new(),
-        class: "fast".to_owned(),
-        layout: layout.clone(),
-        filter: Filter::any_of(vec![DeviceType::Disk]),
-        named: None,
-        blankness: Blankness::Signatures,
-        min_devices: 0,
-        max_devices: None,
-        volume_mode: None,
-        fs: FsKind::Ext4,
-        erase,
-        reclaim: Reclaim::Keep,
-        dry_run: false,
-    }
+    Rule { layout: layout.clone(), erase, ..sample::rule("set") }
 }
 
 pub fn id(name: &str) -> Uuid {

@@ -380,6 +380,7 @@ fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
             "pool/journal",
             "#[cfg(test)]\nmod tests { use crate::host::fake::FakeHost; fn f() { std::fs::read(\"x\"); } }",
         ),
+        ("pool/journal", "#[cfg(any(test, feature = \"testing\"))]\nmod sample { use crate::host::fake::FakeHost; }"),
         ("device/record/frame", "fn f(device: &dyn BlockDevice) {}"),
         ("pool/disk", "use crate::host::{BlockDevice, Disk, Host};"),
         ("role/sets", "use crate::csi::server; use std::fs;"),

@@ -1,6 +1,12 @@
 //! What a Rust file names, as far as words tell: paths with their line, whether they stand in test code, and what
 //! of this crate they mean. Takes in text, gives out [`Names`]; no parser of Rust, so macros hide what they make.
 
+/// What is before an item that only tests have. Texts are no words: the second one is `any(test, feature = "testing")`.
+const FOR_TESTS: [&[&str]; 2] = [
+    &["#", "[", "cfg", "(", "test", ")", "]"],
+    &["#", "[", "cfg", "(", "any", "(", "test", ",", "feature", "=", ")", ")", "]"],
+];
+
 /// A path or a word as it stands in the code, with braces of `use` multiplied out.
 #[derive(Debug)]
 pub struct Named {
@@ -30,7 +36,7 @@ impl Named {
 pub struct Names {
     pub all: Vec<Named>,
     pub ours: Vec<Named>,
-    /// Modules that are declared under `#[cfg(test)]`, in files of their own.
+    /// Modules that only tests have, in files of their own.
     pub test_modules: Vec<String>,
 }
 
@@ -187,9 +193,9 @@ impl Walk {
         let mut open: Vec<(bool, bool)> = Vec::new();
         let mut test_item = false;
         while self.at < self.tokens.len() {
-            if self.words(&["#", "[", "cfg", "(", "test", ")", "]"]) {
+            if let Some(attribute) = FOR_TESTS.iter().find(|attribute| self.words(attribute)) {
                 test_item = true;
-                self.at += 7;
+                self.at += attribute.len();
             } else if self.word(0) == "mod" && self.word(2) == "{" {
                 inside.push(self.word(1).to_owned());
                 open.push((true, std::mem::take(&mut test_item)));
