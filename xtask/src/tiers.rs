@@ -1,0 +1,213 @@
+//! Builds the tests once, and runs the tiers one after the other.
+//!
+//! Which of cargo's tests is in which tier goes by exact names: a filter of cargo is a part of a name, and would take
+//! tests of another tier, too.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::Asked;
+use super::cargo_log::{self, Counts};
+use super::go_log;
+use super::process::{answer, command, logged, output, run as run_command};
+use super::summary::Summary;
+use super::tier::Tier;
+
+const TARGETS_OF_APISERVER: [&str; 4] = ["--test", "apiserver", "--test", "chart"];
+
+/// How many runs of csi-sanity there are: for each layout and mode, standalone and on Kubernetes.
+const SANITY_RUNS: usize = 12;
+const SANITY_RUNS_ON_KUBERNETES: usize = 6;
+
+struct Tests {
+    root: PathBuf,
+    /// Of cargo, absolute.
+    target: PathBuf,
+    is_root: bool,
+    /// Tests by exact name.
+    of_loop: BTreeSet<String>,
+    of_apiserver: BTreeSet<String>,
+    summary: Summary,
+}
+
+/// Runs the tiers, each to its end, whatever becomes of the one before it.
+pub fn run(asked: &Asked) -> io::Result<Summary> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    fs::create_dir_all(target.join("test"))?;
+    let is_root = output(command("id", &root).arg("-u"))?.trim() == "0";
+    let (of_loop, of_apiserver) = build(&root)?;
+    let mut tests = Tests { root, target, is_root, of_loop, of_apiserver, summary: Summary::new(asked.by_name) };
+    for tier in &asked.all {
+        match tier {
+            Tier::Unit => tests.unit()?,
+            Tier::Loop => tests.loop_devices()?,
+            Tier::Apiserver => tests.apiserver()?,
+            Tier::Sanity => tests.sanity()?,
+        }
+    }
+    Ok(tests.summary)
+}
+
+fn begin(words: &str) {
+    println!("\n=== {words}");
+}
+
+/// Gives the names of the tests that need loop devices, and of those that need an API server.
+fn build(root: &Path) -> io::Result<(BTreeSet<String>, BTreeSet<String>)> {
+    begin("building the tests");
+    let cargo = || {
+        let mut cargo = command("cargo", root);
+        cargo.args(["test", "--locked", "--workspace"]);
+        cargo
+    };
+    run_command(cargo().arg("--no-run"))?;
+    let list = |targets: &[&str]| output(cargo().args(targets).args(["--", "--list"]));
+    let of_apiserver = cargo_log::listed(&list(&TARGETS_OF_APISERVER)?);
+    let all = cargo_log::listed(&list(&[])?);
+    let is_loop = |name: &&String| cargo_log::needs_loop_devices(name) && !of_apiserver.contains(*name);
+    Ok((all.iter().filter(is_loop).cloned().collect(), of_apiserver))
+}
+
+impl Tests {
+    fn log(&self, tier: Tier) -> PathBuf {
+        self.target.join("test").join(format!("{}.log", tier.name()))
+    }
+
+    fn unit(&mut self) -> io::Result<()> {
+        let others = self.of_loop.union(&self.of_apiserver);
+        let skips: Vec<String> = others.flat_map(|name| ["--skip".to_owned(), name.clone()]).collect();
+        self.cargo_tier(Tier::Unit, "unit, property, crash", &[], &skips, &[])
+    }
+
+    fn loop_devices(&mut self) -> io::Result<()> {
+        let names: Vec<String> = self.of_loop.iter().cloned().collect();
+        if !self.is_root {
+            let words = format!("skipped: loop: {} tests need root, for loop devices and mounts", names.len());
+            self.none_of(Tier::Loop, names.len(), words);
+            return Ok(());
+        }
+        self.cargo_tier(Tier::Loop, "loop", &[], &names, &[])
+    }
+
+    fn apiserver(&mut self) -> io::Result<()> {
+        let cluster = match self.script("scripts/cluster-program")? {
+            Ok(cluster) => cluster,
+            Err(why) => {
+                let count = self.of_apiserver.len();
+                self.none_of(Tier::Apiserver, count, format!("skipped: apiserver: {count} tests: {why}"));
+                return Ok(());
+            }
+        };
+        let environment = [("LOCALPOOL_CLUSTER_BIN", cluster.as_str())];
+        self.cargo_tier(Tier::Apiserver, "apiserver", &TARGETS_OF_APISERVER, &[], &environment)
+    }
+
+    /// A tier of which nothing can run here.
+    fn none_of(&mut self, tier: Tier, skipped: usize, words: String) {
+        self.summary.unable(words);
+        self.summary.row(tier.name(), Counts { skipped, ..Counts::default() }, 0);
+    }
+
+    /// What a script of ours prints, or where it fails the reason that it prints.
+    fn script(&self, path: &str) -> io::Result<Result<String, String>> {
+        answer(&mut command(self.root.join(path), &self.root))
+    }
+
+    fn cargo_tier(
+        &mut self,
+        tier: Tier,
+        title: &str,
+        targets: &[&str],
+        tests: &[String],
+        environment: &[(&str, &str)],
+    ) -> io::Result<()> {
+        begin(title);
+        let begun = Instant::now();
+        let log = self.log(tier);
+        let mut cargo = command("cargo", &self.root);
+        cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]).args(targets);
+        cargo.args(["--", "--show-output", "--exact"]).args(tests).envs(environment.iter().copied());
+        let (status, text) = logged(&mut cargo, &log, cargo_log::is_shown)?;
+        let (mut counts, skipped) = cargo_log::count(&text);
+        skipped.into_iter().for_each(|why| self.summary.note(format!("skipped: {title}: {why}")));
+        if !status.success() {
+            cargo_log::failures(&text).iter().for_each(|line| println!("{line}"));
+            if counts.failed == 0 {
+                counts.failed = 1;
+                self.summary.note(format!("failed: {title}: cargo ended with {status}; see {}", log.display()));
+            }
+        }
+        self.summary.row(title, counts, begun.elapsed().as_secs());
+        Ok(())
+    }
+
+    fn sanity(&mut self) -> io::Result<()> {
+        begin("sanity");
+        let begun = Instant::now();
+        if let Err(why) = self.script("scripts/go-version")? {
+            self.none_of(Tier::Sanity, 1, format!("skipped: sanity: {why}"));
+            return Ok(());
+        }
+        let table = self.target.join("test/sanity.summary");
+        // Of an earlier run.
+        let _ = fs::remove_file(&table);
+        let mut go = self.go_test(&table)?;
+        let log = self.log(Tier::Sanity);
+        let (status, text) = logged(&mut go, &log, go_log::is_shown)?;
+        let table = fs::read_to_string(&table).ok();
+        table.iter().for_each(|table| print!("{table}"));
+        let mut counts = go_log::count(&text, table.as_deref());
+        self.not_tried(&text, table.as_deref(), &mut counts);
+        if !status.success() && counts.failed == 0 {
+            counts.failed = 1;
+            self.summary.note(format!("failed: sanity: go test ended with {status}; see {}", log.display()));
+            go_log::complaints(&text).iter().for_each(|line| println!("{line}"));
+        }
+        self.summary.row(Tier::Sanity.name(), counts, begun.elapsed().as_secs());
+        Ok(())
+    }
+
+    /// All that can run here. The binary was built with the tests: a build of its own would take other features of the
+    /// dependencies, and build them all again.
+    fn go_test(&mut self, table: &Path) -> io::Result<Command> {
+        let mut go = command("go", &self.root.join("sanity"));
+        go.args(["test", "-count=1", "-v", "-timeout", "30m"]);
+        let mut cluster = String::new();
+        if !self.is_root {
+            go.args(["-run", "Official|Difference"]);
+            let words =
+                format!("skipped: sanity: the {SANITY_RUNS} runs of csi-sanity need root, for loop devices and mounts");
+            self.summary.unable(words);
+        } else {
+            match self.script("scripts/cluster-program")? {
+                Ok(program) => cluster = program,
+                Err(why) => self.summary.unable(format!(
+                    "skipped: sanity: the {SANITY_RUNS_ON_KUBERNETES} runs of csi-sanity on Kubernetes: {why}"
+                )),
+            }
+        }
+        go.arg("./...").env("LOCALPOOL_BIN", self.target.join("debug/localpool"));
+        go.env("LOCALPOOL_CLUSTER_BIN", cluster).env("LOCALPOOL_SANITY_SUMMARY", table);
+        Ok(go)
+    }
+
+    fn not_tried(&mut self, log: &str, table: Option<&str>, counts: &mut Counts) {
+        let specs = table.map(go_log::specs).unwrap_or_default();
+        if specs.skipped > 0 {
+            self.summary.note(format!(
+                "skipped: sanity: {} specs, by the suite itself: pending there, or for a capability that the driver does \
+                 not advertise (named above)",
+                specs.skipped
+            ));
+        }
+        counts.skipped += match self.is_root {
+            true => SANITY_RUNS_ON_KUBERNETES * go_log::not_tried(log),
+            false => SANITY_RUNS,
+        };
+    }
+}
