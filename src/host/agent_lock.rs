@@ -1,7 +1,7 @@
 //! The lock that makes a process the agent of this machine: an flock on `agent.lock` in the state directory.
 //!
-//! Takes in the directory; gives out the lock, and the process that it was taken from where that one was killed and cannot
-//! end, as a disk hangs under it. Such a process keeps its locks until the disk answers; nobody waits for that.
+//! Takes in the directory; gives out the lock, and the process that it was taken from if that was killed and cannot end
+//! because a disk hangs under it. Such a process keeps its locks until the disk answers; nobody waits for that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,26 +19,26 @@ use super::links::names_in;
 use super::state::{StateDir, failed};
 
 const LOCK: &str = "agent.lock";
-/// With the number of a process: the lock of one that was killed and could not end when its place was taken.
+/// With a process id behind it: the lock of a process that was killed and had not ended when its place was taken.
 const LEFT: &str = "agent.lock.";
-/// How often who waits looks again: a killed holder is found by looking alone.
+/// How often a waiting process looks again: only a look shows that the holder was killed.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Held for life by the process that is the agent.
 pub struct AgentLock {
     #[allow(dead_code, reason = "it is held, not used")]
     lock: Flock<File>,
-    /// Those who had it before, were killed, and have not ended.
+    /// Earlier holders that were killed and have not ended.
     pub after: Vec<Dying>,
 }
 
 impl StateDir {
-    /// The agent's lock if nobody has it who may use it: `None` where another process is the agent.
+    /// The agent's lock; `None` if another process is the agent. One that was killed and cannot end does not count.
     pub fn try_lock(&self) -> Result<Option<AgentLock>, HostError> {
         loop {
             let file = self.open_lock()?;
             match flocked(file)? {
-                // Whoever had it may have been succeeded by another one meanwhile.
+                // Meanwhile another process may have followed the holder.
                 Ok(lock) if self.is_current(&lock) => return Ok(Some(AgentLock { lock, after: self.left()? })),
                 Ok(_) => {}
                 Err(file) => return self.succeed(&file),
@@ -71,8 +71,8 @@ impl StateDir {
         }
     }
 
-    /// Takes the place of a holder that was killed and cannot end: its lock is moved aside, under the lock of the directory,
-    /// as several may want to.
+    /// Takes the place of a holder that was killed and cannot end: moves its lock aside. Does so under the lock of the
+    /// directory, as several processes may try.
     fn succeed(&self, held: &File) -> Result<Option<AgentLock>, HostError> {
         let Some(after) = dying_holder(held) else { return Ok(None) };
         let folder = File::open(self.path()).map_err(|source| failed("open", self.path(), source))?;
@@ -90,7 +90,7 @@ impl StateDir {
         Ok(Some(AgentLock { lock, after: self.left()? }))
     }
 
-    /// Those whose place was taken and who have not ended yet; the files of the others go.
+    /// The processes whose place was taken and that have not ended yet. The files of the others are removed.
     fn left(&self) -> Result<Vec<Dying>, HostError> {
         let mut left = Vec::new();
         for name in names_in(self.path())?.iter().filter_map(|name| name.to_str()) {
@@ -128,7 +128,7 @@ fn dying_holder(lock: &File) -> Option<Dying> {
     }
 }
 
-/// The lock, or the file where somebody else has it.
+/// The lock; or the file, if somebody else has the lock.
 fn flocked(file: File) -> Result<Result<Flock<File>, File>, HostError> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Ok(lock)),

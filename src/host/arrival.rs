@@ -1,7 +1,7 @@
-//! Tells when a file appears in a folder, by inotify: an agent that starts renames its socket into its place.
+//! Reports when a file appears in a folder, by inotify: an agent that starts renames its socket into its place.
 //!
-//! Takes in a folder and a name, gives out whether it came. What was there before is not told: look after
-//! subscribing.
+//! Takes in a folder and a name, gives out whether the file came. A file that was there before is not reported: look
+//! after subscribing.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use super::error::HostError;
 use super::wait::readable;
 
-/// A subscription, from its making on.
+/// A subscription, active as soon as it is made.
 #[derive(Debug)]
 pub struct Arrival {
     inotify: Inotify,
@@ -32,7 +32,7 @@ impl Arrival {
         Ok(Self { inotify, folder: object(), name: name.into() })
     }
 
-    /// Whether it came within the time. Lost events count as one: look.
+    /// Whether the file came within the time. Lost events count as one: look.
     pub fn within(&self, time: Duration) -> Result<bool, HostError> {
         let failed =
             |why: Errno| HostError::Io { what: "cannot watch", object: self.folder.clone(), source: why.into() };

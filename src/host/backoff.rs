@@ -1,7 +1,7 @@
 //! How long to wait before the next try.
 //!
-//! Takes in the first wait and the longest; gives out one wait after the other, each twice the one before, until a success begins
-//! anew.
+//! Takes in the first wait and the longest; gives out one wait after the other, each twice the one before, until a
+//! success resets it.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub trait BlockDevice: Send + Sync {
     /// BLKZEROOUT: afterwards the range reads as zeros; durable only after sync.
     fn zero(&self, range: Extent) -> Result<(), IoError>;
 
-    /// BLKDISCARD: a hint. Says nothing of what the range reads as.
+    /// BLKDISCARD: a hint. Promises nothing about what the range reads as.
     fn discard(&self, range: Extent) -> Result<(), IoError>;
 
     /// Everything written before is on the medium when this returns.
@@ -54,8 +54,8 @@ pub trait PartitionMap: Send + Sync {
     /// Proves that nobody has the partition open exclusively (mount, dm, md): O_EXCL open and close.
     fn prove_unused(&self, number: u32) -> Result<(), HostError>;
 
-    /// Keeps a mapped partition open exclusively until it is unmapped or the disk is dropped. Meanwhile the kernel refuses
-    /// the whole disk to whoever asks for it alone, and does not read its table anew. Held by another:
+    /// Keeps a mapped partition open exclusively until it is unmapped or the disk is dropped. Meanwhile the kernel
+    /// refuses every exclusive open of the whole disk and does not read its table again. Held by another:
     /// [`HostError::Busy`].
     fn hold(&self, number: u32) -> Result<(), HostError>;
 
@@ -65,24 +65,24 @@ pub trait PartitionMap: Send + Sync {
 
 /// An open whole disk. It stays open from claim to release; dropping it gives up the flock.
 pub trait Disk: BlockDevice + PartitionMap {
-    /// flock LOCK_EX for the life of the guard, LOCK_SH again after; waits for udev to let go. Held by others for too
-    /// long: [`HostError::Busy`], and the lock is shared as before.
+    /// flock LOCK_EX for the life of the guard, LOCK_SH again after; waits for udev to let go. If others hold it for
+    /// too long: [`HostError::Busy`], and the lock is shared as before.
     fn exclusive(&self) -> Result<Box<dyn Send + '_>, HostError>;
 
-    /// No other process in sight has the disk itself open, and no loop device is over it: the kernel refuses an exclusive open
-    /// only to those who opened it exclusively, and whoever has it may still write there. Waits a moment for those who only
-    /// look, as udev does.
+    /// Proves that no other process in sight has the disk itself open and that no loop device is over it. An exclusive
+    /// open does not prove this: it fails only if the other open is exclusive too, and a plain open can still write.
+    /// Waits a moment for processes that only look, as udev does.
     fn prove_unopened(&self, who: Openers) -> Result<(), HostError>;
 
     /// The whole-disk device node.
     fn path(&self) -> PathBuf;
 }
 
-/// Who counts among those that have a disk open.
+/// Which processes count as having a disk open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openers {
     All,
-    /// What watches disks keeps them open to read.
+    /// Not those that only read: programs that watch disks keep them open.
     Writers,
 }
 

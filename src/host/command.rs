@@ -1,7 +1,8 @@
 //! Runs external programs: the one place that starts a process.
 //!
-//! Takes in a program, its arguments and a time limit; gives out its exit code and the tail of what it wrote. It never waits longer than the limit, whatever the program does:
-//! hang, flood its output, or leave a child behind that holds the pipes.
+//! Takes in a program, its arguments and a time limit; gives out its exit code and the tail of what it wrote. It never
+//! waits longer than the limit, even if the program hangs, floods its output, or leaves a child behind that holds the
+//! pipes.
 
 mod running;
 
@@ -23,15 +24,15 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// How much of the output an error shows.
 const WORDS: usize = 2 << 10;
 
-/// Closes an exclusive descriptor such that nobody has a copy of it afterwards: else the kernel may go on to
-/// call the device busy while another thread starts a program.
+/// Closes an exclusive descriptor such that no copy of it remains. Otherwise the kernel may still call the device busy
+/// while another thread starts a program.
 pub(super) fn close_for_good(file: File) {
     for_good(|| drop(file));
 }
 
-/// The close itself may wait for a disk that hangs, so it is not under the lock that all starts need. It begins when no
-/// program is being started, as the last copy is better closed here than by an exec that others wait for; and a start that
-/// began before the descriptor was gone is waited for after it.
+/// The close itself may wait for a disk that hangs, so it does not run under the lock that all starts need. It begins
+/// while no program is being started: the last copy should be closed here, and not by an exec that others wait for.
+/// Afterwards it waits for any start that began before the descriptor was gone.
 fn for_good(close: impl FnOnce()) {
     drop(running::starting());
     close();
@@ -48,7 +49,7 @@ pub struct Command {
     after_us: AfterUs,
 }
 
-/// What becomes of a program whose starter is killed.
+/// What happens to a program when the process that started it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterUs {
     GoesOn,
@@ -91,7 +92,7 @@ impl Command {
         self
     }
 
-    /// Runs it; any exit code but 0 is an error.
+    /// Runs it; any exit code other than 0 is an error.
     pub fn run(self) -> Result<Finished, HostError> {
         self.run_allowing(&[0])
     }
@@ -185,11 +186,11 @@ fn process(command: &Command) -> std::process::Command {
         .args(&command.args)
         .env_clear()
         .env("PATH", &command.search_path)
-        // Messages are matched and shown: always in the one language.
+        // Messages are matched and shown, so they are always in one language.
         .env("LC_ALL", "C")
-        // mkfs.btrfs fills libblkid's cache file otherwise.
+        // Otherwise mkfs.btrfs fills libblkid's cache file.
         .env("BLKID_FILE", "/dev/null")
-        // A directory that is no volume's, so that the program keeps none busy.
+        // A directory outside of all volumes, so that the program keeps none of them busy.
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())

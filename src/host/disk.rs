@@ -38,8 +38,8 @@ use super::{holder, ioctl};
 const READERS_MAY_TAKE: Duration = Duration::from_secs(2);
 /// How long another process (udev, a partitioning tool) may hold the node's lock before we give up.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// The same before a claim: longer than udev takes to look. Whoever locks an unclaimed disk for longer is about to use it, or
-/// does already, as an agent with another state directory.
+/// The same before a claim: longer than udev needs to look. A process that locks an unclaimed disk for longer is about
+/// to use it or already does, for example an agent with another state directory.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest range of one BLKZEROOUT or BLKDISCARD: short enough that an erase can be stopped.
 const CHUNK: u64 = 1 << 30;
@@ -131,14 +131,15 @@ impl RealDisk {
         self
     }
 
-    /// The same with another limit on how long [`PartitionMap::unmap`] waits for those who only read.
+    /// The same with another limit on how long [`PartitionMap::unmap`] waits for readers.
     pub fn waiting_for_readers_at_most(mut self, readers_may_take: Duration) -> Self {
         self.readers_may_take = readers_may_take;
         self
     }
 
     /// Any partition, open for reading. As long as one is open, the kernel refuses to read the table again (BLKRRPART),
-    /// which would drop all the others; whoever raises a lock has none for a moment (see [`lock`]).
+    /// which would drop all the others. It is needed because a process that raises its lock has no lock for a moment
+    /// (see [`lock`]).
     fn open_partition(&self) -> Option<File> {
         let number = self.any_mapped()?;
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.node(number)).ok()
@@ -161,7 +162,7 @@ impl RealDisk {
         IoError { what, disk: self.path.display().to_string(), range, source }
     }
 
-    /// The range, where it lies on the disk and consists of whole sectors.
+    /// The range, if it lies on the disk and consists of whole sectors.
     fn whole_sectors(&self, what: &'static str, offset: u64, len: u64) -> Result<Extent, IoError> {
         let range = self.on_disk(what, offset, len)?;
         let sector = u64::from(self.geometry.sector);
@@ -235,12 +236,12 @@ impl BlockDevice for RealDisk {
         let range = self.whole_sectors("write", offset, data.len() as u64)?;
         let mut raw = AlignedBuffer::new(range.len()).map_err(|source| self.failed("write", range, source))?;
         raw.as_mut().copy_from_slice(data);
-        // One pwrite; a second only where the kernel took a part or a signal came first.
+        // One pwrite; more only if the kernel took a part or a signal came first.
         self.file.write_all_at(raw.as_ref(), offset).map_err(|source| self.failed("write", range, source))
     }
 
     fn zero(&self, range: Extent) -> Result<(), IoError> {
-        // No fallback of ours: where the device cannot, the kernel writes zeros itself.
+        // No fallback here: if the device cannot zero, the kernel writes zeros itself.
         self.in_chunks("zero", range, |file, chunk| ioctl::zero_out(file, chunk))
     }
 
@@ -253,7 +254,7 @@ impl BlockDevice for RealDisk {
     }
 
     fn sync(&self) -> Result<(), IoError> {
-        // On a block device fdatasync is more than the page cache: Linux ends it with a flush of the device's
+        // On a block device fdatasync does more than write back the page cache: at its end, Linux flushes the device's
         // own write cache, which O_DIRECT alone does not do.
         let all = Extent { start: 0, end: self.geometry.size };
         self.file.sync_data().map_err(|source| self.failed("sync", all, source))
@@ -315,7 +316,7 @@ pub(super) fn open_verified(disk: &RawDisk, mode: Mode, flags: i32) -> Result<Fi
     Ok(file)
 }
 
-/// Beside an exclusive open: a bind-mounted node is in use, though nobody may have it open now.
+/// An exclusive open is not enough: a bind-mounted node is in use, though nobody may have it open now.
 fn prove_unbound(device: DevNo, what: &dyn Display) -> Result<(), HostError> {
     match bound_at(device)? {
         None => Ok(()),
@@ -323,7 +324,7 @@ fn prove_unbound(device: DevNo, what: &dyn Display) -> Result<(), HostError> {
     }
 }
 
-/// Who has a disk that is busy, where that can be told.
+/// Who uses a disk that is busy, if that can be found out.
 fn named(error: HostError, disk: &RawDisk) -> HostError {
     match error {
         HostError::Busy { object } => match holder::of(disk.devno) {

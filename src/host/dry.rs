@@ -1,8 +1,8 @@
 //! A machine on which nothing is changed: for a dry run, beside the real one.
 //!
-//! Takes in another host; gives out what that one shows. Disks are opened to look only, and what is written, mapped or
-//! stored is remembered here, so that who writes reads it back; the other host never hears of it. What cannot be pretended
-//! (mounts, filesystems, an exclusive claim) is refused.
+//! Takes in another host; gives out what that one shows. Disks are opened only to look. What is written, mapped or
+//! stored is kept in memory and read back from there; the other host never sees it. What cannot be pretended (mounts,
+//! filesystems, an exclusive claim) is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ struct DryDisk {
     real: Arc<dyn Disk>,
     /// The paths of all disks that something was written to.
     written: Arc<Mutex<BTreeSet<PathBuf>>>,
-    /// What was written, in its order; no bytes: zeros.
+    /// What was written, in order; no bytes: zeros.
     writes: Mutex<Vec<(Extent, Option<Vec<u8>>)>>,
     mapped: Mutex<BTreeMap<u32, Extent>>,
 }
@@ -218,7 +218,7 @@ impl BlockDevice for DryDisk {
     }
 }
 
-/// What of `range` lies in a buffer that was read at `offset`; no bytes are zeros.
+/// The part of `range` that lies in a buffer that was read at `offset`; no bytes are zeros.
 fn lay_over(offset: u64, buf: &mut [u8], range: Extent, bytes: Option<&[u8]>) {
     let (start, end) = (range.start.max(offset), range.end.min(offset.saturating_add(buf.len() as u64)));
     for at in start..end {
@@ -240,7 +240,7 @@ impl PartitionMap for DryDisk {
         Ok(())
     }
 
-    /// Refused by a partition that is in use, as the kernel would.
+    /// Refuses if a partition is in use, as the kernel would.
     fn unmap(&self, number: u32) -> Result<(), HostError> {
         self.prove_unused(number)?;
         locked(&self.mapped).remove(&number);

@@ -1,6 +1,6 @@
 //! Processes that were killed and cannot end: a thread of theirs waits in the kernel for a disk that hangs.
 //!
-//! Takes in a process and /proc; gives out whether such a process can still do anything but what its threads wait for, and
+//! Takes in a process and /proc; gives out whether such a process can still do more than what its threads wait for, and
 //! which devices that concerns. Its descriptors, and with them its locks, stay until the last thread is gone.
 
 use std::collections::BTreeSet;
@@ -16,44 +16,45 @@ use super::raw::DevNo;
 
 /// Where the bit of SIGKILL is in the masks of /proc: they begin with signal 1.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
-/// Of a path that a thread opens, as much as tells what it is.
+/// How much of a path that a thread opens is read: enough to see what it is.
 const PREFIX: &[u8] = b"/dev/";
 
 /// A process that was killed. Nothing of it runs in user space any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dying {
     pub pid: i32,
-    /// When it began, in ticks since the boot, where that could be read: the number alone is another's after its end.
+    /// When it began, in ticks since the boot, if that could be read: after its end its number may belong to another
+    /// process.
     began: Option<u64>,
 }
 
-/// What one thread of it does still.
+/// What one of its threads still does.
 #[derive(Debug, PartialEq, Eq)]
 enum Waits {
-    /// For this device: what it began there may still come to an end, and be written.
+    /// It waits for this device: what it began there may still complete and be written.
     For(DevNo),
-    /// For something whose end changes nothing that others rely on.
+    /// It waits for something whose end changes nothing that others rely on.
     Harmlessly,
 }
 
 impl Dying {
-    /// Whoever has this number now.
+    /// The process that has this number now.
     pub fn who_has(pid: i32) -> Self {
         Self { pid, began: began(Path::new("/proc"), pid) }
     }
 
-    /// `pid`, where it was killed and all that its threads still do is to wait in calls that are understood. None: it lives,
-    /// is gone, or may still change something that cannot be told.
+    /// `pid`, if it was killed and all its threads only wait, in calls that we understand. `None`: it lives, is gone,
+    /// or may still change something unknown.
     pub fn of(pid: i32) -> Option<Self> {
-        // Asked first: one that has the number after that lives.
+        // Asked first: a process that gets the number after that is alive.
         let who = Self::who_has(pid);
         waits_for(Path::new("/proc"), pid).flatten().map(|_| who)
     }
 
-    /// Whether it may still write to this device, its disk, or another partition of that. Certain only where the answer is no.
+    /// Whether it may still write to this device, its disk, or another partition of that disk. Only `false` is certain.
     pub fn may_write(&self, device: DevNo) -> bool {
         let waits = waits_for(Path::new("/proc"), self.pid);
-        // Asked last: if it is the same one now, it was all the time.
+        // Asked last: if it is the same process now, it was the same all the time.
         if matches!((self.began, Self::who_has(self.pid).began), (Some(was), Some(now)) if was != now) {
             return false;
         }
@@ -76,8 +77,8 @@ fn whole(device: DevNo) -> DevNo {
     disk.and_then(|number| devno(number.trim().as_bytes())).unwrap_or(device)
 }
 
-/// The devices that the threads of a killed process wait for: `Some(None)` where it was not killed, or that cannot be told,
-/// `None` where no thread of it is left.
+/// The devices that the threads of a killed process wait for: `Some(None)` if it was not killed or nobody can know,
+/// `None` if no thread of it remains.
 fn waits_for(proc: &Path, pid: i32) -> Option<Option<BTreeSet<DevNo>>> {
     let tasks = proc.join(pid.to_string()).join("task");
     let mut devices = BTreeSet::new();
@@ -122,7 +123,7 @@ fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// What a thread waits for, by the call that it is in; None where that could be anything.
+/// What a thread waits for, by the call that it is in; `None` if that could be anything.
 fn waits(task: &Path) -> Option<Waits> {
     let call = fs::read_to_string(task.join("syscall")).ok()?;
     let (number, arguments) = parse_call(&call)?;
@@ -139,13 +140,13 @@ fn waits(task: &Path) -> Option<Waits> {
             Some(Waits::Harmlessly)
         }
         libc::SYS_readlinkat | libc::SYS_flock => Some(Waits::Harmlessly),
-        // Of a file of the state directory it could be the end of a write that somebody else has followed since.
+        // An open in the state directory could be the end of a write that a later write has followed since.
         libc::SYS_openat => opens_device(task, arguments[1]).then_some(Waits::Harmlessly),
         _ => None,
     }
 }
 
-/// Number and arguments of the call that a thread is blocked in: none where it runs, or is in none.
+/// Number and arguments of the call that a thread is blocked in: none if it runs, or is in no call.
 fn parse_call(text: &str) -> Option<(libc::c_long, Vec<u64>)> {
     let mut words = text.split_whitespace();
     let number = words.next()?.parse().ok()?;

@@ -29,7 +29,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// It could be read, and is no text.
+    /// It could be read, but is no text.
     pub fn is_no_text(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidData)
     }
@@ -41,7 +41,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Many errors have their causes' words in their own.
+        // Many errors contain the words of their causes.
         if !words.contains(&next) {
             words.push_str(": ");
             words.push_str(&next);

@@ -1,7 +1,7 @@
-//! What tells that a look at the machine's devices is due: the kernel's events, and udev's records of them.
+//! The events after which a look at the machine's devices is due: the kernel's, and udev's records of them.
 //!
-//! Takes in both, gives out [`Hint`]s, one by one as they come. A hint may be lost or late, and whoever gets one looks at
-//! the whole.
+//! Takes in both, gives out [`Hint`]s, one by one as they come. A hint may be lost or late, and whoever gets one looks
+//! at everything.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::udev_events::Descriptions;
 use super::uevent::UeventSocket;
 use super::wait::readable;
 
-/// A subscription to all of it, from its making on.
+/// A subscription to all of it, active as soon as it is made.
 #[derive(Debug)]
 pub struct DeviceEvents {
     kernel: UeventSocket,
@@ -29,7 +29,7 @@ impl DeviceEvents {
     pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
         let deadline = Instant::now() + timeout;
         loop {
-            // The kernel first: what udev says of a device comes after it.
+            // The kernel's events first: udev's records follow them.
             if let Some(hint) = self.kernel.try_next()? {
                 return Ok(Some(hint));
             }

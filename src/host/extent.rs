@@ -12,7 +12,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// An extent of `len` bytes, or `None` where it would pass the end of the number line.
+    /// An extent of `len` bytes, or `None` if its end does not fit into a number.
     pub fn sized(start: u64, len: u64) -> Option<Self> {
         Some(Self { start, end: start.checked_add(len)? })
     }

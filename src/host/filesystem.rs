@@ -66,7 +66,7 @@ impl FromStr for FsKind {
     }
 }
 
-/// How long each tool may take. A caller that cannot wait so long answers ABORTED and asks again.
+/// How long each tool may take. A caller that cannot wait that long answers ABORTED and asks again.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub make: Duration,
@@ -134,7 +134,7 @@ impl Filesystems for RealFilesystems {
             }
             FsKind::Btrfs => ("mkfs.btrfs", vec!["-f".into(), "-q".into(), "-K".into(), "-U".into(), uuid]),
         };
-        // An mkfs that was left behind could open the device later, when there is data on it, or another tenant's.
+        // An mkfs that was left behind could open the device later, when it holds data or belongs to another tenant.
         self.command(program, self.limits.make).ends_with_us().args(&args).args([device]).run()?;
         witness.sync_all().map_err(|source| failed("sync", device, source))
     }
@@ -182,7 +182,7 @@ fn ext4_args(uuid: &str) -> Vec<String> {
         // The reserve for root would be 5 % of a volume on which nobody is root.
         "-m",
         "0",
-        // mke2fs takes 1 KiB blocks below 512 MiB, with which the filesystem cannot grow far, nor be on 4096-byte
+        // Below 512 MiB mke2fs takes blocks of 1 KiB. With those the filesystem cannot grow far, nor be on 4096-byte
         // sectors.
         "-b",
         "4096",
@@ -208,14 +208,15 @@ fn wipe_stale_signatures(device: &Path) -> Result<(), HostError> {
     for range in [head, tail] {
         ioctl::zero_out(&file, range).map_err(|source| failed("zero old signatures of", device, source))?;
     }
-    // Durable before mkfs begins: after a power cut there is the old, nothing, or the new, but never two.
+    // Durable before mkfs begins: after a power cut there is the old filesystem, none, or the new one, but never two.
     file.sync_all().map_err(|source| failed("sync", device, source))?;
     // mkfs opens it exclusively next.
     close_for_good(file);
     Ok(())
 }
 
-/// The kernel asks for a capability that a confined root may lack; without the word nobody finds the cause.
+/// The kernel requires a capability that a confined root may lack; if the error does not name it, nobody finds the
+/// cause.
 fn explain_refusal(error: HostError, device: &Path) -> HostError {
     match error {
         HostError::Command { stderr, .. } if stderr.contains("Permission denied to resize") => HostError::Unsupported {

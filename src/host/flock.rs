@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 
 use super::raw::DevNo;
 
-/// The processes that hold an flock of the file, this one too; none where /proc does not tell.
+/// The processes that hold an flock of the file, this one too; none if /proc does not show them.
 pub(super) fn holders(file: &File) -> Vec<i32> {
     let Ok(node) = file.metadata() else { return Vec::new() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     parse(&locks, DevNo::of(node.dev()), node.ino())
 }
 
-/// Lines with an arrow only wait for one.
+/// A line with an arrow is a process that only waits for one.
 fn parse(locks: &str, filesystem: DevNo, inode: u64) -> Vec<i32> {
     let object = format!("{:02x}:{:02x}:{inode}", filesystem.major, filesystem.minor);
     let mut pids: Vec<i32> = locks

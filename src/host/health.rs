@@ -1,6 +1,6 @@
-//! A disk's own word of its health.
+//! What a disk says of its own health.
 
-/// A disk's own word; `Failing` and `Unknown` with words for people.
+/// What a disk says; `Failing` and `Unknown` with words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Passed,

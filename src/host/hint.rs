@@ -1,4 +1,4 @@
-//! What an event says of a device.
+//! What an event says about a device.
 
 use super::kernel_name::KernelName;
 

@@ -1,4 +1,4 @@
-//! Who has a device: for the words of a refusal, and where the kernel does not say that somebody has it.
+//! Who uses a device: for the words of a refusal, and for uses that the kernel does not report by itself.
 //!
 //! Takes in its number, asks sysfs and /proc; gives out words, or nothing where nobody in sight has it.
 
@@ -51,8 +51,8 @@ fn opened(device: DevNo) -> Option<String> {
     Some(in_words(pid))
 }
 
-/// A loop device over it, or another process than this one with a descriptor of it, by whatever path it was opened; what it
-/// opened over a network is not looked at.
+/// A loop device over it, or another process than this one with a descriptor of it, by whatever path it was opened.
+/// Files that a process opened over a network are not looked at.
 pub(super) fn opened_elsewhere(device: DevNo, who: Openers) -> Option<String> {
     let has_it = |pid: &u32| {
         let mut local = None;
@@ -89,8 +89,8 @@ fn in_words(pid: u32) -> String {
     format!("open in {} (pid {pid})", name.trim())
 }
 
-/// Whether it has the device open, of those descriptors that `may_ask` lets be asked, by number and what the link says: a stat
-/// of a file elsewhere may wait for a server.
+/// Whether the process has the device open. Only descriptors that `may_ask` allows, by number and link, are looked at:
+/// a stat of any other file may wait for a server.
 fn has_open(pid: u32, device: DevNo, mut may_ask: impl FnMut(&str, &Path) -> bool) -> bool {
     let folder = PathBuf::from(format!("/proc/{pid}/fd"));
     let descriptors = names_in(&folder).unwrap_or_default();
@@ -101,10 +101,10 @@ fn has_open(pid: u32, device: DevNo, mut may_ask: impl FnMut(&str, &Path) -> boo
     })
 }
 
-/// Filesystems on which nobody waits for a server.
+/// Filesystems where no stat waits for a server.
 const LOCAL: [&str; 7] = ["devtmpfs", "tmpfs", "overlay", "ext4", "xfs", "btrfs", "rootfs"];
 
-/// The numbers of a process' mounts that are of such a filesystem.
+/// The ids of a process's mounts of such filesystems.
 fn local_mounts(pid: u32) -> Vec<String> {
     let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
     let local = |line: &str| {
@@ -119,7 +119,7 @@ fn is_local(pid: u32, descriptor: &str, mounts: &[String]) -> bool {
     mount.is_some_and(|mount| mounts.contains(&mount))
 }
 
-/// As the flags of the descriptor say. One of which nothing can be read has been closed.
+/// By the flags of the descriptor. If they cannot be read, it has been closed.
 fn may_write(pid: u32, descriptor: &str) -> bool {
     let flags = told_of(pid, descriptor, "flags:").and_then(|flags| i32::from_str_radix(&flags, 8).ok());
     flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)

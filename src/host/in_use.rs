@@ -16,7 +16,7 @@ use super::raw::{MountHow, MountUse, RawDisk};
 use super::roots::Roots;
 use super::swaps;
 
-/// The mount use of a btrfs member whose mount is in no namespace that we can see has this one.
+/// The namespace of a btrfs member's mount use, if its mount is in no namespace that we can see.
 pub const UNSEEN_NAMESPACE: u64 = 0;
 
 pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Result<(), HostError> {
@@ -59,7 +59,7 @@ fn mark_mount(namespace: &Namespace, mount: &Mount, tree: &DevTree, btrfs: &Btrf
     if let Some(index) = mounted_node(namespace, mount, tree) {
         mark(index, MountHow::Node);
     }
-    // Of what is mounted now, the kernel knows better than a record that udev made before.
+    // The kernel knows better what is mounted now than a record that udev made before.
     for index in on {
         disks[index].fs_type = Some(mount.fs_type.clone());
     }
@@ -125,7 +125,7 @@ impl BtrfsMembers {
         Ok(Self { filesystems })
     }
 
-    /// All members of the filesystem that a device belongs to; itself alone where it belongs to none.
+    /// All members of the filesystem that a device belongs to; only itself if it belongs to none.
     fn with(&self, index: usize) -> Vec<usize> {
         let filesystem = self.filesystems.values().find(|members| members.contains(&index));
         filesystem.cloned().unwrap_or_else(|| vec![index])

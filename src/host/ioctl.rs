@@ -253,7 +253,7 @@ pub fn nvme_log(device: impl AsFd, page: u8, log: &mut [u8], patience: Duration)
     }
 }
 
-/// What came of a SCSI command that the device got.
+/// The outcome of a SCSI command that reached the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScsiReply {
     /// 0 is GOOD, 2 is CHECK CONDITION.
@@ -261,7 +261,7 @@ pub struct ScsiReply {
     pub sense: Vec<u8>,
 }
 
-/// SG_IO of a command that reads at most `data`, or nothing where that is empty.
+/// SG_IO of a command that reads at most `data`, or nothing if that is empty.
 pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience: Duration) -> io::Result<ScsiReply> {
     let invalid = |_| io::Error::from(Errno::EINVAL);
     let mut sense = [0_u8; 64];
@@ -299,12 +299,12 @@ pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience
     Ok(ScsiReply { status: request.status, sense: sense[..written].to_vec() })
 }
 
-/// Has the kernel kill the program when the thread that starts it ends, however that comes.
+/// Has the kernel kill the program when the thread that starts it ends, for whatever reason.
 pub fn end_with_parent(command: &mut Command) {
     let parent = getpid();
     let bind = move || {
         set_pdeathsig(Signal::SIGKILL)?;
-        // The parent may have gone before that.
+        // The parent may have ended before that.
         if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
     };
     // SAFETY: between fork and exec this makes two system calls and nothing else: it takes no lock, allocates

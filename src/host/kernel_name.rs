@@ -1,6 +1,6 @@
 //! What the kernel calls a block device: `sda`, `nvme0n1p1`, `dm-0`.
 //!
-//! A name says where a device is now, and not which one it is: the kernel gives it to another device after a reboot or a
+//! A name says where a device is now, not which one it is: the kernel gives it to another device after a reboot or a
 //! new plug. What has to last is a disk's id (`device/disk_id.rs`).
 
 use std::borrow::Borrow;
@@ -46,7 +46,7 @@ impl From<String> for KernelName {
     }
 }
 
-/// What the text says (how it begins, which number it ends with) is asked of the text.
+/// Questions about the text itself (how it begins, which number it ends with) go to `str`.
 impl Deref for KernelName {
     type Target = str;
 
@@ -55,7 +55,7 @@ impl Deref for KernelName {
     }
 }
 
-/// So that a map by name is asked with a text.
+/// So that a map keyed by name can be asked with a text.
 impl Borrow<str> for KernelName {
     fn borrow(&self) -> &str {
         &self.0

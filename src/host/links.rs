@@ -1,7 +1,7 @@
 //! Which device a path under /dev leads to.
 //!
-//! Takes in /dev/disk and /dev/mapper, with udev's database where those are not to be seen; gives
-//! every device its links, and answers for paths that mounts and swaps name.
+//! Takes in /dev/disk and /dev/mapper, and udev's database if those cannot be seen; gives every device its links, and
+//! resolves the paths that mounts and swaps name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{read_dir, read_link};
@@ -26,7 +26,7 @@ pub struct DevTree {
     links: BTreeMap<PathBuf, usize>,
 }
 
-/// Links that lead to links are followed this often.
+/// How many links in a row are followed.
 const HOPS: usize = 8;
 
 impl DevTree {
@@ -129,8 +129,8 @@ pub fn node_number(node: &Path) -> Option<DevNo> {
     Some(DevNo::of(found.rdev()))
 }
 
-/// The block device that a path leads to where the host resolves it: its own root, its own links. Where the host's
-/// processes are not in sight, as this process sees the path.
+/// The block device that a path leads to on the host: with its own root and its own links. If the host's processes are
+/// not in sight, as this process sees the path.
 pub fn device_on_host(path: &Path) -> Option<DevNo> {
     let folder = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let Ok(root) = open("/proc/1/root", folder, Mode::empty()) else { return node_number(path) };

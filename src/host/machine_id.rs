@@ -1,5 +1,5 @@
-//! machine-id(5): what tells this machine from all others, also from one of the same name. Takes in the path of the file;
-//! gives out an id derived from it, as the file itself is nobody else's to know.
+//! machine-id(5): distinguishes this machine from all others, even from one of the same name. Takes in the path of the
+//! file; gives out an id derived from it, as the id in the file is confidential.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,10 +10,10 @@ use uuid::Uuid;
 use super::error::HostError;
 
 pub const MACHINE_ID: &str = "/etc/machine-id";
-/// What ids of machines are derived with here, so that nobody else derives the same one.
+/// The key with which ids of machines are derived, so that nobody else derives the same one.
 const OURS: Uuid = Uuid::from_u128(0x5b0c_37f2_9a1e_4d6b_8c44_1f0e_63a2_d7b9);
 
-/// `None` where a machine has no id: there is no file, or none was written into it yet, as in images of containers.
+/// `None` if a machine has no id: there is no file, or nothing was written into it yet, as in images of containers.
 pub fn derived(path: &Path) -> Result<Option<Uuid>, HostError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

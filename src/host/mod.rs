@@ -1,9 +1,9 @@
 //! The machine, and the only place with effects.
 //!
-//! Takes in what the modules to its right decide; gives out what the kernel says ([`RawDisk`],
-//! [`Probe`], mounts) and does what is asked of it (disk I/O, partition mapping, mkfs, mount).
-//! [`Host`] is the seam: `real::RealHost` talks to Linux, and `dry::DryHost` changes nothing on another one. Tests have
-//! `fake::FakeHost`, a machine in memory that loses unsynced writes and fails on purpose; what is shipped does not have it.
+//! Takes in what the modules to its right decide; gives out what the kernel says ([`RawDisk`], [`Probe`], mounts) and
+//! does what is asked of it (disk I/O, partition mapping, mkfs, mount). [`Host`] is the seam: `real::RealHost` talks to
+//! Linux, and `dry::DryHost` shows another host but changes nothing on it. Tests have `fake::FakeHost`, a machine in
+//! memory that loses unsynced writes and fails on purpose; the shipped program does not contain it.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 

@@ -28,11 +28,11 @@ use self::options::Options;
 use super::error::HostError;
 use super::port::{FsKind, Mount, Mounts, TargetKind, Usage};
 
-/// For what we make on the way to a target: nobody but root and its group looks in.
+/// For what we make on the way to a target: only root and its group may look in.
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 
-/// How often and how long to wait for one who has a filesystem for a moment.
+/// How often and how long to wait for somebody who uses a filesystem only for a moment.
 const MOMENTS: u32 = 25;
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -91,7 +91,7 @@ impl Mounts for RealMounts {
         let mut pauses = MOMENTS;
         let unmounted = loop {
             match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
-                // A measurement of its filesystem, as kubelet asks for each minute, keeps it busy as a user does.
+                // A measurement of its filesystem, which kubelet asks for each minute, keeps it busy as a user does.
                 Err(Errno::EBUSY) if pauses > 0 => {
                     pauses -= 1;
                     sleep(MOMENT);
@@ -138,7 +138,7 @@ impl Mounts for RealMounts {
             TargetSort::Directory => fs::remove_dir(target),
             TargetSort::File if found.len() == 0 => fs::remove_file(target),
             TargetSort::File => return Err(wrong_target(target, "is a file with content, which no target is")),
-            // What is seen is what is mounted there.
+            // A device here means that one is mounted on the target.
             TargetSort::Device => return Err(HostError::Busy { object: target.display().to_string() }),
             TargetSort::Symlink | TargetSort::Other => {
                 return Err(wrong_target(target, "is nothing that a target is made of"));
@@ -173,7 +173,7 @@ impl Mounts for RealMounts {
     fn usage(&self, path: &Path) -> Result<Usage, HostError> {
         let found = fs::metadata(path).map_err(|source| io_error("look at", path, source))?;
         if matches!(TargetSort::of(found.file_type()), TargetSort::Device) {
-            // statvfs would tell of the filesystem that the node is in: devtmpfs.
+            // statvfs would measure devtmpfs, the filesystem that the node is in.
             let what = format!("{} is a device node: it has a size, and no usage", path.display());
             return Err(HostError::Unsupported { what });
         }
@@ -200,7 +200,7 @@ fn make_read_only(target: &Path) -> Result<(), HostError> {
     let stats = statvfs(target).map_err(|errno| failed("read the flags of the mount at", target, errno))?;
     let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept_flags(stats.flags());
     let none: Option<&str> = None;
-    // Opened anew: the descriptor from before the bind leads to what is now covered.
+    // Opened again: the descriptor from before the bind leads to what is now covered.
     let covering = Pinned::open(target)?;
     mount(none, &covering.proc_path(), none, flags, none).map_err(|errno| failed("make read-only", target, errno))
 }

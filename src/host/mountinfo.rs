@@ -12,7 +12,7 @@ use super::error::HostError;
 use super::port::Mount;
 use super::raw::DevNo;
 
-/// A line that is not one of mountinfo's.
+/// A line that mountinfo does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ParseError {
@@ -41,7 +41,7 @@ fn parse_line(line: &[u8]) -> Result<Mount, &'static str> {
     fields.find(|field| *field == b"-").ok_or("no separator before the filesystem type")?;
     let fs_type = fields.next().filter(|kind| !kind.is_empty()).ok_or("no filesystem type")?;
     let source = fields.next().unwrap_or_default();
-    // Some filesystems write their options unescaped; what is left of the line are options all the same.
+    // Some filesystems write their options unescaped, so the rest of the line is all options.
     let superblock = fields.collect::<Vec<_>>().join(&b' ');
     Ok(Mount {
         device,
@@ -146,7 +146,7 @@ pub fn namespaces(proc: &Path) -> Result<Vec<Namespace>, HostError> {
     Ok(found)
 }
 
-/// This process, then all others from the oldest number on.
+/// This process, then all others by rising number.
 fn processes(proc: &Path) -> Result<Vec<PathBuf>, HostError> {
     let failed =
         |source| HostError::Io { what: "cannot list the processes in", object: proc.display().to_string(), source };

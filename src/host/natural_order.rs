@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// A run of digits by its value; any other run by its first two letters, which tell the driver, then by length.
+/// A run of digits by its value; any other run by its first two letters, which name the driver, then by length.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Run<'n> {
     Number { length: usize, digits: &'n str },
     Word { beginning: &'n str, length: usize, word: &'n str },
 }
 
-/// Compares two names run by run; names that count the same stand in the order of their text.
+/// Compares two names run by run; names that compare equal are in the order of their text.
 pub fn natural(a: &str, b: &str) -> Ordering {
     runs(a).cmp(runs(b)).then_with(|| a.cmp(b))
 }

@@ -1,4 +1,5 @@
-//! How much is zeroed at a time: what a device does in a moment, so that others who want it wait no longer than that.
+//! How much is zeroed at a time: as much as a device can in a moment, so that others who want it wait no longer than
+//! that.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +7,12 @@ use super::block::{BlockDevice, IoError};
 use super::extent::Extent;
 
 const MIB: u64 = 1 << 20;
-/// What is zeroed before the clock is looked at.
+/// How much is zeroed between two looks at the clock.
 const PIECE: u64 = 16 * MIB;
-/// A moment, and the most that is zeroed in one by a device that only notes it down.
+/// A moment, and the most to zero in one, for a device that only makes a note of it.
 pub const MOMENT: Duration = Duration::from_millis(100);
 const AT_MOST: u64 = 1 << 30;
-/// What one caller waits for; the rest is done behind him.
+/// How long one caller waits, and for how much; the rest is zeroed in the background.
 const CALL: Duration = Duration::from_secs(5);
 const CALL_AT_MOST: u64 = 8 << 30;
 
@@ -45,7 +46,7 @@ impl Call {
         self.zeroed = self.zeroed.saturating_add(bytes);
     }
 
-    /// He shall not wait for more.
+    /// The caller shall not wait for more.
     pub fn is_over(&self) -> bool {
         self.zeroed >= CALL_AT_MOST || self.zeroed > 0 && self.begun.elapsed() >= CALL
     }

@@ -1,8 +1,9 @@
 //! A question that a device may never answer, asked on a thread of its own.
 //!
 //! Takes in the question and whom it is about; gives out the answer, or that there was none in time. A thread that is
-//! stuck in the kernel cannot be ended: it is left behind, and until it comes back that device is asked nothing more.
-//! Questions may be left behind. Work that changes a disk may only where its end is as good later: see [`Patience::errand`].
+//! stuck in the kernel cannot be ended: it is left behind, and until it comes back that device is asked nothing more. A
+//! question may always be left behind; work that changes a disk only if it may just as well end later: see
+//! [`Patience::errand`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 /// How long a device may take: a disk that was asleep needs ten seconds to spin up.
 pub const BOUND: Duration = Duration::from_secs(20);
-/// With many that hang, the last ones are waited for by this part of it: a dead controller takes all its disks along.
+/// If many hang, each of the last ones gets this part of it: a dead controller takes all its disks along.
 const LEAST_PART: u32 = 200;
 
-/// Who is asked, and what is known of those that have not answered yet.
+/// Who is asked, and who has not answered yet.
 #[derive(Debug)]
 pub struct Patience<Whom> {
     bound: Duration,
@@ -32,7 +33,7 @@ struct Away {
     counts: bool,
 }
 
-/// Whether nobody waits any more for work that was begun in time: what it was decided on may be over by now.
+/// Whether nobody waits any more for work that was begun in time: the decision behind it may be outdated by now.
 #[derive(Clone, Debug, Default)]
 pub struct Late(Arc<AtomicBool>);
 
@@ -52,8 +53,8 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         Self { bound, away: BTreeMap::new() }
     }
 
-    /// Asks, and waits for the answer as long as there is patience. Whoever has not answered an earlier question is not
-    /// asked and not waited for.
+    /// Asks, and waits for the answer as long as there is patience. If an earlier answer is still missing, it neither
+    /// asks nor waits.
     pub fn ask<T: Send + 'static>(
         &mut self,
         whom: &Whom,
@@ -62,7 +63,8 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         self.errand(whom, question, || {})
     }
 
-    /// The same for work that is as good when it ends later, and must not be begun twice; `late` is called then.
+    /// The same for work that may just as well end later and must not be begun twice; `late` is called if it does end
+    /// later.
     pub fn errand<T: Send + 'static>(
         &mut self,
         whom: &Whom,
@@ -100,8 +102,8 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         self.away.retain(|whom, away| !away.is_back() && here(whom));
     }
 
-    /// The same for errands: those that are not `here` shorten the patience with nobody, but are not forgotten, as what is
-    /// under way there must not be begun twice should they come back.
+    /// The same for errands. Those that are not `here` no longer shorten the patience with others. They are not
+    /// forgotten: if they come back, work that is still under way there must not be begun twice.
     pub fn count_only(&mut self, here: impl Fn(&Whom) -> bool) {
         self.away.retain(|_, away| !away.is_back());
         self.away.iter_mut().for_each(|(whom, away)| away.counts = here(whom));
@@ -112,12 +114,13 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         self.away.get(whom).is_some_and(|away| !away.is_back())
     }
 
-    /// Whether somebody still owes an answer, of whose coming nothing tells.
+    /// Whether somebody still owes an answer whose arrival nothing announces.
     pub fn is_waiting(&self) -> bool {
         !self.away.is_empty()
     }
 
-    /// How long the next one is waited for: each one that hangs halves it, so that all together cost little more than two.
+    /// How long to wait for the next one: each one that hangs halves it, so that all together cost little more than
+    /// two.
     pub fn patience(&self) -> Duration {
         let hang = self.away.values().filter(|away| away.counts && !away.is_back()).count();
         let halved = u32::try_from(hang).ok().and_then(|hang| 1_u32.checked_shl(hang));
@@ -125,13 +128,13 @@ impl<Whom: Ord + Clone> Patience<Whom> {
     }
 }
 
-/// Who decided it does not wait any more.
+/// Whoever decided on it does not wait any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it answered too late, and is decided on anew")]
 pub struct TooLate;
 
 impl Late {
-    /// From now on.
+    /// Nobody waits from now on.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -148,7 +151,7 @@ impl Away {
     }
 }
 
-/// Tells that the thread ends, however it does.
+/// Reports that the thread has ended, for whatever reason.
 struct Back(Arc<AtomicBool>);
 
 impl Drop for Back {

@@ -44,10 +44,10 @@ pub enum Access {
     Look,
     /// O_RDWR | O_DIRECT with flock LOCK_SH, for life.
     Own,
-    /// O_RDONLY with O_EXCL: proves that nobody uses a disk of ours. Closing it makes no udev event.
+    /// O_RDONLY with O_EXCL: proves that nobody uses one of our disks. Closing it makes no udev event.
     Alone,
-    /// Like `Own`, with O_EXCL, and only where nobody else has a lock: the last check on a disk that everything else calls
-    /// unclaimed.
+    /// Like `Own`, with O_EXCL, and only if nobody else has a lock: the last check of a disk that is unclaimed by all
+    /// other evidence.
     Claim,
 }
 
@@ -104,7 +104,7 @@ pub trait Mounts: Send + Sync {
     /// Whether a mount is one of the device at `node`: its filesystem, or the node itself bind-mounted.
     fn is_of(&self, mount: &Mount, node: &Path) -> bool;
 
-    /// Where of `table` a node is bound whose own device has gone, and whose number the device at `node` has now.
+    /// Where in `table` a node is bound whose own device has gone and whose number the device at `node` has now.
     fn stale_bind_of(&self, table: &[Mount], node: &Path) -> Option<PathBuf>;
 
     /// BLKROGET and BLKROSET: a read-only bind of a device node keeps nobody from writing to the device.

@@ -55,7 +55,7 @@ pub struct RawDisk {
     pub wwid: Option<String>,
     /// As lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `virtio`, `tcp`, …
     pub transport: Option<String>,
-    /// Its place in the kernel's tree of devices, from `devices` on: the way there says what it hangs on.
+    /// Its place in the kernel's tree of devices, from `devices` on: the path shows how it is attached.
     pub place: PathBuf,
     /// SCSI or NVMe device state (`running`, `live`, `offline`); dm says `suspended`.
     pub state: Option<String>,
@@ -69,7 +69,7 @@ pub struct RawDisk {
     /// Where it is in use as a filesystem or as a bind-mounted node, in any namespace we can see.
     pub mounts: Vec<MountUse>,
     pub swap: bool,
-    /// What udev, a mount or the kernel's list of swaps says is on it: told to people, and nothing is decided by it.
+    /// What udev, a mount or the kernel's list of swaps says is on it: shown to people, and no decision depends on it.
     pub fs_type: Option<String>,
     /// queue/write_zeroes_max_bytes > 0 and queue/discard_max_bytes > 0.
     pub offloads_zeroes: bool,
@@ -80,8 +80,8 @@ pub struct RawDisk {
     pub offered: Offer,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
-    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words:
-    /// what the device is cannot be known then.
+    /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words: without them
+    /// nobody knows what the device is.
     pub unreadable: Option<String>,
 }
 
@@ -259,13 +259,14 @@ impl RawDisk {
         Incarnation { devno: self.devno, diskseq: self.diskseq }
     }
 
-    /// Bytes that can be reached: what is left of a last logical sector cannot, and is not in an open device's size.
+    /// Bytes that can be reached: not a partial last logical sector, which an open device's size does not include
+    /// either.
     pub fn whole_sectors(&self) -> u64 {
         self.size - self.size % u64::from(self.logical_sector.max(1))
     }
 }
 
-/// Whether a device of a kernel name is still the one that it was, as large as then.
+/// Whether the device with a kernel name is still the same one, and no smaller or larger.
 pub fn is_unchanged(was: &RawDisk, now: &RawDisk) -> bool {
     (was.incarnation(), was.size) == (now.incarnation(), now.size)
 }

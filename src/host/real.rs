@@ -23,9 +23,9 @@ pub struct RealHost {
     filesystems: RealFilesystems,
     mounts: RealMounts,
     state: StateDir,
-    /// Killed agents whose place this one took: what they had begun on a disk that hangs may still come to an end.
+    /// Killed agents whose place this one took: what they began on a disk that hangs may still complete.
     after: Vec<Dying>,
-    /// With the scan as a whole: it reads files, and follows links into filesystems that may hang.
+    /// Patience with the scan as a whole: it reads files, and follows links into filesystems that may hang.
     patience: Mutex<Patience<()>>,
     /// The fixed point of [`Host::monotonic`]. `Instant` is CLOCK_MONOTONIC: no clock change moves it.
     began: Instant,
@@ -38,13 +38,14 @@ impl RealHost {
         Self { roots, filesystems, mounts: RealMounts, state, after: Vec::new(), patience, began: Instant::now() }
     }
 
-    /// The same for an agent that follows some that were killed and cannot end.
+    /// The same for an agent that follows agents that were killed and cannot end.
     pub fn after(mut self, dying: Vec<Dying>) -> Self {
         self.after = dying;
         self
     }
 
-    /// No write of this process may come before one of its predecessor, and what that one waits for answers no read either.
+    /// No write of this process may come before one of its predecessor, and a disk that the predecessor waits for
+    /// answers no read either.
     fn prove_quiet(&self, disk: &RawDisk) -> Result<(), HostError> {
         match self.after.iter().find(|after| after.may_write(disk.devno)) {
             Some(Dying { pid, .. }) => {
@@ -125,7 +126,7 @@ mod tests {
         let [dev, records] = ["dev", "run/udev/data"].map(|folder| machine.path().join(folder));
         create_dir_all(dev).expect("a folder");
         create_dir_all(&records).expect("a folder");
-        // Whoever opens a FIFO waits for the other end.
+        // Opening a FIFO waits for the other end.
         let fifo = records.join("b8:0");
         nix::unistd::mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).expect("a FIFO");
         let state = StateDir::at(&machine.path().join("state"));

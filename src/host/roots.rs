@@ -1,4 +1,4 @@
-//! The folders of a machine: its own, or those of one that is kept in a folder, as tests and benchmarks do.
+//! The folders of a machine: its own, or those of a machine that is kept in a folder, as in tests and benchmarks.
 
 use std::path::{Path, PathBuf};
 

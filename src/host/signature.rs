@@ -2,11 +2,11 @@
 //!
 //! Takes in a scanned [`RawDisk`] or a node; gives out [`Contents`] or a filesystem's identity. Only reads.
 //!
-//! libblkid reads through the page cache, in its own buffers, so O_DIRECT is not to be had. The clean pages
-//! of the device are dropped first (posix_fadvise), so that it reads the medium: a whole disk that somebody
-//! holds open keeps pages that a write through one of its partitions has made old. BLKFLSBUF would also
-//! write back and drop what others have in flight, and is not ours to call. Dirty pages stay and are read
-//! as they are, which is right: they are newer than the medium.
+//! libblkid reads through the page cache, in its own buffers, so it cannot use O_DIRECT. The clean pages of the device
+//! are dropped first (posix_fadvise), so that it reads the medium: a whole disk that somebody holds open keeps pages
+//! that a write through one of its partitions has made old. BLKFLSBUF would also write back and drop what others have
+//! in flight, so we do not call it. Dirty pages stay and are read as they are, which is right: they are newer than the
+//! medium.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,11 +26,11 @@ use super::ioctl;
 use super::port::FsIdentity;
 use super::raw::{Contents, Dm, Kind, Probe, RawDisk, Signature};
 
-/// More results than any real device has; beyond it libblkid runs in a circle.
+/// More results than any real device has; beyond it libblkid loops for ever.
 const MOST_RESULTS: usize = 256;
 /// The magic of a GPT header.
 const GPT_MAGIC: &[u8; 8] = b"EFI PART";
-/// Where the last two bytes of a boot sector stand, and what they are.
+/// Where the last two bytes of a boot sector are, and their values.
 const BOOT_MAGIC_AT: usize = 510;
 const BOOT_MAGIC: [u8; 2] = [0x55, 0xaa];
 /// The MBR partition type that protects a GPT.
@@ -88,8 +88,8 @@ fn look(disk: &RawDisk) -> Result<Contents, HostError> {
     Ok(contents)
 }
 
-/// Asks by O_EXCL, and only of a device that looks blank: for the moment that it lasts, the kernel would
-/// refuse somebody else's mount of the device or of one of its partitions.
+/// Asks by O_EXCL, and only a device that looks blank: as long as that open lasts, the kernel refuses somebody else's
+/// mount of the device or of one of its partitions.
 fn is_held(disk: &RawDisk) -> Result<bool, HostError> {
     match open_verified(disk, Mode::Read, libc::O_EXCL) {
         Ok(held) => {
@@ -169,8 +169,8 @@ fn value(probe: &BlkidProbe, name: &str) -> Option<String> {
     probe.lookup_value(name).ok().filter(|text| !text.is_empty())
 }
 
-/// The sectors where tables begin and end, as we read them ourselves: libblkid needs a protective MBR and the
-/// right sector size to see a GPT, and a lone backup it never sees.
+/// The sectors where tables begin and end, as we read them ourselves: libblkid needs a protective MBR and the right
+/// sector size to see a GPT, and it never sees a lone backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Headers {
     primary_gpt: bool,
@@ -204,7 +204,7 @@ impl Headers {
         })
     }
 
-    /// The one name for all that was seen; the most telling first.
+    /// One name for all that was seen; the most specific first.
     fn table(&self, known: &[String], signatures: &[Signature]) -> Option<String> {
         // libblkid's name for a protective MBR without a GPT that it accepts.
         if let Some(kind) = known.iter().find(|kind| *kind != "PMBR") {

@@ -1,9 +1,9 @@
 //! What a disk says of its own health: the SMART log of NVMe, SMART RETURN STATUS of ATA, the informational exceptions
 //! of SCSI.
 //!
-//! Takes in a scanned disk, gives out a [`Health`]. The decoding is pure, on the bytes that the specifications give;
-//! asking opens the node read-only. What does not say, or cannot be asked (a partition, a loop device, virtio, a disk
-//! behind a USB bridge or a RAID controller), is [`Health::Unknown`], never Passed.
+//! Takes in a scanned disk, gives out a [`Health`]. The decoding is pure, from bytes to values, by the specifications;
+//! asking opens the node read-only. A device that does not say, or cannot be asked (a partition, a loop device, virtio,
+//! a disk behind a USB bridge or a RAID controller), is [`Health::Unknown`], never Passed.
 
 use std::fs::File;
 use std::time::Duration;
@@ -96,7 +96,7 @@ const NVME_WARNINGS: [&str; 6] = [
 fn of_nvme(log: &[u8]) -> Health {
     let Some(warning) = log.first() else { return Health::Unknown("its SMART log is empty".to_owned()) };
     if *warning == 0 {
-        // A log of nothing at all: no temperature, no spare, which no disk has.
+        // A log of zeros alone: no temperature and no spare, which no real disk has.
         return match log.iter().all(|byte| *byte == 0) {
             true => Health::Unknown("its SMART log says nothing".to_owned()),
             false => Health::Passed,

@@ -1,6 +1,6 @@
 //! The state directory: small documents that must survive the process.
 //!
-//! Documents are whole or the ones before: written aside, synced, renamed, directory synced.
+//! A document is always complete, the new one or the one before: written aside, synced, renamed, directory synced.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,13 +14,13 @@ use super::error::HostError;
 
 /// Documents by name.
 pub trait StateStore: Send + Sync {
-    /// Not there: `None`. What it gives is durable: a process that was killed may have written it, and not synced it.
+    /// `None` if it is not there. What it returns is durable: a killed process may have written it without syncing it.
     fn load(&self, name: &str) -> Result<Option<String>, HostError>;
 
     /// Durable when it returns.
     fn store(&self, name: &str, text: &str) -> Result<(), HostError>;
 
-    /// The document as it is now has another name besides, which begins so; durable when it returns. Gives the name.
+    /// Gives the document as it is now a second name that begins so; durable when it returns. Returns that name.
     fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError>;
 }
 
@@ -38,13 +38,13 @@ impl StateDir {
         Ok(Self::at(path))
     }
 
-    /// A directory to read from only, there or not.
+    /// A directory that is only read; it need not exist.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), first: Mutex::default() }
     }
 
-    /// Writes a document without which the others mean something else. Where that fails now, none of them is written before
-    /// it is.
+    /// Writes a document without which the others mean something else. If that fails now, none of the others is written
+    /// before this one is.
     pub fn store_first(&self, name: &'static str, text: String) -> Result<(), HostError> {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         *first = Some((name, text));
@@ -90,13 +90,13 @@ impl StateStore for StateDir {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let copy = format!("{copy}-{now}");
         let path = self.path.join(name);
-        // The text that is written later has a file of its own.
+        // A later text goes to a file of its own, so the copy stays as it is.
         let linked = fs::hard_link(&path, self.path.join(&copy)).and_then(|()| File::open(&self.path)?.sync_all());
         linked.map(|()| copy).map_err(|source| failed("keep a copy of", &path, source))
     }
 }
 
-/// A file of the host's that anybody may read, whole or as it was before. Gives whether it had to be written.
+/// Writes a file of the host that anybody may read, whole or not at all. Returns whether it had to be written.
 pub fn install(dir: &Path, name: &str, text: &str) -> Result<bool, HostError> {
     let path = dir.join(name);
     match fs::read(&path) {
@@ -109,7 +109,7 @@ pub fn install(dir: &Path, name: &str, text: &str) -> Result<bool, HostError> {
     written.map(|()| true).map_err(|source| failed("write", &path, source))
 }
 
-/// The files of a folder of the host's with that ending, by name; a folder that is not there has none.
+/// The files with that ending in a folder of the host, by name; none if the folder is not there.
 pub fn texts(dir: &Path, ending: &str) -> Result<BTreeMap<String, String>, HostError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

@@ -1,11 +1,11 @@
-//! What a command has to say: all of it reaches standard output, or the caller hears why not.
+//! Prints the output of a command: all of it reaches standard output, or the caller learns why not.
 
 use std::io::{self, Write};
 
 /// Why something was not printed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrintError {
-    /// Who read it has gone, as in `localpool devices | head -1`: there is nobody to tell.
+    /// The reader has gone, as in `localpool devices | head -1`: nobody needs to hear of it.
     #[error("nobody reads standard output any more")]
     Closed,
     #[error("standard output could not be written")]
@@ -21,13 +21,13 @@ impl PrintError {
     }
 }
 
-/// Prints a text to its end, as it is.
+/// Prints all of a text as it is.
 pub fn print(text: &str) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(PrintError::of)
 }
 
-/// Says on standard error why a command failed. Where that cannot be written either, the exit status says it.
+/// Prints on standard error why a command failed. If that cannot be written either, the exit status says it.
 pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,9 +1,9 @@
-//! Waiting for something that another thread tells of. Takes in what is told; gives out whether it was, in time.
+//! Waits for something that another thread announces. Takes in the announcements; gives out whether one came in time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often something has come about.
+/// How often something has happened.
 #[derive(Debug, Default)]
 pub struct Told {
     count: Mutex<u64>,
@@ -11,13 +11,13 @@ pub struct Told {
 }
 
 impl Told {
-    /// It has come about once more.
+    /// It has happened once more.
     pub fn tell(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.news.notify_all();
     }
 
-    /// Attempts something, and again each time that it has come about since, for `patience` in all.
+    /// Attempts something, and again each time that it has happened since, for `patience` in all.
     pub fn attempt<T>(&self, patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let began = Instant::now();
         loop {
@@ -35,7 +35,7 @@ impl Told {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it has come about more than `known` times; false: not within `patience`.
+    /// Waits until it has happened more than `known` times; false: not within `patience`.
     fn wait_past(&self, known: u64, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.news.wait_timeout_while(count, patience, |count| *count <= known);

@@ -1,6 +1,6 @@
-//! Whose turn it is with a device: a lock that tells since when it is held, and what was there when it was last free.
+//! Whose turn it is with a device: a lock that shows since when it is held, and what was there when it was last free.
 //!
-//! Work under it is I/O that may never end. Who only looks takes [`Turn::shown`], which waits for nobody; who wants its
+//! The work under it is I/O that may never end. A reader takes [`Turn::shown`], which waits for nobody; whoever wants a
 //! turn may give up after a while.
 
 use std::ops::{Deref, DerefMut};
@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::pace::MOMENT;
 
-/// How long one operation may have been under way on a disk before the next one is told to come back.
+/// How long one operation may take on a disk before the next one has to come back later.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where something else can be done meanwhile: another disk may serve, or a later pass.
+/// The same if there is something else to do meanwhile: another disk may serve, or a later pass.
 pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
-/// A disk that is being zeroed, as all of a node may be at once, changes hands long before anybody gives it up.
+/// A disk that is being zeroed changes hands long before anybody gives up on it; all disks of a node may be zeroed at
+/// once.
 const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
 
 /// What others may see of a state without its lock.
@@ -40,7 +41,7 @@ pub struct TurnGuard<'t, T: Shows> {
     is_changed: bool,
 }
 
-/// Whoever has the lock has had it for too long.
+/// The holder of the lock has had it for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another operation on it has been under way for {seconds} s")]
 pub struct Stuck {
@@ -108,7 +109,7 @@ impl<T: Shows> Drop for TurnGuard<'_, T> {
             *self.turn.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
         }
         *self.turn.since.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // One of those who wait may be giving up at this moment: it would take the call with it.
+        // One of those that wait may be giving up at this moment, and would take a single wake-up with it.
         self.turn.free.notify_all();
     }
 }

@@ -1,7 +1,7 @@
 //! udev's database: what its rules found out about a device and sysfs does not say.
 //!
 //! Takes in `/run/udev/data/b<major>:<minor>`, fills the gaps of a [`RawDisk`], keeps the links.
-//! It may be absent, and may be older than the device: what sysfs says goes before it.
+//! It may be absent, and may be older than the device: what sysfs says takes precedence.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -100,7 +100,7 @@ impl UdevRecord {
                 md.uuid = md.uuid.take().or_else(|| self.property("MD_UUID").as_deref().and_then(md_uuid));
             }
             Kind::Disk | Kind::Rom | Kind::Network => {
-                // ID_SERIAL has the model or the wwid in it; it is the last resort.
+                // ID_SERIAL contains the model or the wwid, so it is the last resort.
                 let serial = ["ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL"];
                 disk.serial = disk.serial.take().or_else(|| serial.iter().find_map(|key| self.property(key)));
                 let wwid = ["ID_WWN_WITH_EXTENSION", "ID_WWN"];
@@ -112,7 +112,7 @@ impl UdevRecord {
     }
 }
 
-/// A link below /dev; one that climbs out of it is none.
+/// A link below /dev; a path that climbs out of it is no link.
 fn link(value: &str) -> Option<PathBuf> {
     let path = PathBuf::from(value);
     (!value.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)))).then_some(path)

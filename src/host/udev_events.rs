@@ -17,7 +17,7 @@ use super::hint::Hint;
 use super::roots::Roots;
 use crate::host::KernelName;
 
-/// A subscription, from its making on.
+/// A subscription, active as soon as it is made.
 #[derive(Debug)]
 pub struct Descriptions {
     inotify: Inotify,
@@ -27,7 +27,7 @@ pub struct Descriptions {
 }
 
 impl Descriptions {
-    /// `None` where there is no udev, or it is not shown to us.
+    /// `None` if there is no udev, or we cannot see it.
     pub fn watch(roots: &Roots) -> Result<Option<Self>, HostError> {
         let folder = roots.run.join("udev/data");
         let object = || folder.display().to_string();
@@ -41,7 +41,7 @@ impl Descriptions {
         }
     }
 
-    /// The next one that has come, if one has.
+    /// The next record, if one has come.
     pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
         loop {
             if let Some(hint) = self.read.borrow_mut().pop_front() {
@@ -67,7 +67,7 @@ impl Descriptions {
         }
     }
 
-    /// The device that a record is of; `None` for what is no block device, or has gone.
+    /// The device that a record describes; `None` if it is no block device, or has gone.
     fn device(&self, record: &OsStr) -> Option<KernelName> {
         let number = record.to_str()?.strip_prefix('b')?;
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -13,7 +13,7 @@ use super::error::HostError;
 use super::hint::Hint;
 use crate::host::KernelName;
 
-/// A subscription to block events, from its making on.
+/// A subscription to block events, active as soon as it is made.
 #[derive(Debug)]
 pub struct UeventSocket {
     socket: OwnedFd,
@@ -37,7 +37,7 @@ impl UeventSocket {
         Ok(Self { socket })
     }
 
-    /// The next block event that has come, if one has.
+    /// The next block event, if one has come.
     pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
         let mut message = vec![0; LONGEST];
         loop {

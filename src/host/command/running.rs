@@ -16,18 +16,18 @@ use nix::unistd::Pid;
 
 use crate::host::backoff::Backoff;
 
-/// How much of each output stream is kept: the end, where the reason stands.
+/// How much of each output stream is kept: the end, where the reason is.
 pub(super) const TAIL: usize = 64 << 10;
 /// How long a killed program may take to go. One that waits for a dead disk may never go, and is left behind.
 const KILL_GRACE: Duration = Duration::from_secs(2);
-/// How often a program that has just said something, and a silent one, are looked at.
+/// How often to look at a program that has just written something, and at a silent one.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Held from the fork to the exec of every program. In between, the child has a copy of each descriptor of
-/// ours, close-on-exec or not.
+/// Held from the fork to the exec of every program. In between, the child has a copy of each of our descriptors,
+/// close-on-exec or not.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Waits until no program is between its fork and its exec, and lets none begin.
+/// Waits until no program is between its fork and its exec, and keeps others from starting.
 pub(super) fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -60,14 +60,14 @@ impl Running {
     fn make_nonblocking(&self) -> io::Result<()> {
         let pipes = [&self.stdout, &self.stderr].map(|stream| stream.pipe.as_ref().map(|pipe| pipe.as_fd()));
         for pipe in pipes.into_iter().flatten() {
-            // Nothing else is set on a new pipe of ours.
+            // A new pipe has no other flags.
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
         Ok(())
     }
 
-    /// Drains the pipes until the program itself has ended, or the time is over (`None`). Pipes
-    /// that a grandchild keeps open are not waited for.
+    /// Drains the pipes until the program itself has ended, or the time is over (`None`). Does not wait for pipes that
+    /// a grandchild keeps open.
     pub(super) fn attend(&mut self, until: Instant) -> io::Result<Option<ExitStatus>> {
         let mut pause = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -112,7 +112,8 @@ impl Running {
         }
     }
 
-    /// Kills the whole group. What cannot be killed (it waits for a dead disk) is left to a thread that waits.
+    /// Kills the whole group. A program that cannot be killed (it waits for a dead disk) is handed to a thread that
+    /// waits.
     pub(super) fn kill(mut self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // The child is not reaped yet, so its number cannot be another group's. ESRCH: it has just gone.

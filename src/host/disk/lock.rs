@@ -39,7 +39,7 @@ pub(super) fn shared(file: &File, path: &Path, wait: Duration) -> Result<(), Hos
     poll(file, path, Instant::now() + wait, File::try_lock_shared)
 }
 
-/// Takes LOCK_SH where nobody else has any lock, which LOCK_EX tells.
+/// Takes LOCK_SH if nobody else has any lock, which LOCK_EX proves.
 pub(super) fn first(file: &File, path: &Path, wait: Duration) -> Result<(), HostError> {
     poll(file, path, Instant::now() + wait, File::try_lock)?;
     shared(file, path, Duration::ZERO)
@@ -55,7 +55,7 @@ impl NodeLock {
     ) -> Result<Exclusive<'a>, HostError> {
         let until = Instant::now() + wait;
         let turn = self.turn(path, wait)?;
-        // Two processes that both hold LOCK_SH while they wait here keep each other out, as long as `wait`.
+        // Two processes that both hold LOCK_SH while they wait here keep each other out for all of `wait`.
         if let Err(error) = poll(file, path, until, raise_among_the_living) {
             relock_shared(file, path);
             return Err(error);
@@ -88,9 +88,9 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// One attempt at LOCK_EX in place of LOCK_SH. One that fails has given up the shared lock (flock converts in two
-/// steps); it is taken back before anything is waited for, as udev has the kernel read the table again, and drop the
-/// partitions that nobody has open, where it finds a disk that nobody locks.
+/// One attempt at LOCK_EX in place of LOCK_SH. flock converts in two steps, so an attempt that fails has lost the
+/// shared lock. It is taken back before any wait: if udev finds a disk that nobody locks, it has the kernel read the
+/// table again and drop the partitions that nobody has open.
 fn raise(file: &File) -> Result<(), TryLockError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {}
@@ -103,8 +103,8 @@ fn raise(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// The same, where a process that was killed and cannot end keeps its shared lock: it does nothing with it any more, and
-/// the shared one of ours keeps out everybody else.
+/// The same, if a process that was killed and cannot end keeps its shared lock: it does nothing with it any more, and
+/// our own shared lock keeps out everybody else.
 fn raise_among_the_living(file: &File) -> Result<(), TryLockError> {
     match raise(file) {
         Err(TryLockError::WouldBlock) if is_only_among_the_dying(file) => file.try_lock_shared(),
@@ -112,7 +112,7 @@ fn raise_among_the_living(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// Whether all others with a lock of the disk were killed, and cannot end.
+/// Whether all other holders of a lock on the disk were killed and cannot end.
 pub(super) fn is_only_among_the_dying(file: &File) -> bool {
     let mut others = flock::holders(file);
     others.retain(|pid| u32::try_from(*pid) != Ok(std::process::id()));
@@ -148,11 +148,11 @@ fn poll(
     }
 }
 
-/// Names the node and, where /proc tells, the processes that hold its lock.
+/// Names the node and, if /proc shows them, the processes that hold its lock.
 fn held(file: &File, path: &Path) -> String {
     let path = path.display();
     let mut pids = flock::holders(file);
-    // Ours is in nobody's way where another process has one.
+    // Our own lock is not the obstacle if another process has one.
     let is_other = |pid: &i32| u32::try_from(*pid) != Ok(std::process::id());
     if pids.iter().any(is_other) {
         pids.retain(is_other);
@@ -192,7 +192,7 @@ mod tests {
 
         theirs.unlock().unwrap();
         drop(lock.exclusive(&ours, &path, Duration::from_millis(80)).unwrap());
-        // After the guard the lock is shared: another may share it, and may not have it alone.
+        // After the guard the lock is shared: another process may share it, but not take it exclusively.
         assert!(theirs.try_lock_shared().is_ok());
         assert!(matches!(theirs.try_lock(), Err(TryLockError::WouldBlock)));
     }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(locks(), 2);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| lock.exclusive(&ours, &path, Duration::from_secs(60)).map(drop));
-            // Between the two steps of an attempt it has none, which a look may hit now and then.
+            // Between the two steps of an attempt it has no lock; now and then a look falls into that moment.
             let held = (0..200).filter(|_| {
                 sleep(Duration::from_millis(1));
                 locks() == 2

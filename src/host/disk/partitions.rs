@@ -1,7 +1,7 @@
 //! The partitions that the kernel keeps on a disk. Takes in numbers and extents, asks sysfs and BLKPG.
 //!
-//! BLKRRPART is never used: it fails while any partition is in use, and drops those of ours that another
-//! tool mapped.
+//! BLKRRPART is never used: it fails while any partition is in use, and drops localpool's partitions that another tool
+//! mapped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -34,7 +34,7 @@ impl PartitionMap for RealDisk {
         let mut mappings = Vec::new();
         for entry in fs::read_dir(&dir).map_err(failed)? {
             let entry = entry.map_err(failed)?.path();
-            // Only a partition has this file; a partition that goes away meanwhile is one that is not mapped.
+            // Only a partition has this file; one that goes away meanwhile counts as not mapped.
             if let Some(mapping) = read_mapping(&entry).map_err(failed)? {
                 mappings.push(mapping);
             }
@@ -69,8 +69,8 @@ impl PartitionMap for RealDisk {
                     return Err(HostError::Io { what: "unmap", object: self.partition_text(number), source });
                 }
             }
-            // Any open descriptor makes it busy: udev that probes what mkfs has just closed, a blkid that looks at
-            // all devices. Those go by themselves; one who holds it exclusively uses it.
+            // Any open descriptor makes it busy: udev that probes what mkfs has just closed, a blkid that looks at all
+            // devices. Those go away by themselves; a process that holds it exclusively uses it.
             if let Err(busy @ HostError::Busy { .. }) = self.prove_unused(number) {
                 return Err(busy);
             }
@@ -100,7 +100,7 @@ impl PartitionMap for RealDisk {
         self.may_change()?;
         self.let_go(|_| true);
         let opened = match self.open_exclusively(number) {
-            // It is held against everybody by one who does nothing with it any more.
+            // The holder keeps everybody else out, and does nothing with it any more.
             Err(HostError::Busy { .. }) if is_only_among_the_dying(&self.file) => return Ok(()),
             opened => opened?,
         };
@@ -123,7 +123,7 @@ impl RealDisk {
         PathBuf::from(format!("/sys/dev/block/{}", self.devno))
     }
 
-    /// The number of one that is mapped, if there are any.
+    /// The number of any mapped partition.
     pub(super) fn any_mapped(&self) -> Option<u32> {
         let entries = fs::read_dir(self.sysfs()).ok()?;
         let mut numbers = entries.filter_map(|entry| read_number(&entry.ok()?.path().join("partition")).ok()?);
@@ -179,7 +179,7 @@ impl RealDisk {
         Err(self.partition_error("map", number, extent, source))
     }
 
-    /// A mapped partition, open for nobody else who asks for it alone, and its device number.
+    /// A mapped partition, opened exclusively, and its device number.
     fn open_exclusively(&self, number: u32) -> Result<Option<(File, DevNo)>, HostError> {
         let node = self.node(number);
         let Some(expected) = self.partition_device(number)? else { return Ok(None) };
@@ -206,7 +206,7 @@ impl RealDisk {
         }
     }
 
-    /// Where sysfs keeps a partition, if the kernel names it after its disk, as it does.
+    /// Where sysfs keeps a partition, as the kernel names it after its disk.
     fn partition_by_name(&self, number: u32) -> Option<PathBuf> {
         let disk = fs::read_link(self.sysfs()).ok()?;
         Some(self.sysfs().join(partition_name(disk.file_name()?.to_str()?, number)))
@@ -215,8 +215,8 @@ impl RealDisk {
     /// The device number of a mapped partition.
     fn partition_device(&self, number: u32) -> Result<Option<DevNo>, HostError> {
         let failed = |source| HostError::Io { what: "find", object: self.partition_text(number), source };
-        // A disk may have a hundred: the one is looked for by its name first, and all are asked only where that
-        // leads to none, as "not mapped" must be certain.
+        // A disk may have a hundred partitions, so the one is first looked for by its name. All are asked only if that
+        // fails, as "not mapped" must be certain.
         if let Some(dir) = self.partition_by_name(number)
             && read_number(&dir.join("partition")).map_err(failed)? == Some(u64::from(number))
         {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::host::extent::Extent;
 
 const PAGE: u64 = 4096;
-/// What can be unreadable by itself; a larger sector is several of these.
+/// The smallest unit that can be unreadable; a larger sector is several of these.
 const UNIT: u64 = 512;
 
 /// A sparse disk content; unwritten bytes read as zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SparseBytes {
     pages: BTreeMap<u64, Box<[u8]>>,
-    /// What the medium does not give back until it is written, by unit.
+    /// The units that cannot be read until they are written.
     unreadable: BTreeSet<u64>,
 }
 
@@ -60,7 +60,7 @@ impl SparseBytes {
         }
     }
 
-    /// Forgets what is behind `size`, as a smaller disk does.
+    /// Forgets what is beyond `size`, as a smaller disk does.
     pub fn truncate(&mut self, size: u64) {
         let behind = self.pages.split_off(&size.div_ceil(PAGE));
         drop(behind);

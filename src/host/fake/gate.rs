@@ -1,4 +1,4 @@
-//! What hangs on purpose: whoever passes waits until the gate is open again.
+//! A gate that makes operations hang on purpose: whoever passes waits until it is open again.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -17,13 +17,13 @@ struct State {
 }
 
 impl Gate {
-    /// From now on one sort of operation waits, or `all`; `None`: whoever waits goes on.
+    /// From now on operations of one sort wait, or `all`; `None`: those that wait go on.
     pub fn set_hangs_at(&self, what: Option<&'static str>) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).what = what;
         self.changed.notify_all();
     }
 
-    /// Returns when such an operation does not wait any more.
+    /// Returns when operations of this sort need not wait any more.
     pub(super) fn pass(&self, what: &'static str) {
         let hangs = |state: &mut State| state.what.is_some_and(|at| at == "all" || at == what);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,13 +36,13 @@ impl Gate {
         state.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 
-    /// Returns when somebody waits for it.
+    /// Returns when somebody waits at it.
     pub fn until_somebody_waits(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_while(state, |state| state.waiting == 0));
     }
 
-    /// How many wait for it now.
+    /// How many operations wait at it now.
     pub fn waiting(&self) -> u32 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting
     }

@@ -123,12 +123,12 @@ impl FakeHost {
         locked(&self.health).insert(name.into(), health);
     }
 
-    /// Another program is just ahead of the next claim, and behind its last look.
+    /// Another program acts just before the next claim, and after its last look.
     pub fn before_the_next_claim(&self, does: impl FnOnce(&Platter) + Send + 'static) {
         *locked(&self.before_claim) = Some(Box::new(does));
     }
 
-    /// How often disks were asked for it.
+    /// How often disks were asked for their health.
     pub fn health_asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
@@ -153,12 +153,12 @@ impl FakeHost {
         }
     }
 
-    /// The process was killed and starts again: the kernel kept what it had, mapped, mounted and unsynced.
+    /// The process was killed and starts again: the kernel kept everything that was mapped, mounted or unsynced.
     pub fn restart_process(&self) {
         self.power.restore();
     }
 
-    /// What a fake mkfs has to do next: `None` works, `Some(error words)` fails.
+    /// What a fake mkfs has to do next: `None` succeeds, `Some(error words)` fails.
     pub fn fail_mkfs(&self, words: Option<&str>) {
         self.filesystems.fail_mkfs(words);
     }

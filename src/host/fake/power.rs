@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Mutex;
 
-/// What becomes of effects that were not synced when the power went.
+/// What happens to effects that were not synced when the power was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All of them reached the medium.
@@ -31,7 +31,7 @@ pub struct Power {
 #[derive(Default)]
 struct Supply {
     spent: u64,
-    /// The power goes with this effect.
+    /// The power is cut at this effect.
     off_at: Option<u64>,
     off: bool,
 }

@@ -24,7 +24,7 @@ impl FakeState {
         Self { power, documents: Mutex::default(), gate: Gate::default(), is_full: AtomicBool::default() }
     }
 
-    /// Whether there is no room for another document, nor for a new text of one.
+    /// Whether there is no room for another document, nor for a new version of one.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::SeqCst);
     }

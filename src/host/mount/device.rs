@@ -22,8 +22,8 @@ pub fn is_of(mount: &Mount, node: &Path) -> bool {
     mount.device == device || (mount.device.major == 0 && Path::new(&mount.source) == node)
 }
 
-/// Where a node is bind-mounted whose device is gone, and whose number the device at `node` has now: partitions get new
-/// numbers when the kernel reads a table again, and whoever has such a node reads and writes what is another's.
+/// Where a node is bind-mounted whose device is gone and whose number the device at `node` has now. Partitions get new
+/// numbers when the kernel reads a table again; a user of such a node then reads and writes somebody else's data.
 pub fn stale_bind_of(table: &[Mount], node: &Path) -> Option<PathBuf> {
     let device = node_number(node)?;
     let is_stale = |mount: &&Mount| bound(mount).is_some_and(|node| node.number == device && node.is_stale);
@@ -45,13 +45,13 @@ fn bound(mount: &Mount) -> Option<BoundNode> {
     Some(BoundNode { number: DevNo::of(found.rdev()), is_stale: found.nlink() == 0 })
 }
 
-/// What directories of device nodes are made of.
+/// Filesystems that directories of device nodes are in.
 fn is_in_dev(mount: &Mount) -> bool {
     matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs")
 }
 
-/// Where a node of the device is bind-mounted. Such a mount holds nothing open, so no exclusive open fails on it; yet
-/// whoever has it can open the device at any time, and whatever device has its number then.
+/// Where a node of the device is bind-mounted. Such a mount holds nothing open, so no exclusive open fails because of
+/// it; yet its user can open the device at any time, or whatever device has its number then.
 pub fn bound_at(device: DevNo) -> Result<Option<PathBuf>, HostError> {
     let table = mountinfo::own(Path::new("/proc"))?;
     let is_bound = |mount: &Mount| bound(mount).is_some_and(|node| node.number == device);

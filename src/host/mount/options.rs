@@ -16,7 +16,7 @@ pub(super) struct Options {
 const FOR_USERSPACE: [&str; 9] =
     ["defaults", "auto", "noauto", "user", "nouser", "users", "group", "_netdev", "nofail"];
 
-/// Words that would make another operation of the call.
+/// Words that would turn the call into another operation.
 const OTHER_OPERATIONS: [&str; 14] = [
     "bind",
     "rbind",

@@ -70,7 +70,7 @@ impl Directory {
         printable(&self.bytes(attribute).ok()?)
     }
 
-    /// An attribute that is a number above zero; anything else is no.
+    /// Whether an attribute is a number above zero.
     pub fn positive(&self, attribute: &str) -> bool {
         self.text(attribute).and_then(|text| text.parse::<u64>().ok()).is_some_and(|number| number > 0)
     }
@@ -80,7 +80,7 @@ impl Directory {
     }
 }
 
-/// What firmware calls itself, without the padding and without anything that would drive a terminal.
+/// A text from firmware, without the padding and without control characters, which could drive a terminal.
 pub(super) fn printable(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -102,7 +102,7 @@ impl Notes {
         });
     }
 
-    /// A fact that is a number; noted and `None` where it is not to be had.
+    /// A fact that is a number; noted and `None` if it cannot be read.
     pub fn number<T: FromStr>(&mut self, node: &Directory, attribute: &str) -> Option<T> {
         let text = match node.bytes(attribute) {
             Ok(bytes) => printable(&bytes).unwrap_or_default(),
@@ -134,8 +134,8 @@ impl Notes {
         }
     }
 
-    /// A fact that not every device has; noted only where it is there and cannot be read, as a disk must
-    /// not get another name because a read failed.
+    /// A fact that not every device has; noted only if it is there and cannot be read, as a disk must not get another
+    /// name because a read failed.
     pub fn optional(&mut self, node: &Directory, attribute: &str) -> Option<Vec<u8>> {
         match node.bytes(attribute) {
             Ok(bytes) => Some(bytes),
@@ -179,7 +179,7 @@ impl Notes {
     }
 }
 
-/// How drivers say that a device has no such fact, apart from not having the file.
+/// How drivers say that a device has no such fact, if they do not leave out the file.
 fn has_none(why: &Error) -> bool {
     use nix::libc::{EINVAL, ENODATA, ENODEV, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP};
     let none = [ENOENT, ENOTDIR, ENODEV, ENXIO, EINVAL, ENODATA, EOPNOTSUPP];

@@ -1,6 +1,6 @@
 //! Who made a disk, how it is attached, and what names its firmware has for it.
 //!
-//! Takes in a disk's directory and its path under /sys/devices, gives out an [`SysfsIdentity`].
+//! Takes in a disk's directory and its path under /sys/devices, gives out a [`SysfsIdentity`].
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -64,7 +64,7 @@ pub(super) fn identity(
     }
 }
 
-/// A namespace's parent is a controller, or, of a multipath head, the subsystem that lists its controllers.
+/// The parent of a namespace is a controller; that of a multipath head is the subsystem, which lists its controllers.
 fn nvme_transport(parent: &Directory) -> Option<String> {
     let controllers = || parent.entries(".").unwrap_or_default().into_iter();
     let transport = parent.text("transport").or_else(|| {

@@ -79,11 +79,11 @@ fn backing(node: &Directory, device: &Path, notes: &mut Notes) -> Option<LoopBac
     // In a container the path leads nowhere, or to another file. The kernel knows better, where it may be asked.
     let inode = std::fs::File::open(device).ok().and_then(|device| ioctl::loop_file(device).ok());
     let Some(gone) = name.strip_suffix(DELETED) else {
-        // A file on a server that does not answer would keep us for ever: it is looked for only where it must be.
+        // A file on a server that does not answer would block us for ever, so we look for it only if we must.
         let inode = inode.or_else(|| found(&file));
         return Some(LoopBacking { file, inode, deleted: false });
     };
-    // A file may really be called `x (deleted)`: it then is still to be found.
+    // A file may really be called `x (deleted)`: then it still exists.
     match found(&file) {
         None => Some(LoopBacking { file: gone.into(), inode, deleted: true }),
         seen => Some(LoopBacking { file, inode: inode.or(seen), deleted: false }),

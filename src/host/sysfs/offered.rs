@@ -87,7 +87,7 @@ fn device(mnt: &Path, path: &Path, kind: FileType, tree: &DevTree) -> Option<usi
     None
 }
 
-/// Where a link's words lead, without `..`.
+/// Where the text of a link leads, without `..`.
 fn absolute(folder: &Path, words: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in folder.join(words).components() {

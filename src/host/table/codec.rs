@@ -1,5 +1,5 @@
-//! Bytes of a GPT: header, entry array and protective MBR, to and from a [`Table`]. Pure; what a header
-//! says is bounded before anything is read or allocated by it.
+//! Bytes of a GPT: header, entry array and protective MBR, to and from a [`Table`]. Pure; the numbers in a header are
+//! checked before anything is read or allocated by them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const HEADER: u32 = 92;
 /// A header that is sound and of a shape that we edit; the entries are not looked at yet.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// The disk that it is of.
+    /// The GUID of its disk.
     pub disk: Uuid,
     usable: (u64, u64),
     slots: u32,
@@ -62,7 +62,7 @@ pub fn header(block: &[u8], at: u64, last: u64) -> Result<Header, TableError> {
     Ok(found)
 }
 
-/// Refuses what only the header's own words say: another revision, other entry counts and sizes.
+/// Refuses what the header alone shows to be wrong: another revision, other entry counts and sizes.
 fn shape(block: &[u8], bytes: u32) -> Result<(), TableError> {
     let (revision, reserved) = (u32_at(block, 8), u32_at(block, 20));
     let (slots, entry) = (u32_at(block, 80), u32_at(block, 84));
@@ -80,7 +80,7 @@ fn shape(block: &[u8], bytes: u32) -> Result<(), TableError> {
     Err(TableError::NotEdited { why })
 }
 
-/// Holds a header against where it was found: both copies lie where we would put them, inside the disk.
+/// Compares a header with where it was found: both copies must lie where we would put them, inside the disk.
 fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), TableError> {
     let refuse = |why: String| Err(TableError::NotEdited { why });
     let sector = u32::try_from(sector).map_err(|_| TableError::Sector { sector: u32::MAX })?;
@@ -107,7 +107,7 @@ fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), Table
     Ok(())
 }
 
-/// Bytes of the entry array that a header tells of, in whole sectors: at most 16 KiB.
+/// Bytes of the entry array that a header describes, in whole sectors: at most 16 KiB.
 pub fn array_bytes(header: &Header, sector: u32) -> usize {
     array_span(header.slots).next_multiple_of(sector as usize)
 }

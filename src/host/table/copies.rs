@@ -1,7 +1,7 @@
 //! The two copies of a table on a disk, and which of them is to be believed.
 //!
-//! Reads only. The backup is where a sound primary says, else in the last sector; both places are looked
-//! at by ourselves, since libblkid does not see a lone backup.
+//! Reads only. The backup is where a sound primary says, else in the last sector; we look at both places ourselves,
+//! since libblkid does not see a lone backup.
 
 use std::fmt;
 
@@ -44,11 +44,11 @@ pub struct Copies {
     pub backup_at: u64,
     /// A GPT signature where a disk of the other sector size has one: that sector size.
     pub other_sector: Result<Option<u32>, IoError>,
-    /// What somebody made where the primary or the MBR was; looked for where one of them is not sound.
+    /// What somebody made over the primary or the MBR; looked for if one of them is not sound.
     pub over: Option<&'static str>,
 }
 
-/// A table of ours, and what has to be rewritten before the disk has both copies again.
+/// One of localpool's tables, and what has to be rewritten before the disk has both copies again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub table: Table,
@@ -58,22 +58,22 @@ pub struct Choice {
     pub stale: Vec<Part>,
 }
 
-/// Why a disk has no table of ours.
+/// Why a disk has no table of localpool's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableRefusal {
     #[error("no partition table")]
     Absent,
-    /// Somebody's; the words say what was found.
+    /// Somebody else's; the words say what was found.
     #[error("{0}")]
     Foreign(String),
-    /// Ours, contradicted by what lies beside it in a way that no stopped write leaves.
+    /// Localpool's, but contradicted by what lies beside it in a way that no stopped write explains.
     #[error("{0}")]
     Broken(String),
     #[error("the partition table cannot be read: {0}")]
     Unreadable(String),
 }
 
-/// Reads MBR, primary and backup. What fails is said where it failed.
+/// Reads MBR, primary and backup. Each keeps its own failure.
 pub fn read_copies(dev: &dyn BlockDevice) -> Copies {
     let ends = &Ends::read(dev);
     let geometry = dev.geometry();
@@ -162,7 +162,7 @@ fn read_other_sector(dev: &Ends<'_>) -> Result<Option<u32>, IoError> {
     Ok(None)
 }
 
-/// Which copy is to be believed, and what is to be mended beside it: nothing that somebody made something else over.
+/// Which copy to believe, and what to repair beside it: never what somebody made over one of them.
 pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     let choice = believe(copies, mark)?;
     let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
@@ -176,13 +176,13 @@ pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     }
 }
 
-/// A sound primary wins, as it does in the kernel; the backup counts only where the primary is absent, damaged or
-/// unreadable, and only with our label. Two copies that contradict each other beyond what a stopped write leaves are
-/// somebody's work, and nobody's to mend by itself.
+/// A sound primary wins, as it does in the kernel; the backup counts only if the primary is absent, damaged or
+/// unreadable, and only with our label. If two copies contradict each other more than a stopped write explains,
+/// somebody made them so, and nothing is repaired automatically.
 fn believe(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     match (&copies.primary, &copies.backup) {
         (Ok(primary), backup) => choose_primary(copies, primary, backup, mark),
-        // What a drive has lost in the middle of a write it cannot read, until it is written again.
+        // A sector that a drive lost in the middle of a write cannot be read until it is written again.
         (Err(damage @ TableError::Unreadable { .. }), Ok(backup)) if backup.is_marked(mark) => {
             choose_backup(copies, damage, backup, mark)
         }

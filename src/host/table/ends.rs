@@ -1,12 +1,12 @@
 //! The two ends of a disk, where tables are, each read at once.
 //!
-//! Takes in a disk, gives out its bytes. Looking at both copies means seven reads; on a disk with a head
-//! that moves, every change of the end is a seek, and on any other each read is a wait of its own.
+//! Takes in a disk, gives out its bytes. Looking at both copies means seven reads; on a rotating disk every change of
+//! the end is a seek, and on any other each read is a wait of its own.
 
 use super::partitions::{SECTORS, SLOTS, array_sectors};
 use crate::host::block::{BlockDevice, Geometry, IoError};
 
-/// A disk, with what has been read of its ends. What is not among that is read from the disk.
+/// A disk, with what has been read of its ends. Everything else is read from the disk.
 pub(super) struct Ends<'d> {
     dev: &'d dyn BlockDevice,
     pieces: Vec<Piece>,

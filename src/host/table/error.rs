@@ -21,10 +21,10 @@ pub enum TableError {
     HeaderSize { bytes: u32 },
     #[error("the GPT header's checksum is {computed:08x}, not {stored:08x} as it says")]
     HeaderCrc { stored: u32, computed: u32 },
-    /// The header itself is sound, so the disk that it is of can be told.
+    /// The header itself is sound, so it is known which disk it belongs to.
     #[error("the checksum of the partition entries is {computed:08x}, not {stored:08x} as the header says")]
     EntriesCrc { disk: Uuid, stored: u32, computed: u32 },
-    /// Sound by its checksum, and the kernel may well use it: somebody's, and not ours to change.
+    /// Sound by its checksum, and the kernel may well use it: it is somebody else's, and we do not change it.
     #[error("a GPT that we do not edit: {why}")]
     NotEdited { why: String },
     #[error("the table is of a disk of {table} bytes, and this one has {disk}")]
@@ -54,7 +54,7 @@ pub enum TableError {
 }
 
 impl TableError {
-    /// The disk that a copy is of, where its header is sound and the rest is not.
+    /// The disk that a copy belongs to, if its header is sound and the rest is not.
     pub fn disk(&self) -> Option<Uuid> {
         match self {
             Self::EntriesCrc { disk, .. } => Some(*disk),
@@ -63,8 +63,8 @@ impl TableError {
         }
     }
 
-    /// Absent, torn or rotten: what a stopped write can leave. All else was written on purpose, by
-    /// whoever, and is never overwritten with a backup.
+    /// Absent, torn or rotten: what a stopped write can leave. Anything else was written on purpose, by whomever, and
+    /// is never overwritten with a backup.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::NoSignature { .. } | Self::HeaderSize { .. } | Self::HeaderCrc { .. } | Self::EntriesCrc { .. } => {

@@ -53,7 +53,7 @@ impl Memory {
         Self { geometry: Geometry { size, ..self.geometry }, state: Mutex::new(State { content, ..State::default() }) }
     }
 
-    /// The power goes after `writes` writes and `sectors` sectors of the next.
+    /// The power is cut after `writes` writes and `sectors` sectors of the next.
     pub fn lose_power(self, writes: usize, sectors: u64, torn: Torn) -> Self {
         self.lock().power = Some((writes, sectors, torn));
         self

@@ -1,9 +1,8 @@
 //! GPT: one table as a value that is valid by construction, and its two copies on a disk.
 //!
 //! Takes in a [`BlockDevice`](crate::host::BlockDevice), gives out a [`Table`]; the bytes are in `codec`, reading and
-//! choosing between the copies in `copies`, every write in `write`. Nothing that a disk says is
-//! believed before it is checked, and a partition's number never changes. docs/adr/0002-gpt-library.md
-//! says why the codec is our own.
+//! choosing between the copies in `copies`, every write in `write`. Nothing on a disk is believed before it is checked,
+//! and a partition's number never changes. docs/adr/0002-gpt-library.md says why the codec is our own.
 
 mod codec;
 mod copies;

@@ -1,9 +1,8 @@
 //! What somebody made where a table was: the signatures that filesystems, volume groups and arrays have at the start of a
 //! disk.
-//!
-//! Reads only, and decides nothing. Asked where a table or its MBR is damaged: what a person made there is no damage. A few
-//! well-known ones are enough, as whoever makes something over a table seldom makes anything else; the whole list is
-//! libblkid's, which reads a device, not bytes.
+//! Reads only, and decides nothing. Asked when a table or its MBR is damaged: something that a person made there is not
+//! damage. A few well-known signatures are enough, as people seldom make anything else over a table; libblkid has the
+//! whole list, but reads a device, not bytes.
 
 use super::ends::Ends;
 use crate::host::block::Geometry;

@@ -23,7 +23,7 @@ pub struct Mark {
     /// Type and place of entry 1 of our tables.
     pub label: Uuid,
     pub extent: Extent,
-    /// Every partition type of ours. An entry of any other type is foreign, and never changed.
+    /// All of our partition types. An entry of any other type is foreign, and never changed.
     pub types: &'static [Uuid],
 }
 
@@ -74,7 +74,7 @@ impl Table {
         self.sector
     }
 
-    /// Bytes of the disk as the table has it; less than the disk's where that has grown since.
+    /// Bytes of the disk according to the table; fewer than the disk has if it has grown since.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -1,5 +1,5 @@
-//! Tables that somebody made to hurt, or that rot made: refused in words, never a panic, never an
-//! allocation of a size that the disk names.
+//! Tables that somebody made to do harm, or that bit rot made: refused in words, never a panic, never an allocation of
+//! a size that the disk names.
 
 use proptest::prelude::*;
 
@@ -244,7 +244,7 @@ fn each_sector_of_our_tables_that_cannot_be_read_is_written_again_from_the_other
             assert_eq!(chosen(&dev), Choice { table, good: Part::Primary, stale: vec![] }, "{lost}");
         }
     }
-    // What a drive of large physical sectors loses of the front at once.
+    // What a drive with large physical sectors loses at once at the front.
     let (dev, table) = written(512);
     dev.break_range(Extent { start: 0, end: 4096 });
     repair(&dev, &MARK, &table).unwrap();
