@@ -1,7 +1,7 @@
-//! Whether a device's bytes are in this machine or come to it over a network, as far as the machine can tell.
+//! Whether a device's bytes are in this machine or reached over a network, as far as the machine can tell.
 //!
-//! Takes in all devices of a machine, gives out an [`Attachment`] for each of them. What stands on others
-//! (a partition, a mapping, an array, a loop device) is where those are; one of them over a network is enough.
+//! Takes in all devices of a machine, gives out an [`Attachment`] for each of them. A device that is built on others (a
+//! partition, a mapping, an array, a loop device) is where those are; one of them over a network is enough.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use crate::host::raw::{DevNo, Kind};
 use crate::host::{KernelName, RawDisk};
 
-/// Where a device is, and what tells so.
+/// Where a device is, and how we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
     pub reach: Reach,
-    /// A few words: `iSCSI`, `Amazon EBS`. Nothing where it is an ordinary disk of this machine.
+    /// A few words: `iSCSI`, `Amazon EBS`. `None` for an ordinary disk of this machine.
     pub by: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reach {
     Local,
-    /// Only a hypervisor knows.
+    /// Only a hypervisor could say.
     #[default]
     Unknown,
     Network,
@@ -52,8 +52,8 @@ const fn network(by: &'static str) -> Attachment {
 
 const PLAIN: Attachment = Attachment { reach: Reach::Local, by: None };
 
-/// What clouds and hypervisors call their disks. Both are how the text begins; an empty one is any. The first that
-/// fits counts, so what is more precise comes first.
+/// What clouds and hypervisors call their disks. Both texts are prefixes; an empty one matches all. The first match
+/// counts, so the more precise ones come first.
 const PRODUCTS: [(&str, &str, Attachment); 18] = [
     ("", "Amazon Elastic Block Store", network("Amazon EBS")),
     ("", "Amazon EC2 NVMe Instance Storage", local("Amazon EC2 instance store")),
@@ -75,7 +75,7 @@ const PRODUCTS: [(&str, &str, Attachment); 18] = [
     ("", "VMware", unknown("VMware")),
 ];
 
-/// The buses that Azure gives its disks of Hyper-V: the device on VMBus, and for some of them the LUN.
+/// How Azure attaches disks to Hyper-V: the device on VMBus, and for some of them the LUN.
 const AZURE: [(&str, Option<&str>, Attachment); 6] = [
     ("00000000-0000-", None, unknown("Azure system disk")),
     ("00000000-0001-", None, local("Azure temporary disk")),
@@ -122,7 +122,7 @@ impl<'a> Attachments<'a> {
         worst.unwrap_or(unknown("what it is built on was not seen"))
     }
 
-    /// What a device is built on, as far as it was seen.
+    /// The devices that a device is built on, as far as they were seen.
     fn below(&self, raw: &'a RawDisk) -> Vec<&'a RawDisk> {
         let named = |name: &KernelName| self.by_name.get(name).copied();
         match &raw.kind {
@@ -141,7 +141,7 @@ impl<'a> Attachments<'a> {
     }
 }
 
-/// Of a device that is built on no other one.
+/// The attachment of a device that is not built on another one.
 fn of_one(raw: &RawDisk) -> Attachment {
     match &raw.kind {
         Kind::Disk => disk(raw),
@@ -163,7 +163,7 @@ fn of_one(raw: &RawDisk) -> Attachment {
 
 fn disk(raw: &RawDisk) -> Attachment {
     let nvme = raw.name.starts_with("nvme");
-    // However a target calls its disks, these are wires to other machines.
+    // Whatever a target calls its disks, these transports lead to other machines.
     match (raw.transport.as_deref(), nvme) {
         (Some("iscsi"), _) => return network("iSCSI"),
         (Some("fc"), false) => return network("Fibre Channel"),
@@ -186,7 +186,8 @@ fn disk(raw: &RawDisk) -> Attachment {
         None if raw.name.starts_with("xvd") => unknown("Xen"),
         None if raw.name.starts_with("pmem") => PLAIN,
         Some(_) => PLAIN,
-        // A controller that says nothing of its wires, as RAID cards do; and what hangs on nothing at all.
+        // A controller that does not name its transport, as RAID cards; the next arm: a disk that is attached to
+        // nothing at all.
         None if raw.place.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pci")) => PLAIN,
         None => unknown("nothing says what it hangs on"),
     }
@@ -196,7 +197,7 @@ fn begins(text: Option<&str>, start: &str) -> bool {
     start.is_empty() || text.is_some_and(|text| text.trim_start().starts_with(start))
 }
 
-/// A disk of Hyper-V is told by the bus that it hangs on, as all of them have the same name.
+/// A disk of Hyper-V is known by the bus that it is attached to, as all of them have the same name.
 fn hyper_v(raw: &RawDisk) -> Attachment {
     let parts: Vec<_> = raw.place.iter().map(|part| part.to_string_lossy()).collect();
     // host:channel:target:lun

@@ -1,12 +1,13 @@
 //! Several devices with one identity: a `dd` copy, a restored snapshot, two paths to one disk.
 //!
-//! Takes in all devices and what is known of the hardware of our disks, changes those that share an id with another, and
-//! those that are known copies. Of our disks, the one that was in use last is believed, as it has what was written last; where
-//! nobody remembers, the one whose own label names its hardware; where none or several are, nobody can tell, and none is
-//! believed. What was seen beside the believed one is a copy from then on: it is not believed also when it is alone, until a
-//! person adopts it. So is what comes while the disk itself is here and cannot be read, as long as that is so. An unclaimed
-//! device that shares its id with anything becomes *Theirs*: there is another way to it or another one of it, and somebody
-//! may use that.
+//! Takes in all devices and what is known of the hardware of our disks; changes the devices that share an id with
+//! another, and those that are known copies. Of several with the id of one of our disks, the one that was in use last
+//! is believed, as it has what was written last. If nobody remembers, it is the one whose own label names its hardware.
+//! If that fits none or several, nobody can know, and none is believed. What was seen beside the believed one is a copy
+//! from then on: even if it is alone later, it is not believed until a person adopts it. The same holds for a device
+//! that comes while the disk itself is here and cannot be read, for as long as that lasts. An unclaimed device that
+//! shares its id with anything becomes *Theirs*: it is reached in two ways or exists twice, and somebody may use the
+//! other one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -20,13 +21,13 @@ use super::{Believed, Device, Verdict};
 use crate::host::raw::Kind;
 use crate::host::{KernelName, RawDisk};
 
-/// Which hardware is a disk of ours, and which was only seen beside it.
+/// Which hardware is one of our disks, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
     /// The hardware that was in use last, or that a person chose.
     pub original: Option<HardwareId>,
-    /// None of these takes its place by itself.
+    /// None of these takes the place of the original by itself.
     pub copies: BTreeSet<HardwareId>,
 }
 
@@ -45,8 +46,8 @@ pub fn settle(devices: &mut [Device], known: &Identities) {
     follow_disks(devices);
 }
 
-/// What these devices, settled, say of the hardware of each disk of ours that several have: none of two ways to one disk
-/// is a copy.
+/// What these devices, settled, say of the hardware of each of our disks that is there several times. Two paths to one
+/// disk are not copies.
 pub fn seen_together(devices: &[Device]) -> Identities {
     let ours = |device: &Device| device.verdict == Verdict::Ours && device.label.is_some();
     let mut seen = Identities::new();
@@ -72,7 +73,7 @@ fn ways(devices: &[Device], device: &Device) -> BTreeSet<HardwareId> {
     below.chain([device]).filter_map(|way| hardware(&way.raw)).collect()
 }
 
-/// Who a disk of ours is by its hardware, where that tells it from others.
+/// The hardware id of one of our disks, if it distinguishes the disk from others.
 pub fn hardware(raw: &RawDisk) -> Option<HardwareId> {
     Some(id::hardware(raw, None)).filter(|hardware| !hardware.is_path())
 }
@@ -85,8 +86,8 @@ fn groups(devices: &[Device], which: impl Fn(&Device) -> bool) -> HashMap<DiskId
     by_id
 }
 
-/// The partitions of a pool disk follow it, and the hidden paths of a disk are the disk. What a tenant built on a volume
-/// has whatever id he gave it.
+/// Not the partitions of a pool disk, which follow it, and not the hidden paths of a disk, which are the disk. What a
+/// tenant built on a volume has whatever id the tenant gave it.
 fn counts(device: &Device) -> bool {
     match device.verdict {
         Verdict::Ours | Verdict::Foreign { .. } => device.label.is_some(),
@@ -118,8 +119,8 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
     });
 }
 
-/// The one that may be used. What was in use last comes before what a label says: both of a disk that was replaced by a copy
-/// of it may be on record, and what came back is the older one.
+/// The one that may be used. The one in use last comes before what a label says: if a disk was replaced by a copy of
+/// it, both may be on record, and the one that comes back is the older one.
 fn believed(devices: &[Device], group: &[usize], identity: &Identity) -> Option<usize> {
     let eligible: Vec<usize> =
         group.iter().copied().filter(|index| !is_known_copy(&devices[*index], identity)).collect();
@@ -162,12 +163,13 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
     }
 }
 
-/// A disk that is here and cannot be read has the data, whatever else calls itself by its name. `last` is the hardware that each
-/// disk of ours was last on, also where that is but a path.
+/// A disk that is here and cannot be read has the data, whatever else has its id. `last` is the hardware that each of
+/// our disks was last on, even if that is only a path.
 pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>) {
     let unread: HashMap<HardwareId, (PathBuf, String)> = devices
         .iter()
-        // A dock gives its name to whatever disk is in it: that it cannot be read says nothing of a disk that was.
+        // A dock gives its name to whatever disk is in it: that this one cannot be read says nothing about an earlier
+        // one.
         .filter(|device| !id::may_be_of_bridge(&device.raw, None))
         .filter_map(|device| {
             let hardware = id::hardware(&device.raw, None);
@@ -219,7 +221,7 @@ mod tests {
     use super::super::sample::{device, disk, dm, label, partition};
     use super::*;
 
-    /// A disk of ours on hardware `naa.<number>`, with a label that was written on `naa.1`.
+    /// One of our disks on hardware `naa.<number>`, with a label that was written on `naa.1`.
     fn ours(name: &str, number: u32) -> Device {
         let label = label("c", "n");
         let raw = RawDisk { wwid: Some(format!("naa.{number}")), ..disk(name) };

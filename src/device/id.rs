@@ -1,7 +1,7 @@
-//! Who a disk is, and by which link people should name it.
+//! Which disk a device is, and by which link people should name it.
 //!
-//! Takes in what the kernel says and the label; gives out a [`DiskId`]: never a size, never a partition
-//! number, and a `/dev` path only where there is nothing else (`path-…`, marked as not stable).
+//! Takes in what the kernel says and the label; gives out a [`DiskId`]: never a size, never a partition number, and a
+//! `/dev` path only if there is nothing else (`path-…`, marked as not stable).
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::label::{Hardware, Label};
 use crate::host::RawDisk;
 use crate::host::raw::{Kind, Partition};
 
-/// Who a disk is. With a label, its GPT disk GUID; else what the hardware says.
+/// Which disk it is. With a label, its GPT disk GUID; else what the hardware says.
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
     match label {
         Some(label) => DiskId::labelled(label.disk),
@@ -20,8 +20,8 @@ pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) ->
     }
 }
 
-/// Who a disk is by its hardware alone, label or not: what a label records to tell a disk from a copy.
-/// `disk` is the disk of a partition.
+/// Which disk it is by its hardware alone, label or not: what a label records to tell a disk from a copy. `disk` is the
+/// disk of a partition.
 pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
     let own = match &raw.kind {
         Kind::Partition(partition) => partition_id(partition, disk),
@@ -34,8 +34,8 @@ pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
     own.unwrap_or_else(|| HardwareId::of_path(&raw.path))
 }
 
-/// Whether what a disk is called may be the name of the USB bridge that it is in, as of a dock: with another disk in it the name
-/// is the same. A partition with a GUID of its own is known by that.
+/// Whether a disk's id may be the name of its USB bridge, such as a dock: with another disk in it the name stays the
+/// same. A partition with a GUID of its own is known by that GUID.
 pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
     let on_usb = |raw: &RawDisk| raw.transport.as_deref() == Some("usb");
     match &raw.kind {
@@ -45,8 +45,8 @@ pub fn may_be_of_bridge(raw: &RawDisk, disk: Option<&RawDisk>) -> bool {
     }
 }
 
-/// The whole disk that a device is, or is a partition of, as a claim of it records: a copy of a partition has its GUID as
-/// well. `None`: nothing tells that disk from another one.
+/// The whole disk that a device is or is a partition of, as its claim records it: a copy of a partition has the same
+/// GUID. `None`: nothing distinguishes that disk from another one.
 pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
     let whole = match &raw.kind {
         Kind::Partition(_) => disk?,
@@ -57,8 +57,8 @@ pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
     tells.then(|| Hardware::of(id, whole))
 }
 
-/// GPT: the partition's GUID. DOS: its PARTUUID ends in the partition number, so the disk's own id and
-/// the start are taken instead.
+/// GPT: the partition's GUID. DOS: the PARTUUID ends in the partition number, so we take the disk's own id and the
+/// start instead.
 fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<HardwareId> {
     if let Some(guid) = guid_of(partition) {
         return Some(HardwareId::named(format!("part-{guid}")));
@@ -93,10 +93,10 @@ fn tidy(text: &str) -> Option<String> {
 
 const FILLERS: [&str; 8] =
     ["none", "null", "n/a", "n_a", "unknown", "default_string", "serial_number", "to_be_filled_by_o.e.m."];
-/// What USB bridges and virtual disks report where nobody set a serial, whole or cut short.
+/// What USB bridges and virtual disks report if nobody set a serial, whole or cut short.
 const COUNTINGS: [&str; 2] = ["0123456789abcdef", "12345678901234567890"];
 
-/// A serial that says nothing, and that the next disk would have as well.
+/// A serial that identifies nothing, as the next disk would have it too.
 fn is_junk(serial: &str) -> bool {
     let serial = serial.trim_matches('_').to_lowercase();
     let all_one = |c: char| serial.chars().all(|other| other == c);
@@ -106,11 +106,11 @@ fn is_junk(serial: &str) -> bool {
         || COUNTINGS.iter().any(|row| counting(row))
 }
 
-/// The operator's order of link names; what matches none of them comes last.
+/// The operator's order of link names; one that matches none of them comes last.
 const LINK_ORDER: [&str; 10] =
     ["wwn", "scsi-3", "scsi-2", "scsi-8", "scsi-S", "scsi-1", "scsi-0", "scsi", "nvme-eui", "nvme"];
 
-/// The link for people: the best of those in `/dev/disk/by-id`; without one the kernel's node.
+/// The link for people: the best one in `/dev/disk/by-id`, else the kernel's node.
 pub fn best_link(raw: &RawDisk) -> PathBuf {
     let rank = |link: &Path| {
         let name = link.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The label: what one of our disks says of itself.
+//! The label: what one of our disks says about itself.
 //!
 //! It lives in partition entry 1 (1 MiB at 1 MiB) as two checksummed, sequence-numbered copies. The
 //! table's entries decide what exists; the label describes it. It is written before the entry that it
@@ -19,7 +19,7 @@ use crate::host::{Extent, FsKind, RawDisk};
 pub const LABEL_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c000);
 /// Partition type of a volume; the partition's GUID is the volume's id.
 pub const VOLUME_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c001);
-/// Partition type of a slot that no volume has.
+/// Partition type of a slot without a volume.
 pub const FREE_SLOT_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c002);
 /// Partition type of a deleted volume that is not erased yet; its GUID is random.
 pub const ERASING_TYPE: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_1abe1d15c003);
@@ -32,10 +32,10 @@ pub const DATA_START: u64 = 2 << 20;
 /// What makes a partition table ours.
 pub const MARK: Mark =
     Mark { label: LABEL_TYPE, extent: LABEL_EXTENT, types: &[LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE] };
-/// Version of the label that this code writes and reads; a newer one is left alone.
+/// Version of the label that this code writes and reads; a newer one is never changed.
 pub const FORMAT: u32 = 1;
 
-/// What one of our disks says of itself.
+/// What one of our disks says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Label {
@@ -76,7 +76,7 @@ impl Hardware {
         Self { id, model: raw.model.clone(), serial: raw.serial.clone() }
     }
 
-    /// Whether this cannot be the other one. What only one of them says tells nothing.
+    /// Whether this cannot be the other one. A fact that only one of them has decides nothing.
     pub fn differs_from(&self, other: &Self) -> bool {
         let serials = self.serial.as_ref().zip(other.serial.as_ref());
         self.id != other.id || serials.is_some_and(|(serial, other)| serial.trim() != other.trim())
@@ -107,7 +107,7 @@ impl SetRef {
         Self { name, uid: uid.into() }
     }
 
-    /// Whether it is the same set, or one that was made again under its name.
+    /// Whether it is the same set, or one that was created again under its name.
     pub fn has_name_of(&self, other: &SetRef) -> bool {
         self.name == other.name
     }

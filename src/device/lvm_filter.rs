@@ -1,8 +1,9 @@
 //! A filter that keeps the host's LVM off what tenants write into our partitions, as a part of its `lvmlocal.conf`. Pure text.
 //!
-//! LVM asks udev when a device comes, and reads the devices itself when somebody calls it (`vgs`, `vgchange`). The filter is for
-//! the second. It rejects by the link that [`udev_rules`](super::udev_rules) make, so it names no device of the host's
-//! own, and where no such link is it rejects nothing (lvm.conf(5): a device that no pattern matches is accepted).
+//! LVM asks udev when a device comes, and reads the devices itself when somebody calls it (`vgs`, `vgchange`). The
+//! filter is for the second case. It rejects by the link that [`udev_rules`](super::udev_rules) make, so it names no
+//! device of the host's own, and without such a link it rejects nothing (lvm.conf(5): a device that no pattern matches
+//! is accepted).
 
 /// Read after `lvm.conf`, and kept by an update of LVM.
 pub const FILE: &str = "lvmlocal.conf";
@@ -19,7 +20,7 @@ pub fn text() -> String {
     )
 }
 
-/// A file with our part in it, as it is now and as it was, and all else as it is.
+/// A file with our part in it, in its present or an earlier form; everything else stays.
 pub fn put_into(file: &str) -> String {
     let mut rest = without(file);
     if !rest.is_empty() && !rest.ends_with('\n') {
@@ -34,7 +35,8 @@ pub fn has_another(file: &str) -> bool {
     without(file).lines().any(sets)
 }
 
-/// The file without our part. One whose end somebody took away is not ours any more: what follows it may be the host's.
+/// The file without our part. If somebody took away its end, it is not our part any more: what follows may be the
+/// host's.
 fn without(file: &str) -> String {
     let whole = |begin: usize| Some((begin, begin + file[begin..].find(END)? + END.len()));
     let Some((begin, end)) = file.find(BEGIN).and_then(whole) else { return file.to_owned() };

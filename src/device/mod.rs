@@ -1,4 +1,4 @@
-//! What a disk is: its identity, the label it carries, whose it is.
+//! What a disk is: its identity, the label on it, whose it is.
 //!
 //! Takes in [`RawDisk`]s from `host`, gives out [`Device`]s. Pure but for `discovery`, the one file
 //! that asks a `Host` to look.
@@ -28,25 +28,25 @@ use crate::host::{Probe, RawDisk};
 pub use disk_id::{DiskId, HardwareId};
 use label::Label;
 
-/// A disk as the product knows it: what the kernel says, who it is, and whose.
+/// A disk as the product knows it: what the kernel says, which disk it is, and whose.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub raw: RawDisk,
     pub id: DiskId,
-    /// The link that people should use, chosen in a fixed order; the kernel's node where there is none.
+    /// The link that people should use, chosen in a fixed order; the kernel's node if there is none.
     pub link: PathBuf,
     pub verdict: Verdict,
-    /// The label, where a valid one was found, whoever's it is.
+    /// The label, if a valid one was found, whoever owns it.
     pub label: Option<Arc<Label>>,
-    /// What the look at its content found that the verdict was made from.
+    /// The content that was found and that the verdict was made from.
     pub probe: Probe,
-    /// Why it could not be read whether it carries a label, whatever else is known of it; `None`: it could, or need not.
+    /// Why its label could not be read, whatever else is known of it; `None`: it could be, or need not be.
     pub unread: Option<String>,
-    /// Whether it is the only device with its identity, or the one of several that may use it.
+    /// Whether it is the only device with its identity, or the one of several that may be used.
     pub believed: Believed,
 }
 
-/// Whose a disk is. Theirs until proven unclaimed; what cannot be read is unknown, and as untouchable.
+/// Whose a disk is. Theirs until proven unclaimed; one that cannot be read is unknown, and just as untouchable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Unclaimed,
@@ -61,7 +61,7 @@ pub enum Verdict {
     Unknown(String),
 }
 
-/// Whether a device is believed to be the one that it says it is.
+/// Whether we believe that a device is the one that it says it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Believed {
     #[default]

@@ -1,7 +1,7 @@
-//! Whose a disk is. *Theirs* is the default: only what passes every question below is *Unclaimed*.
+//! Whose a disk is. *Theirs* is the default: only a disk that passes every question below is *Unclaimed*.
 //!
-//! Takes in all devices with what was found on them ([`Machine`]); gives out a [`Verdict`] for each.
-//! The questions, in this order; the first that applies gives the verdict and its reason:
+//! Takes in all devices with what was found on them ([`Machine`]); gives out a [`Verdict`] for each. The questions, in
+//! this order; the first that applies gives the verdict and its reason:
 //!
 //! 1. A fact could not be read: *Unknown*.
 //! 2. On one of our disks or volumes: *Theirs*, a tenant's, whatever it calls itself. Claimed bare: *Ours*, and what it
@@ -12,8 +12,8 @@
 //!    everything that is about use, as our volumes are mounted.
 //! 4. In use, itself or anything on it: mounted, swap, node bind-mounted, held; a partition's disk is,
 //!    as a whole.
-//! 5. Offered by a link of another provisioner, itself, anything on it, or its disk: *Theirs*; *Unknown* where that
-//!    cannot be told.
+//! 5. Offered by a link of another provisioner, itself, anything on it, or its disk: *Theirs*; *Unknown* if nobody
+//!    can know that.
 //! 6. Of a sort that is not known, itself or its disk: *Unknown*. Of a sort that is never taken: CD-ROM,
 //!    floppy, RAM, zram, network, deleted backing file, no medium, read-only, removable, not running,
 //!    zoned; boot partition; has partitions; too small: *Theirs*.
@@ -54,13 +54,13 @@ pub struct Machine<'a> {
     by_path: HashMap<&'a Path, &'a KernelName>,
     /// Kernel name of a device to that of the loop device over it.
     loops_over: HashMap<&'a KernelName, &'a KernelName>,
-    /// Hardware ids of what our disks are, or were last, on.
+    /// Hardware ids that our disks are on, or were last.
     ours: BTreeSet<&'a HardwareId>,
-    /// Those of what was a disk of ours once, or a copy of one.
+    /// Hardware ids that once were one of our disks, or a copy of one.
     copies: BTreeSet<&'a HardwareId>,
 }
 
-/// The verdict as far as the facts of sysfs and the record go.
+/// The verdict, if the facts of sysfs and the record decide it.
 enum Decision {
     Decided(Verdict),
     ByContent,
@@ -90,7 +90,8 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// The same, and this is known of the hardware of our disks, which say nothing while they cannot be read.
+    /// The same, with what is known of the hardware of our disks, which say nothing themselves while they cannot be
+    /// read.
     pub fn knowing(self, last_on: &'a BTreeMap<DiskId, HardwareId>, identities: &'a Identities) -> Self {
         let originals = identities.values().filter_map(|identity| identity.original.as_ref());
         let ours = last_on.values().chain(originals).collect();
@@ -102,7 +103,7 @@ impl<'a> Machine<'a> {
         self.by_name.get(name).copied()
     }
 
-    /// The disk of a partition, where there is one.
+    /// The disk of a partition, if it is here.
     pub fn disk_of(&self, raw: &RawDisk) -> Option<&'a RawDisk> {
         match &raw.kind {
             Kind::Partition(partition) => self.get(&partition.disk),
@@ -110,7 +111,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether a device can carry a record at all: a whole device that stands for itself and answers.
+    /// Whether a device can carry a record at all: a whole device that is not a part of another one, and that answers.
     pub fn may_carry_record(&self, raw: &RawDisk) -> bool {
         let sort = matches!(raw.kind, Kind::Disk | Kind::Loop(Some(_)) | Kind::Dm(_) | Kind::Md(_));
         sort && raw.size > 0
@@ -120,8 +121,9 @@ impl<'a> Machine<'a> {
             && self.loop_over(raw).is_none()
     }
 
-    /// Why a device that might carry a record is not asked for it, where that is no answer: it takes no commands, or the kernel
-    /// found no size, as of a disk that died. What was built to be without a medium has none.
+    /// Why a device that might carry a record is not asked for it, if that leaves the question open: it takes no
+    /// commands, or the kernel found no size, as for a disk that died. A device that was built to be without a medium
+    /// carries none.
     pub fn cannot_be_asked(&self, raw: &RawDisk) -> Option<String> {
         let stands_for_itself = self.component(raw).is_none() && self.loop_over(raw).is_none();
         let state = not_running(raw).filter(|_| matches!(raw.kind, Kind::Disk | Kind::Dm(_) | Kind::Md(_)));
@@ -130,7 +132,7 @@ impl<'a> Machine<'a> {
         state.or_else(no_size).filter(|_| stands_for_itself).map(|reason| reason.to_string())
     }
 
-    /// Why it could not be read whether a device carries a label of ours; `None`: it could, or there is no need to.
+    /// Why it could not be read whether a device carries our label; `None`: it could, or there is no need to.
     pub fn unread(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<String> {
         match records.get(&raw.name) {
             Some(Evidence::Failed(why)) => Some(format!("could not be read: {why}")),
@@ -140,19 +142,19 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether only the content is left to decide on.
+    /// Whether only the content can decide.
     pub fn needs_probe(&self, raw: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> bool {
         matches!(self.decide(raw, records), Decision::ByContent)
     }
 
-    /// Whose `raw` is. `records` is by kernel name; without one for it, or for its disk, nothing is unclaimed.
+    /// Whose `raw` is. `records` is by kernel name; if it or its disk has none there, nothing is unclaimed.
     pub fn judge(&self, raw: &RawDisk, probe: &Probe, records: &HashMap<&KernelName, Evidence>) -> Verdict {
         match self.decide(raw, records) {
             Decision::Decided(verdict) => verdict,
             Decision::ByContent => {
                 let record = match self.disk_of(raw) {
                     None => records.get(&raw.name),
-                    // That its disk has a table is no surprise in a partition.
+                    // It is no surprise that the disk of a partition has a table.
                     Some(disk) => records.get(&disk.name).map(|record| match record {
                         Evidence::Foreign(_) => &Evidence::None,
                         other => other,
@@ -191,7 +193,7 @@ impl<'a> Machine<'a> {
             return Decision::Decided(Verdict::Unknown(format!("its disk {} was not seen", partition.disk)));
         }
         match of_bad_sort(raw).or_else(|| disk.and_then(of_bad_sort)).or_else(|| unusable(raw)) {
-            // They may be those of a disk of ours.
+            // They may be the partitions of one of our disks.
             Some(Reason::HasPartitions { .. }) if matches!(records.get(&raw.name), Some(Evidence::Failed(_))) => {
                 Decision::ByContent
             }
@@ -221,7 +223,7 @@ impl<'a> Machine<'a> {
             return Some(reason);
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
-        // What became the disk may be built on what it was copied from.
+        // A copy that became the disk may be built on the device that it was copied from.
         let is_ours = self.ours.contains(&id::hardware(raw, None));
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
@@ -239,7 +241,7 @@ impl<'a> Machine<'a> {
                 let behind = backing(whole).and_then(|backing| self.by_path.get(backing.file.as_path()));
                 match (behind, self.loop_over(whole)) {
                     (Some(behind), _) => below.visit([*behind]),
-                    // Over a raw block volume whose bind mount is not in sight.
+                    // Over a raw block volume whose bind mount we cannot see.
                     (None, Some(over)) => return Some(over),
                     (None, None) => {}
                 }
@@ -248,8 +250,8 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. That it
-    /// is a path or a member of something else is no volume.
+    /// Whether a whole device has our label, or had it when it could be read: then what is built on it is a tenant's. A
+    /// device that is a path or a member of something else is no such disk.
     fn is_pool_disk(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>, is_ours_above: bool) -> bool {
         match records.get(&whole.name) {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
@@ -264,14 +266,14 @@ impl<'a> Machine<'a> {
 
     fn loop_over(&self, raw: &RawDisk) -> Option<Reason> {
         let file = &backing(raw)?.file;
-        // Kubelet's own directory of raw block volumes, should the bind mount not be in sight.
+        // Kubelet's own directory of raw block volumes, in case we cannot see the bind mount.
         let over = self.by_path.contains_key(file.as_path()) || file.iter().any(|part| part == "volumeDevices");
         over.then(|| Reason::LoopOverDevice { device: file.clone() })
     }
 
     fn by_record(&self, whole: &RawDisk, records: &HashMap<&KernelName, Evidence>) -> Option<Verdict> {
         match records.get(&whole.name)? {
-            // A bare disk was decided on before, with all that is on it.
+            // A bare disk was decided on before, with everything on it.
             Evidence::None | Evidence::Foreign(_) | Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp => None,
             Evidence::Unreadable(why) => Some(Verdict::Unknown(unusable_label(why))),
             Evidence::Valid(label) if label.cluster == self.owner.cluster && label.node == self.owner.node => {

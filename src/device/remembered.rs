@@ -1,7 +1,7 @@
-//! What is remembered of devices, each as long as it is the same device.
+//! What is remembered of devices, each for as long as it is the same device.
 //!
-//! Takes in what was learnt of a device and when; gives it out again until the device is another, is as large no more, or has had an
-//! event. Not everything that changes a disk is told, so whoever asks says how old an answer may be.
+//! Takes in what was learnt of a device and when; gives it out again until the device is another one, has another size,
+//! or has had an event. Not every change of a disk causes an event, so whoever asks says how old an answer may be.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::host::raw::Incarnation;
 use crate::host::{KernelName, RawDisk};
 
-/// How long a look believes what denied a disk, before it reads the content again.
+/// How long a look believes the reason against a disk before it reads the content again.
 pub const KEEP: Duration = Duration::from_secs(3600);
 
 /// By kernel name.
@@ -47,7 +47,7 @@ impl<T> Remembered<T> {
         kept.map(|kept| &kept.what)
     }
 
-    /// A device, a partition of it or the disk that it is on had an event, by kernel name.
+    /// A device, a partition of it, or its disk had an event; by kernel name.
     pub fn changed(&mut self, name: &KernelName) {
         self.0.retain(|kept, _| !name.is_or_is_on(kept) && !kept.is_or_is_on(name));
     }

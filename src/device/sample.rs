@@ -1,4 +1,4 @@
-//! Made-up devices for tests: a plain one of each sort, to be changed where a case needs it.
+//! Made-up devices for tests: a plain one of each sort, to be changed as a case needs it.
 
 use std::collections::BTreeMap;
 

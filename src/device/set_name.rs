@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The namespace and the name of a set. Another set can have it later: who owns a disk is a
+/// The namespace and the name of a set. Another set can have it later: the owner of a disk is a
 /// [`super::label::SetRef`], which has the UID as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SetName {
@@ -20,7 +20,7 @@ impl SetName {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// From `namespace/name`. A text without a slash has no namespace, so no set is called so.
+    /// From `namespace/name`. A text without a slash has no namespace, so no set has that name.
     pub fn parse(text: &str) -> Self {
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
         Self::new(namespace, name)

@@ -2,12 +2,12 @@
 
 use super::label::{ERASING_TYPE, FREE_SLOT_TYPE, LABEL_TYPE, VOLUME_TYPE};
 
-/// Behind the rules that only look, and before those that make links (60-persistent-storage), arrays (64-md) and
-/// volume groups (69-lvm).
+/// After the rules that only look, and before those that make links (60-persistent-storage), arrays (64-md) and volume
+/// groups (69-lvm).
 pub const FILE: &str = "60-localpool.rules";
 
-/// The rules. Without a type of content there is nothing that udev or its followers could assemble, scan or link by
-/// what is in it. SYSTEMD_READY stays as it is: systemd unmounts what is on a device that it thinks gone.
+/// The rules. Without a content type, udev and the programs after it have nothing to assemble, scan or link by.
+/// SYSTEMD_READY stays as it is: systemd unmounts a device that it believes to be gone.
 pub fn text() -> String {
     let types = [LABEL_TYPE, VOLUME_TYPE, FREE_SLOT_TYPE, ERASING_TYPE].map(|kind| kind.to_string()).join("|");
     let properties = ["TYPE", "USAGE", "UUID", "UUID_ENC", "UUID_SUB", "UUID_SUB_ENC", "LABEL", "LABEL_ENC"];

@@ -1,13 +1,13 @@
-//! What a device says of whose it is, as far as a verdict needs it; `device/record` reads it.
+//! What a device says about its owner, as far as a verdict needs it; `device/record` reads it.
 
 use std::sync::Arc;
 
 use crate::device::label::Label;
 
-/// What a device says of itself where our disks carry their record.
+/// What is found on a device where our disks carry their record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Neither a table nor a label of ours.
+    /// Neither a table nor our label.
     None,
     /// Somebody else's partition table, or a damaged one; the words say which.
     Foreign(String),
@@ -19,6 +19,6 @@ pub enum Evidence {
     Failed(String),
     /// The node's journal claims the whole device for a volume: what is on it is a tenant's, and not read.
     Bare,
-    /// The same, and it was given up as it was.
+    /// The same, but the claim was given up with all that is on it.
     GivenUp,
 }

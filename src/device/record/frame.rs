@@ -1,8 +1,7 @@
 //! The label's two copies: frames of a checksummed header and a JSON payload, at 1 MiB and at 1.5 MiB.
 //!
-//! A label is written over the older copy, by one write, so that a torn write leaves the newer one. The
-//! header's shape is the same in every format, so that a newer label is recognised and left alone. All
-//! numbers are little-endian:
+//! A label is written over the older copy, by one write, so that a torn write spares the newer one. The header has the
+//! same shape in every format, so that a newer label is recognised and not touched. All numbers are little-endian:
 //!
 //! | at | bytes | field |
 //! |---|---|---|
@@ -81,7 +80,7 @@ pub enum LabelError {
     Length { says: u32, room: u32 },
     #[error("the label's checksum is {computed:08x}, not {stored:08x} as its header says")]
     Payload { stored: u32, computed: u32 },
-    /// Whole by its checksum, and written by a later version of us: left alone.
+    /// Whole by its checksum, but written by a later version of localpool: not touched.
     #[error("the label's content is not understood")]
     Content {
         disk: Uuid,
@@ -90,7 +89,7 @@ pub enum LabelError {
     },
     #[error("the label contradicts itself: {why}")]
     Contradiction { why: &'static str },
-    /// Written by a later version of us: left alone.
+    /// Written by a later version of localpool: not touched.
     #[error("the label of disk {disk} is of format {format}, newer than {FORMAT}, which this version knows")]
     NewerFormat { disk: Uuid, format: u32 },
     #[error("a label of {bytes} bytes does not fit into {room}")]
@@ -128,8 +127,9 @@ impl LabelCopies {
         }
     }
 
-    /// The format of a copy that a later version wrote for that disk; for any disk, where none is given. One of our own
-    /// format whose content is not understood is of a later version, too, and never passed over for an older copy.
+    /// The format of a copy that a later version wrote for that disk, or for any disk if none is given. A copy of our
+    /// own format with content that we do not understand comes from a later version, too: an older copy never replaces
+    /// it.
     pub fn newer_format(&self, of: Option<Uuid>) -> Option<u32> {
         let format = |copy: &Result<Sequenced, LabelError>| match copy {
             Err(LabelError::NewerFormat { disk, format }) if of.is_none_or(|of| of == *disk) => Some(*format),
@@ -140,7 +140,7 @@ impl LabelCopies {
     }
 }
 
-/// Reads both copies. What fails is said where it failed.
+/// Reads both copies. Each keeps its own failure.
 pub fn read_label(dev: &dyn BlockDevice) -> LabelCopies {
     LabelCopies { a: read_half(dev, Half::A), b: read_half(dev, Half::B) }
 }
@@ -156,8 +156,8 @@ pub fn newest(copies: &LabelCopies, disk: Uuid) -> Option<(&Label, NewestCopy)> 
         .max_by_key(|(_, place)| place.sequence)
 }
 
-/// Whether a disk whose label had the number `seen` can look like this: a lower one is that of an older state of the disk, but
-/// for the one before where the newest copy has rotted.
+/// Whether a disk whose label had the number `seen` can look like this. A lower number means an older state of the
+/// disk; one less is possible if the newest copy has rotted.
 pub fn is_as_new_as(copies: &LabelCopies, place: NewestCopy, seen: u64) -> bool {
     place.sequence >= seen || place.sequence + 1 == seen && copies.get(place.half.other()).is_err()
 }
@@ -176,8 +176,8 @@ pub fn write_label(dev: &dyn BlockDevice, label: &Label, last: Option<NewestCopy
     Ok(place)
 }
 
-/// Zeros over both copies, the older first: the end of a release, when the tables are gone. What a crash
-/// leaves still says that the disk was being released, or says nothing.
+/// Zeros over both copies, the older first: the end of a release, when the tables are gone. What a crash leaves behind
+/// still says that the disk was being released, or says nothing.
 pub(super) fn zero_labels(dev: &dyn BlockDevice, first: Half) -> Result<(), LabelError> {
     let zeros = vec![0; HALF as usize];
     write(dev, first, &zeros)?;
@@ -296,7 +296,7 @@ impl FrameHeader {
     }
 }
 
-/// What every label keeps, and the code that takes space from the clean list relies on.
+/// What every label guarantees, and the code that takes space from the clean list relies on.
 fn check(label: &Label) -> Result<(), LabelError> {
     let whole = label.clean.iter().all(|extent| extent.start < extent.end);
     let sorted = label.clean.windows(2).all(|pair| pair[0].end <= pair[1].start);

@@ -1,7 +1,7 @@
-//! What a disk itself says of us: table and label, read together and judged.
+//! What a disk itself says of localpool: table and label, read together and judged.
 //!
-//! Takes in a disk's bytes, gives out a [`Record`]; the one place that decides whether a disk carries our
-//! claim. Writes nothing but labels; `frame` has their bytes.
+//! Takes in a disk's bytes, gives out a [`Record`]; the one place that decides whether a disk carries our claim. Writes
+//! only labels; `frame` has their bytes.
 
 mod frame;
 mod words;
@@ -22,7 +22,7 @@ pub use frame::{
     Half, LabelCopies, LabelError, NewestCopy, ROOM, Sequenced, is_as_new_as, newest, read_label, write_label,
 };
 
-/// What a disk says of us.
+/// What a disk says of localpool.
 #[derive(Debug)]
 pub enum Record {
     /// No table, no MBR, no label that matters. What else is on the disk was not looked at.
@@ -33,28 +33,28 @@ pub enum Record {
     Unreadable(String),
     /// A table copy has our label entry and a label copy verifies. `choice.stale` is for `repair`.
     Ours(Box<Own>),
-    /// Ours, with a lone backup or without an MBR, as a claim leaves that was stopped: `repair` ends it. There
-    /// can be volumes all the same, where a hand took the primary away.
+    /// Ours, with a lone backup or without an MBR, as a stopped claim leaves it: `repair` completes it. There can be
+    /// volumes all the same, if a person took the primary away.
     UnfinishedClaim(Box<Own>),
     /// The backup, which a claim writes first, was torn. `wipe_backup` with this empty table, then the
     /// disk is as it was before the claim.
     TornClaim { table: Table, label: Box<Label> },
     /// A release has begun: `wipe_primary`, `wipe_backup`, `wipe_labels`, whichever were done already.
-    /// Where a torn backup is all that is left, the table has no entries, and only the copies' place counts.
+    /// If only a torn backup remains, the table has no entries, and only the places of the copies count.
     UnfinishedRelease { table: Table, label: Box<Label> },
-    /// Ours, and contradicting itself: kept, not used, not erased.
+    /// Ours, but it contradicts itself: kept, not used, not erased.
     Broken(String),
-    /// A later version's label: left alone, and never taken as blank.
+    /// A later version's label: not touched, and never taken as blank.
     Newer(u32),
 }
 
-/// A disk of ours.
+/// One of our disks.
 #[derive(Debug)]
 pub struct Own {
     pub choice: Choice,
     pub label: Label,
     pub place: NewestCopy,
-    /// Both copies as they were read: one that does not verify is for health to tell.
+    /// Both copies as they were read: if one does not verify, the disk's health reports it.
     pub copies: LabelCopies,
 }
 
@@ -132,7 +132,7 @@ fn with_table(choice: Choice, copies: &Copies, labels: LabelCopies) -> Record {
     if unfinished { Record::UnfinishedClaim(own) } else { Record::Ours(own) }
 }
 
-/// Our entry is there, and no label of that disk.
+/// Our entry is there, but no label of that disk.
 fn without_label(labels: &LabelCopies) -> Record {
     let mut words = "our partition table without a label that verifies".to_owned();
     for half in [Half::A, Half::B] {
@@ -146,8 +146,8 @@ fn without_label(labels: &LabelCopies) -> Record {
     Record::Broken(words)
 }
 
-/// No table at all. A label alone is a claim that had only begun, or the rest of a release; unless it tells
-/// of volumes: then the table was taken away by a hand, and the disk waits for one.
+/// No table at all. A label alone is a claim that had only begun, or the rest of a release. If it lists volumes, a
+/// person took the table away, and the disk waits for a person.
 fn without_table(labels: &LabelCopies) -> Record {
     if let Some(format) = labels.newer_format(None) {
         return Record::Newer(format);
@@ -166,22 +166,22 @@ fn without_table(labels: &LabelCopies) -> Record {
     Record::Nothing
 }
 
-/// A label that tells of space in use, and of no release.
+/// A label with space in use, and without a release.
 fn bereft(label: &Label) -> Option<String> {
     let (volumes, erasing) = (label.volumes.len(), label.erasing.len());
     (!label.releasing && volumes + erasing > 0)
         .then(|| format!("a label of ours with {volumes} volumes and {erasing} being erased, but no partition table"))
 }
 
-/// A lone backup whose header is sound and names the disk of our label, with entries that are torn or cannot be read:
-/// a claim or a release was stopped in the write of just this copy.
+/// A lone backup whose header is sound and names the disk of our label, but whose entries are torn or cannot be read: a
+/// claim or a release was stopped while it wrote this copy.
 fn torn_backup(copies: &Copies, labels: &LabelCopies) -> Option<Record> {
     let (Err(TableError::NoSignature { .. }), Err(torn), Ok(Mbr::None)) =
         (&copies.primary, &copies.backup, &copies.mbr)
     else {
         return None;
     };
-    // Where somebody has made something since, the end of the disk is his as well.
+    // If somebody has made something there since, the end of the disk is theirs as well.
     if copies.over.is_some() {
         return None;
     }

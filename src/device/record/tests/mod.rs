@@ -1,4 +1,4 @@
-//! Tests of the record on a disk in memory: whatever a claim or a release leaves is known again.
+//! Tests of the record on a disk in memory: whatever a claim or a release leaves behind is recognised.
 
 mod labels;
 
