@@ -1,4 +1,4 @@
-//! The agent's own service: what the command line asks of a running agent, as only that may touch the disks.
+//! The agent's own service: what the command line asks of a running agent, as only the agent may touch the disks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub struct AgentService {
     read_sets: ReadSets,
 }
 
-/// The sets of some documents for a node of that name, or what is wrong with them.
+/// The sets of some documents for a node of that name, or what is wrong with the documents.
 pub type ReadSets = fn(&str, &str) -> Result<Vec<Rule>, String>;
 
-/// A bell that rings with each look of the agent at the machine, and the end of all looking.
+/// Signals each look of the agent at the machine, and the end of all looks.
 #[derive(Clone)]
 pub struct Looks {
     pub looked: watch::Receiver<u64>,
@@ -159,7 +159,7 @@ impl Agent for AgentService {
         let pool = Arc::clone(&self.pool);
         let adopted = tokio::task::spawn_blocking(move || match dry_run {
             true => pool.would_adopt_volume(id.uuid()),
-            // Its object says so too, where there are objects.
+            // Its object reports it too, if there are objects.
             false => pool.adopt_volume(id.uuid()).inspect(|_| pool.nudge()),
         });
         let adopted = adopted.await.map_err(|e| Status::internal(e.to_string()))?;

@@ -1,5 +1,4 @@
-//! Reading what requests have in common: capabilities, sizes, parameters, topology. Pure; every refusal
-//! names the field.
+//! Reads what requests have in common: capabilities, sizes, parameters, topology. Pure; every refusal names the field.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,12 +10,12 @@ use crate::volume::{AccessType, Error, Nodes, Selector, TOPOLOGY_KEY, WantedUsag
 
 /// CSI 1.13, "Size Limits": strings without a stated limit have at most 128 bytes.
 const MAX_STRING: usize = 128;
-/// Keys that Kubernetes' sidecars add; they are not ours to judge.
+/// Keys that Kubernetes' sidecars add; they are accepted without a check.
 const FOREIGN_PREFIX: &str = "csi.storage.k8s.io/";
-/// What a volume gets where the request names no size.
+/// The size of a volume if the request names none.
 const DEFAULT_SIZE: u64 = 1 << 30;
 
-/// One capability: what the volume is to be used as, and how.
+/// One capability: how the volume is to be used, and in which mode.
 #[derive(Clone, Debug)]
 pub struct Capability {
     pub wish: AccessType,
@@ -36,8 +35,8 @@ pub fn required<'a>(field: &str, text: &'a str) -> Result<&'a str, Error> {
     }
 }
 
-/// A volume's name: any text but with the control characters that CSI bans, all but tab and line ends. They would
-/// reach labels, logs and terminals.
+/// A volume's name: any text without the control characters that CSI bans, which are all but tab and line ends. They
+/// would reach labels, logs and terminals.
 pub fn volume_name(text: &str) -> Result<&str, Error> {
     let name = required("name", text)?;
     match name.contains(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
@@ -79,7 +78,7 @@ pub fn access(capability: Option<&VolumeCapability>) -> Result<Capability, Error
     Ok(Capability { wish, single_target: mode == Mode::SingleNodeSingleWriter })
 }
 
-/// Reads all capabilities of a request that makes or asks about a volume: they must agree.
+/// Reads all capabilities of a request that creates a volume or asks about one: they must agree.
 pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
     let mut wanted = None;
     for capability in capabilities {
@@ -140,8 +139,8 @@ pub fn parameters(given: &HashMap<String, String>) -> Result<(Selector, BTreeMap
     Ok((selector, kept))
 }
 
-/// Where the volume may be. A term without any key leaves the choice open; one of a key that nodes do not have here cannot be
-/// kept.
+/// Where the volume may be. A term without any key leaves the choice open; a term with a key that nodes do not have
+/// here cannot be met.
 pub fn nodes(topology: Option<&TopologyRequirement>) -> Result<Nodes, Error> {
     let Some(topology) = topology else { return Ok(Nodes::Any) };
     let mut keys = topology.requisite.iter().chain(&topology.preferred).flat_map(|term| term.segments.keys());

@@ -8,15 +8,15 @@ use tonic::transport::{Channel, Endpoint, Error};
 
 use super::proto::agent::agent_client::AgentClient;
 
-/// An inventory of thousands of disks is longer than what gRPC takes by itself.
+/// An inventory of thousands of disks is longer than gRPC accepts by default.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A process that lives answers a ping at once, however long its answer to a call takes. One that was killed and cannot end,
-/// as a disk hangs under it, keeps its socket, and answers nothing.
+/// A process that lives answers a ping at once, however long its answer to a call takes. A process that was killed and
+/// cannot end because a disk hangs under it keeps its socket, and answers nothing.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_WITHIN: Duration = Duration::from_secs(10);
 
-/// A client of the agent behind a socket. Calls end in a transport error where nobody is there to answer.
+/// A client of the agent behind a socket. Calls end in a transport error if nobody answers.
 pub async fn agent(socket: &Path) -> Result<AgentClient<Channel>, Error> {
     let endpoint = endpoint().http2_keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_WITHIN);
     Ok(AgentClient::new(connect_to(endpoint, socket).await?).max_decoding_message_size(MOST_BYTES))

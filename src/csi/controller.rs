@@ -22,7 +22,7 @@ use super::proto::{
 use crate::device::label::VolumeUsage;
 use crate::volume::{Capacity, Condition, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
-/// How long a caller waits that does not say.
+/// How long a caller waits if it sets no timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct ControllerService<V> {
@@ -104,7 +104,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         request: Request<DeleteVolumeRequest>,
     ) -> Result<Response<DeleteVolumeResponse>, Status> {
         let request = request.into_inner();
-        // What is no id of ours names no volume of ours, and so it is deleted already.
+        // An id that is not one of ours names no volume of ours, so that volume is deleted already.
         if let Ok(id) = required("volume_id", &request.volume_id)?.parse() {
             self.volumes.delete(id).await?;
         }
@@ -171,7 +171,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         request: Request<GetCapacityRequest>,
     ) -> Result<Response<GetCapacityResponse>, Status> {
         let request = request.into_inner();
-        // The provisioner sends no capabilities, and the scheduler weighs claims of both modes by the answer.
+        // The provisioner sends no capabilities, and the scheduler uses the answer for claims of both modes.
         let usage = match request.volume_capabilities.as_slice() {
             [] => None,
             capabilities => Some(usage(capabilities)?),
@@ -222,7 +222,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
     }
 }
 
-/// The same service for one who only grows volumes: it can make, find and delete none.
+/// The same service for a client that only expands volumes: it cannot create, list or delete one.
 pub struct ExpansionService<V>(ControllerService<V>);
 
 impl<V: Volumes> ExpansionService<V> {
@@ -231,7 +231,7 @@ impl<V: Volumes> ExpansionService<V> {
     }
 }
 
-/// What is not named here is UNIMPLEMENTED.
+/// Every method that is not named here is UNIMPLEMENTED.
 #[tonic::async_trait]
 impl<V: Volumes> Controller for ExpansionService<V> {
     async fn controller_expand_volume(

@@ -1,4 +1,4 @@
-//! Our values as CSI's messages hold them.
+//! Our values in the types of CSI's messages.
 
 use super::proto;
 use crate::volume::TOPOLOGY_KEY;

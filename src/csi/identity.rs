@@ -63,7 +63,7 @@ impl Identity for IdentityService {
         let expansion = |kind: volume_expansion::Type| {
             plugin_capability::Type::VolumeExpansion(plugin_capability::VolumeExpansion { r#type: kind.into() })
         };
-        // Of the driver as a whole, on every socket, whatever is served there: CSI has it so.
+        // These are capabilities of the driver as a whole, on every socket, whatever that serves: CSI wants it so.
         let capabilities = [
             service(service::Type::ControllerService),
             service(service::Type::VolumeAccessibilityConstraints),

@@ -1,6 +1,6 @@
 //! Counts calls: how many by method and code, and how long they took.
 //!
-//! Takes in the routes of a server, gives them out with a counter around them.
+//! Takes in the routes of a server, gives them out with counters around them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::Code;
 use tonic::service::Routes;
 
-/// Upper bounds in seconds: a volume takes milliseconds, or somebody waits for a disk.
+/// Upper bounds in seconds: a volume takes milliseconds, unless somebody waits for a disk.
 const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// What was called. `role` is part of the names: `localpool_<role>_rpc_…`.
@@ -46,11 +46,12 @@ impl Calls {
             let calls = calls.clone();
             async move {
                 let began = Instant::now();
-                // `/csi.v1.Controller/CreateVolume`: what is no method of ours gets no time series of its own.
+                // `/csi.v1.Controller/CreateVolume`: a path that is not one of our methods gets no time series of its
+                // own.
                 let path = request.uri().path().to_owned();
                 let response = next.run(request).await;
                 let status = response.headers().get("grpc-status").and_then(|value| value.to_str().ok());
-                // A refusal has no body, so that its code is in the headers; a success says so at the end.
+                // A refusal has no body, so its code is in the headers; a success has its code at the end.
                 let code = status.map_or(Code::Ok, |text| Code::from_bytes(text.as_bytes()));
                 let method = match (code, path.rsplit_once('/')) {
                     (Code::Unimplemented, _) | (_, None) => "other",

@@ -1,5 +1,5 @@
-//! Pages of a list whose tokens survive changes: a token is the last id that was given out, and the next
-//! page starts behind it, whether or not that volume still exists. Pure.
+//! Pages of a list with tokens that survive changes: a token is the last id that was given out, and the next page
+//! starts after it, whether or not that volume still exists. Pure.
 
 use tonic::Status;
 

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn every_secrets_field_is_in_a_message_that_hides_it() {
-        // Counted by name in the text, so that it rests neither on the descriptor that build.rs reads nor on the mark.
+        // Counted by name in the text, which depends neither on the descriptor that build.rs reads nor on the mark.
         let secrets = include_str!("../../proto/csi.proto").matches("> secrets = ").count();
         assert!(secrets > 0);
         assert_eq!(generated::MESSAGES_WITH_SECRETS.len(), secrets);

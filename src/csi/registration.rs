@@ -1,7 +1,7 @@
 //! kubelet's plugin registration: the agent registers itself, no other container does.
 //!
-//! kubelet calls each socket that appears in its folder. A registration that it refuses is offered again by
-//! making the socket anew, as only a socket that appears is looked at.
+//! kubelet calls each socket that appears in its folder. If it refuses a registration, the agent makes a new socket, as
+//! kubelet only looks at a socket when it appears.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::server::{self, ServeError};
 use crate::host::backoff::Backoff;
 use crate::volume::DRIVER_NAME;
 
-/// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our
-/// HTTP/2 server refuses as a host; what stands before an `@` may be encoded so.
+/// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our HTTP/2
+/// server refuses as a host; the part before an `@` may be encoded like that.
 pub const SOCKET: &str = "csi.localpool.dev@reg.sock";
 /// The CSI versions whose contract kubelet may expect; it compares the major number.
 const VERSIONS: [&str; 1] = ["1.0.0"];
-/// How long a refused registration waits, doubled each time.
+/// How long to wait after a refused registration, doubled each time.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
 
-/// What kubelet said last.
+/// kubelet's last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
     NotAsked,

@@ -1,5 +1,5 @@
-//! Sockets: bound aside and renamed into place, 0600, and left there at the end (kubelet takes a vanished
-//! socket for a vanished driver). A stop lets the calls that are under way end.
+//! Sockets: bound under another name and renamed into place, 0600, and kept at the end (kubelet takes a vanished socket
+//! for a vanished driver). A stop lets the calls that are under way end.
 
 #![allow(clippy::disallowed_methods, reason = "a socket is a file: this is the one effect outside of `host`")]
 
@@ -32,7 +32,7 @@ pub enum ServeError {
     Serve(#[source] tonic::transport::Error),
 }
 
-/// Binds under a dot name and renames over whatever socket was there.
+/// Binds under a dot name and renames it over whatever socket was there.
 pub fn bind(path: &Path) -> Result<UnixListener, ServeError> {
     let bad = |why: String| ServeError::Path { path: path.to_owned(), why };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -60,7 +60,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-/// Serves until `stop`, then ends what is under way.
+/// Serves until `stop`, then lets the calls end that are under way.
 pub async fn serve(
     listener: UnixListener,
     routes: Routes,
