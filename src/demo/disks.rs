@@ -1,7 +1,7 @@
 //! A loop disk of the demo's own: an image file, and the device on it.
 //!
-//! Reads what is on it past the driver: the partition table on the device, the bytes in the image. Writes nothing
-//! but the kernel's list of its partitions, and that only before the driver comes and after it is gone.
+//! Reads what is on it without the driver: the partition table on the device, the bytes in the image. Writes only the
+//! kernel's list of its partitions, and that only before the driver starts and after it is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,7 +22,7 @@ use crate::host::table::read_copies;
 use crate::host::{Access, Extent, HostError, PartitionMap, RawDisk, Roots};
 
 const LOSETUP_MAY_TAKE: Duration = Duration::from_secs(20);
-/// How long those who still use the disk, such as an mkfs whose driver was killed, may go on.
+/// How long other users of the disk may take to finish, such as an mkfs whose driver was killed.
 const USERS_MAY_TAKE: Duration = Duration::from_secs(15);
 const PIECE: usize = 1 << 20;
 
@@ -37,12 +37,12 @@ pub struct LoopDisk {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadBack {
     pub not_zero: u64,
-    /// Bytes that the image has given back to its filesystem, and which read as zeros for that reason.
+    /// Bytes that the image gave back to its filesystem, so that they read as zeros.
     pub holes: u64,
 }
 
 impl LoopDisk {
-    /// A blank one, without partitions.
+    /// A blank disk, without partitions.
     pub fn attach(image: PathBuf, size: u64) -> Result<Self, Error> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&image);
         let sized = file.and_then(|file| file.set_len(size));
@@ -59,7 +59,7 @@ impl LoopDisk {
                 Ok(disk)
             }
             Err(error) => {
-                // Not known yet to anybody who would tidy up.
+                // Nobody who would tidy up knows of the device yet.
                 let _ = detach(&node);
                 Err(error)
             }
@@ -88,13 +88,13 @@ impl LoopDisk {
         Ok(table.find(guid).map(|(number, entry)| (number, entry.extent)))
     }
 
-    /// Reads a whole range in the image, which is what the device would say.
+    /// Reads a whole range in the image, with the bytes that the device would return.
     pub fn content(&self, range: Extent) -> Result<ReadBack, Error> {
         let read = File::open(&self.image).and_then(|image| content(&image, range));
         read.map_err(Error::io("read", self.image.display()))
     }
 
-    /// Unmaps all partitions and lets the device go. Bound to another file by now: not ours, left alone.
+    /// Unmaps all partitions and detaches the device. If it is bound to another file by now, it is not touched.
     pub fn detach(&self) -> Result<(), HostError> {
         if !self.is_bound() {
             return Ok(());
@@ -138,7 +138,7 @@ fn detach(node: &Path) -> Result<(), HostError> {
     Command::new("losetup", LOSETUP_MAY_TAKE).args(["--detach".as_ref(), node.as_os_str()]).run().map(drop)
 }
 
-/// What the kernel says of the device, if it is the one on our image.
+/// What the kernel says of the device, if that is the one on our image.
 fn scanned(node: &Path, image: &Path) -> Result<RawDisk, Error> {
     let file = fs::metadata(image).map_err(Error::io("look at", image.display()))?;
     let disks = scan(&Roots::default()).map_err(Error::host("look for block devices"))?;
@@ -172,7 +172,7 @@ fn content(image: &File, range: Extent) -> io::Result<ReadBack> {
     Ok(found)
 }
 
-/// Where the next data, or the next hole, begins; `None` behind the last.
+/// Where the next data, or the next hole, begins; `None` after the last.
 fn seek(image: &File, from: u64, to: Whence) -> io::Result<Option<u64>> {
     let from = i64::try_from(from).map_err(io::Error::other)?;
     match lseek(image, from, to) {

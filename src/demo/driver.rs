@@ -1,7 +1,7 @@
 //! `localpool standalone` as a process of its own, and clients of its socket.
 //!
-//! Takes in a lab whose disks it may use, and nothing else; is killed, started again and asked to stop. It never
-//! outlives its handle.
+//! Takes in a lab whose disks the driver may use; it is killed, started again and asked to stop. It never outlives its
+//! handle.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
@@ -42,7 +42,7 @@ pub struct Clients {
 }
 
 impl Driver {
-    /// This very binary, on the lab's socket, state directory and sets. Gives clients once it says that it is ready.
+    /// This same binary, on the lab's socket, state directory and sets. Returns clients once it says that it is ready.
     pub async fn start(lab: &Lab) -> Result<(Self, Clients), Error> {
         let log = OpenOptions::new().create(true).append(true).open(lab.log());
         let log = log.map_err(Error::io("open", lab.log().display()))?;
@@ -52,7 +52,7 @@ impl Driver {
         command.arg("standalone").args(["--node-name", "demo", "--device-min-age", "0s"]);
         command.arg("--socket").arg(&socket).arg("--state-dir").arg(state_dir(lab)).arg("--sets").arg(sets(lab));
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        // Ctrl-C goes to the demo alone, which then takes things down in order.
+        // Ctrl-C goes only to the demo, which then takes everything down in order.
         command.process_group(0);
         let child = command.spawn().map_err(Error::io("start", "the driver"))?;
         let mut driver = Self { child };
@@ -70,7 +70,7 @@ impl Driver {
             if let Some(status) = self.ended()? {
                 return Err(Error::Driver(format!("ended before it was ready: {status}")));
             }
-            // The socket of a driver that was killed stays, and nobody answers on it.
+            // The socket of a driver that was killed remains, but nobody answers on it.
             if let Ok(channel) = connect(socket).await
                 && let Ok(answer) = IdentityClient::new(channel.clone()).probe(ProbeRequest {}).await
                 && answer.into_inner().ready == Some(true)
@@ -117,7 +117,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Ended already: nothing to kill, and its number is not another's before it is waited for.
+        // It has ended already, so there is nothing to kill; its number is not reused before it is waited for.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -125,7 +125,7 @@ impl Drop for Driver {
     }
 }
 
-/// What runs as the driver, and as any other command of the demo: the binary that this process runs.
+/// The program for the driver and for every other command of the demo: the binary of this process.
 pub fn binary() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(Error::io("find", "this binary"))
 }
@@ -138,7 +138,7 @@ pub fn sets(lab: &Lab) -> PathBuf {
     lab.path("sets.yaml")
 }
 
-/// One call, with the words of the driver where it refuses.
+/// One call, with the driver's words if it refuses.
 pub async fn call<T>(
     call: &'static str,
     object: &str,

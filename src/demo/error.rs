@@ -5,7 +5,7 @@ use std::io;
 use crate::host::HostError;
 use crate::host::stdout::PrintError;
 
-/// Why the demo did not come to its end.
+/// Why the demo did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the demo makes loop devices and mounts filesystems, for which it needs root: run it as root")]
@@ -27,10 +27,10 @@ pub enum Error {
     },
     #[error("the driver {0}")]
     Driver(String),
-    /// The words of the status that the driver answered with.
+    /// The words of the driver's status.
     #[error("{call} of {object} failed: {code}: {words}")]
     Refused { call: &'static str, object: String, code: tonic::Code, words: String },
-    /// The driver said that all was well, and it is not.
+    /// The driver reported success, but that is wrong.
     #[error("{object}: {what}")]
     Wrong { object: String, what: String },
     #[error("all went well, and the report could not be printed")]

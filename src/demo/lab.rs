@@ -1,6 +1,6 @@
-//! All that the demo has on the machine: a directory, loop disks on images in it, mounts below it.
+//! Everything that the demo has on the machine: a directory, loop disks on images in it, mounts below it.
 //!
-//! What is mounted is found by looking at the machine, never by a list, so that a stop at any moment is tidied up.
+//! Mounts are found by looking at the machine, never by a list, so that a stop at any moment is tidied up.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,7 +15,7 @@ use crate::device::size::Size;
 use crate::host::mount::RealMounts;
 use crate::host::{Mount, Mounts, chain};
 
-/// What the images grow to at most: the journals and logs of four filesystems, and what is written on them.
+/// The most that the images can grow to: the journals and logs of four filesystems, and the data on them.
 const ROOM: u64 = 1 << 30;
 /// A set's `paths` are patterns, in which these mean something.
 const PATTERN_CHARACTERS: &[char] = &['*', '?', '[', ']', '{', '}', '\\'];
@@ -34,7 +34,7 @@ enum Tidy {
 }
 
 impl Lab {
-    /// An empty one, where there is room.
+    /// An empty lab, if there is room.
     pub fn new() -> Result<Self, Error> {
         let base = std::env::temp_dir();
         let base = fs::canonicalize(&base).map_err(Error::io("find the directory", base.display()))?;
@@ -91,7 +91,7 @@ impl Lab {
         Ok(table.into_iter().filter(|mount| mount.target.starts_with(&self.dir)).collect())
     }
 
-    /// Takes everything down; the driver is gone already. Says what was there to be taken down, or what stays.
+    /// Takes everything down; the driver is gone already. Returns what there was to take down, or what remains.
     pub fn sweep(&mut self) -> Result<String, Error> {
         if self.tidy == Tidy::Done {
             return Ok("it was tidied up before".to_owned());
@@ -112,7 +112,7 @@ impl Lab {
                     left.push(format!("{}: {error}", self.dir.display()));
                 }
             }
-            // With something mounted in it, or bound to it, it must stay.
+            // With something mounted in it or bound to it, it must remain.
             false => left.push(self.dir.display().to_string()),
         }
         if !left.is_empty() {
@@ -131,7 +131,7 @@ impl Lab {
             }
         };
         for mount in mounts.iter().rev() {
-            // Somebody may be looking around in it: then it goes when they leave.
+            // Somebody may be looking around in it: then it goes away when they leave.
             let taken = umount2(&mount.target, MntFlags::UMOUNT_NOFOLLOW)
                 .or_else(|_| umount2(&mount.target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH));
             if let Err(errno) = taken {

@@ -1,8 +1,8 @@
 //! The role `demo`: a whole driver at work, watched by a real CSI client, on three loop disks of its own.
 //!
-//! Takes in nothing; gives out progress, a table of what happened and how long it took, and the disks before and
-//! after. However it ends, the driver, the mounts, the loop devices and the files are gone afterwards, and no disk
-//! but its own three was opened for writing.
+//! Takes in nothing; gives out progress, a table of what happened and how long it took, and the disks before and after.
+//! However it ends, the driver, the mounts, the loop devices and the files are gone afterwards, and only its own three
+//! disks were opened for writing.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,7 +27,7 @@ pub use self::error::Error;
 use self::lab::Lab;
 use self::report::{Report, say};
 
-/// Lines of the driver's log that a failure shows.
+/// How many lines of the driver's log a failure shows.
 const LOG_LINES: usize = 20;
 
 /// Shows everything once, and tidies up.
@@ -56,7 +56,7 @@ async fn demonstrate() -> Result<(), Error> {
     }
     let begun = Instant::now();
     let swept = lab.sweep();
-    // What failed first is the error; that something stays behind is said in any case.
+    // The first failure is the error; whatever remains is reported in any case.
     match (outcome, swept) {
         (Ok(()), Ok(what)) => {
             report.done("tidy up", None, &what, "nothing is left behind", begun.elapsed());

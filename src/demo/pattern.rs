@@ -1,4 +1,4 @@
-//! Bytes that nobody has by chance: written to a volume, and read back later past the page cache.
+//! Bytes that nothing has by chance: written to a volume, and read back later past the page cache.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,13 @@ use crate::host::Extent;
 
 const PIECE: usize = 1 << 20;
 
-/// An endless stream of bytes, another for each seed.
+/// An endless stream of bytes, a different one for each seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     seed: u64,
 }
 
-/// What a file or device says in the place of a pattern.
+/// What was found in place of a pattern.
 #[derive(Debug, thiserror::Error)]
 pub enum PatternError {
     #[error("byte {at} is not what was written")]
@@ -30,7 +30,7 @@ impl Pattern {
         Self { seed }
     }
 
-    /// Writes the stream's bytes of these places, durably; gives their CRC-32.
+    /// Writes the stream's bytes at these places, durably; returns their CRC-32.
     pub fn write(self, file: &File, places: &[Extent]) -> io::Result<u32> {
         let mut crc = crc32fast::Hasher::new();
         self.each_piece(places, |at, bytes| {
@@ -41,7 +41,7 @@ impl Pattern {
         Ok(crc.finalize())
     }
 
-    /// Reads these places from the medium and compares each byte; gives their CRC-32.
+    /// Reads these places from the medium and compares each byte; returns their CRC-32.
     pub fn verify(self, file: &File, places: &[Extent]) -> Result<u32, PatternError> {
         posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).map_err(io::Error::from)?;
         let mut crc = crc32fast::Hasher::new();
@@ -73,7 +73,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Each 8 bytes are their place, mixed with the seed (the finalizer of splitmix64).
+    /// Each 8 bytes are their offset, mixed with the seed (the finalizer of splitmix64).
     fn fill(self, at: u64, bytes: &mut [u8]) {
         for (index, word) in (0_u64..).zip(bytes.chunks_mut(8)) {
             let mut mixed = self.seed.wrapping_add((at / 8 + index).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -1,4 +1,4 @@
-//! What the demo tells: a line for each step as it is done, and at the end one table and the disks before and after.
+//! What the demo prints: a line for each step when it is done, and at the end one table and the disks before and after.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub struct Report {
     after: String,
 }
 
-/// A step, with what happened to each volume in few words: the same words for many volumes are told once.
+/// A step, with what happened to each volume in few words; the same words for many volumes are printed once.
 #[derive(Debug)]
 struct StepRow {
     step: &'static str,
@@ -58,7 +58,7 @@ impl Report {
         self.after = table;
     }
 
-    /// The closing table. Here it counts whether somebody can read it.
+    /// The closing table. Here it is an error if nobody can read it.
     pub fn finish(&self) -> Result<(), PrintError> {
         let table = table(&self.rows, self.begun.elapsed());
         print(&format!("\n{table}\ndisks before:\n{}\ndisks after:\n{}\n", self.before, self.after))
@@ -84,7 +84,7 @@ fn table(rows: &[StepRow], all: Duration) -> String {
     text
 }
 
-/// One line for each thing that happened, the time on the first.
+/// One line for each result, the time on the first.
 fn lines(row: &StepRow) -> impl Iterator<Item = (&str, String, String)> {
     let alone = row.gists.len() == 1;
     row.gists.iter().enumerate().map(move |(index, (gist, volumes))| {

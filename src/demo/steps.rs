@@ -19,7 +19,7 @@ const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
 const ERASES_WITHIN: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// A disk for each layout: name, size, and what its set says of partitions.
+/// A disk for each layout: name, size, and the partitioning of its set.
 const DISKS: [(&str, u64, &str); 3] = [
     ("whole", 1024 * MIB, ""),
     ("slots", 2048 * MIB, "  partitioningSpec: {count: 4}\n"),
@@ -38,7 +38,7 @@ const CARVED: Wish = Wish {
     how: "carved to size",
 };
 
-/// Block, ext4 and xfs where volumes grow, and a filesystem on each layout whose sizes are fixed.
+/// Block, ext4 and xfs on the layout where volumes grow, and a filesystem on each layout with fixed sizes.
 const WISHES: [Wish; 5] = [
     Wish { label: "carved-block", ..CARVED },
     Wish { label: "carved-ext4", fs: Some(FsKind::Ext4), ..CARVED },
@@ -63,7 +63,7 @@ const WISHES: [Wish; 5] = [
     },
 ];
 
-/// Everything from the first disk to the driver's end. The lab is left to its owner.
+/// Everything from the first disk to the end of the driver. The lab's owner takes the lab down.
 pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
     let begun = Instant::now();
     for (name, size, _) in DISKS {
@@ -131,8 +131,8 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes all volumes. A volume that is carved right behind another leaves that one no room to grow, so between them
-/// neighbours are made, and deleted again.
+/// Makes all volumes. A volume that is carved right after another leaves that one no room to grow, so neighbours are
+/// made between them, and deleted again.
 async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result<Vec<DemoVolume>, Error> {
     let (mut volumes, mut neighbours) = (Vec::new(), Vec::new());
     for wish in WISHES {
@@ -163,7 +163,7 @@ fn tell(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &Ste
     report.done(step, Some(volume.label()), detail, gist, *took);
 }
 
-/// A set for each disk, which takes that one only.
+/// A set for each disk, which takes only that one.
 fn sets(lab: &Lab) -> String {
     let set = |(disk, (name, _, partitioning)): (&super::disks::LoopDisk, (&str, u64, &str))| {
         format!(
@@ -176,7 +176,7 @@ fn sets(lab: &Lab) -> String {
     lab.disks().iter().zip(DISKS).map(set).collect()
 }
 
-/// What `localpool devices` prints of the demo's disks, and of blank ones beside them, which it leaves alone.
+/// What `localpool devices` prints of the demo's disks, and of blank disks beside them, which the demo does not touch.
 fn devices(lab: &Lab) -> Result<String, Error> {
     let binary = driver::binary()?;
     let command = Command::new(&binary.display().to_string(), DEVICES_MAY_TAKE);
@@ -198,7 +198,7 @@ async fn available(clients: &mut Clients, class: &str) -> Result<u64, Error> {
     u64::try_from(answer.available_capacity).map_err(|_| Error::wrong(class, "its capacity is negative"))
 }
 
-/// What is being erased is no capacity: when it is, it has been erased.
+/// Space that is being erased is not capacity: once it counts, it has been erased.
 async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> Result<(), Error> {
     let until = Instant::now() + ERASES_WITHIN;
     loop {
@@ -212,7 +212,7 @@ async fn wait_for_capacity(clients: &mut Clients, class: &str, wanted: u64) -> R
     }
 }
 
-/// Waits until each class has its disk; gives the bytes that each offers.
+/// Waits until each class has its disk; returns the bytes that each offers.
 async fn claimed(clients: &mut Clients) -> Result<Vec<u64>, Error> {
     let until = Instant::now() + CLAIMS_WITHIN;
     let mut capacity = Vec::new();
@@ -229,7 +229,7 @@ async fn claimed(clients: &mut Clients) -> Result<Vec<u64>, Error> {
     Ok(capacity)
 }
 
-/// SIGKILL, with every volume in use; the next driver finds them all again.
+/// SIGKILL while every volume is in use; the next driver finds them all again.
 async fn kill_and_restart(
     driver: Driver,
     lab: &Lab,
@@ -255,7 +255,7 @@ async fn kill_and_restart(
     Ok((driver, clients))
 }
 
-/// Waits until each class offers again what it did at first, and reads every range that was a volume.
+/// Waits until each class offers as much as at first, and reads every range that was a volume.
 async fn erased(
     clients: &mut Clients,
     lab: &Lab,

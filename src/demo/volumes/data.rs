@@ -1,4 +1,4 @@
-//! What a pod would do: write, read back, and be measured.
+//! What a pod would do: write, read back, and have its usage measured.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;

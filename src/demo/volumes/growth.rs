@@ -67,7 +67,7 @@ impl DemoVolume {
         Ok(StepDone { detail, gist, took })
     }
 
-    /// Only ext4, and only where this process really lacks what it needs.
+    /// Only ext4 may fail so, and only if this process really lacks the capability.
     fn waits_for_stage(&self, error: &Error) -> bool {
         let refused = matches!(error, Error::Refused { code: tonic::Code::FailedPrecondition, .. });
         refused && self.wish.fs == Some(FsKind::Ext4) && !has_sys_resource()
@@ -82,7 +82,7 @@ impl DemoVolume {
         node.map_err(Error::io("measure", target.display()))
     }
 
-    /// What expansion added to a raw volume reads as zeros, and can be written.
+    /// The space that expansion added to a raw volume reads as zeros and can be written.
     pub fn use_growth(&mut self, lab: &Lab) -> Result<(), Error> {
         let last = self.places.last().map_or(0, |place| place.end);
         if self.wish.fs.is_some() || last >= self.size {

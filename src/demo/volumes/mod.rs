@@ -1,5 +1,5 @@
-//! A volume of the demo, from the outside: what is asked for, the CSI calls of its life, and the proofs that each
-//! call did what it answered.
+//! A volume of the demo, from the outside: what is asked for, the CSI calls of its life, and the proof that each call
+//! did what it answered.
 
 mod data;
 mod growth;
@@ -21,7 +21,7 @@ use crate::host::{Extent, FsKind};
 
 const MIB: u64 = 1 << 20;
 
-/// What a volume is asked to be.
+/// What kind of volume is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub label: &'static str,
@@ -31,9 +31,9 @@ pub struct Wish {
     /// `None` is a raw block device.
     pub fs: Option<FsKind>,
     pub size: u64,
-    /// The size that it is to grow to. Within what it already has where a layout has fixed sizes.
+    /// The size to grow to. It fits into what the volume already has if its layout has fixed sizes.
     pub grow_to: u64,
-    /// What CreateVolume makes of the disk, in words.
+    /// What CreateVolume makes on the disk, in words.
     pub how: &'static str,
 }
 
@@ -46,16 +46,16 @@ pub struct DemoVolume {
     number: u32,
     pub extent: Extent,
     pattern: Pattern,
-    /// What of it was written.
+    /// What was written to it.
     places: Vec<Extent>,
     growth: Growth,
 }
 
-/// What became of its filesystem when the volume grew.
+/// What happened to its filesystem when the volume grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     Done,
-    /// ext4, where the driver lacks CAP_SYS_RESOURCE: this was its size when the volume grew.
+    /// ext4, if the driver lacks CAP_SYS_RESOURCE: its size when the volume grew.
     AtNextStage {
         had: u64,
     },
@@ -141,7 +141,7 @@ impl DemoVolume {
         call("DeleteVolume", self.label(), clients.controller.delete_volume(request)).await.map(drop)
     }
 
-    /// Deletes it; where it lies now, and proof that it held something.
+    /// Deletes it; returns where it was, and proof that it held something.
     pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<StepDone, Error> {
         let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is no UUID"))?;
         let found = disk.partition(guid)?.ok_or_else(|| self.wrong("its partition is gone before it was deleted"))?;

@@ -1,4 +1,4 @@
-//! Staged, published, and taken down again, each time with a look at the mount table.
+//! Stages, publishes and takes down a volume, each time with a look at the mount table.
 
 use std::path::Path;
 use std::time::Instant;
