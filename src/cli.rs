@@ -41,11 +41,11 @@ enum CliCommand {
     Node(NodeArgs),
     /// Run the controller of a cluster: CSI's Controller for the provisioner, and the objects' statuses
     Controller(ControllerArgs),
-    /// Tell the cluster of all devices of one node: what the controller runs for a LocalVolumeDiscovery
+    /// Report all devices of one node to the cluster; the controller runs this for a LocalVolumeDiscovery
     Discovery(DiscoveryArgs),
     /// Print every disk of this machine, whose it is, and why
     Devices(DevicesArgs),
-    /// Print every volume on the disks of this node's pool, also one that no object or claim tells of any more
+    /// Print every volume on the disks of this node's pool, even one that no object or claim names any more
     Volumes(DevicesArgs),
     /// Give a disk of the pool back, or take one over
     #[command(subcommand)]
@@ -56,7 +56,7 @@ enum CliCommand {
     /// Adopt a volume that came with a disk, settle which of several disks has one, or give up one whose node is gone
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Begin a document of the state directory anew
+    /// Start a document of the state directory afresh
     #[command(subcommand)]
     State(StateCommand),
     /// Print the custom resource definitions, or bring a cluster to them
@@ -88,7 +88,7 @@ enum DiskCommand {
 
 #[derive(Debug, Subcommand)]
 enum SetCommand {
-    /// Say which disks of this node the sets of a file would take, which not, and why; does nothing
+    /// Say which disks of this node the sets of a file would take, which not, and why; changes nothing
     Plan(PlanArgs),
 }
 
@@ -121,7 +121,7 @@ enum VolumeCommand {
 
 #[derive(Debug, Subcommand)]
 enum StateCommand {
-    /// Keep a document that cannot be used under another name, begin a new one, and say what is forgotten by that
+    /// Keep a document that cannot be used under another name, begin a new one, and say what that forgets
     SetAside(SetAsideArgs),
 }
 
@@ -187,10 +187,10 @@ struct CrdsArgs {
     take_ownership: bool,
 }
 
-/// What a shell says of a program that SIGPIPE ended, which this process ignores, as every Rust program does.
+/// The shell's status of a program that SIGPIPE ended; this process ignores SIGPIPE, as every Rust program does.
 const ENDED_BY_SIGPIPE: u8 = 141;
 
-/// The whole process: does what its command line says, and gives its status.
+/// The whole process: does what its command line says, and returns its status.
 pub fn main() -> ExitCode {
     let done = match Cli::try_parse() {
         Ok(cli) => cli.run().map(|()| ExitCode::SUCCESS),

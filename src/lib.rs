@@ -13,7 +13,7 @@
 //! * `volume`: what a claim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `show`: what people read of devices and volumes.
-//! * `agent`: the loop of a node: disks arrive, leave, are claimed and given back; what a person asks of it.
+//! * `agent`: the loop of a node: disks arrive, leave, are claimed and released; what a person asks of it.
 //! * `csi`: the gRPC edge; the only place that names a gRPC code.
 //! * `operator`: the Kubernetes edge, of the node's agent and of the controller.
 //!

@@ -1,4 +1,5 @@
-//! Asking the agent of this machine; where none runs, being it for a moment, or in a dry run one that only pretends.
+//! Asks the agent of this machine. If none runs, this process acts as the agent for a moment, or pretends to in a dry
+//! run.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -82,7 +83,7 @@ pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool)
     asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
 }
 
-/// Begins a new journal beside a damaged one.
+/// Begins a new journal and keeps the damaged one beside it.
 pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let request = SetAsideRequest { dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.set_aside_journal(request).await?.into_inner().lines))?;
@@ -92,7 +93,7 @@ pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { dry_run }, dry_run), Ok)
 }
 
-/// Forgets which cluster the node was in. A running agent has read it, and keeps to it.
+/// Forgets which cluster the node was in. A running agent has read that already, and does not change.
 pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     let dir = local.state_dir.display();
@@ -113,7 +114,7 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     Ok(vec![done, then.to_owned()])
 }
 
-/// What the sets of a file would take here. Each that is not valid is an error; nothing is planned then.
+/// What the sets of a file would take here. A set that is not valid is an error; then nothing is planned.
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
     let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
     if sets.is_empty() {
@@ -123,11 +124,11 @@ pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
     if let Some(lines) = ask(local, async |mut agent| Ok(agent.plan_sets(request).await?.into_inner().lines))? {
         return Ok(lines);
     }
-    // As `devices`: look, and write nothing.
+    // As `devices`: looks, and writes nothing.
     Ok(agent_of(local)?.0.verb(&Verb::PlanSets { sets })?)
 }
 
-/// Asks the running agent; `None` where none runs, or none that answers: it was killed, and cannot end.
+/// Asks the running agent; `None` if none runs, or none that answers because it was killed and cannot end.
 fn ask<T>(
     local: &Local,
     question: impl AsyncFnOnce(AgentClient<Channel>) -> Result<T, tonic::Status>,
@@ -154,7 +155,7 @@ fn ask<T>(
     })
 }
 
-/// The socket is closed to this user.
+/// This user may not open the socket.
 fn is_denied(error: &tonic::transport::Error) -> bool {
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
@@ -166,12 +167,12 @@ fn is_denied(error: &tonic::transport::Error) -> bool {
     false
 }
 
-/// The connection has ended, not the call.
+/// The connection failed, not the call.
 fn is_nobody(status: &tonic::Status) -> bool {
     std::error::Error::source(status).is_some_and(|source| source.is::<tonic::transport::Error>())
 }
 
-/// A verb where no agent runs.
+/// A verb while no agent runs.
 fn alone(local: &Local, verb: &Verb, dry_run: bool) -> Result<Vec<String>> {
     if dry_run { pretend(local, verb) } else { be_agent(local, verb) }
 }
@@ -180,7 +181,7 @@ fn alone(local: &Local, verb: &Verb, dry_run: bool) -> Result<Vec<String>> {
 fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::open(&local.state_dir)?;
     let lock = state.try_lock()?.ok_or_else(|| does_not_answer(local))?;
-    // It goes on labels.
+    // The name goes onto labels.
     let cluster = match observer::known_cluster(&state)? {
         Some(cluster) => cluster,
         None => machine::identity(&state)?,
@@ -191,7 +192,7 @@ fn be_agent(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     Ok(agent.verb(verb)?)
 }
 
-/// Says what a verb would do, as an agent whose every write is only pretended; and what such a one cannot know.
+/// Says what a verb would do, as an agent that only pretends to write; and what such an agent cannot know.
 fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     if state.is_locked()? {
@@ -210,7 +211,7 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     Ok(first.into_iter().chain(said).chain([unknown]).collect())
 }
 
-/// What only a running agent could tell, or a state directory that is there.
+/// What only a running agent or an existing state directory could say.
 fn unknown(local: &Local, state: &StateDir) -> Result<String> {
     let mut words = format!("no agent runs on {}: this is what the disks alone say", local.state_dir.display());
     let is_read = match state.load(JOURNAL) {
@@ -229,7 +230,7 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
     Ok(words)
 }
 
-/// Only an agent that runs can say it.
+/// The error if only a running agent could answer.
 fn nobody(local: &Local) -> anyhow::Error {
     match StateDir::at(&local.state_dir).is_locked() {
         Ok(true) => does_not_answer(local),
@@ -245,7 +246,7 @@ fn does_not_answer(local: &Local) -> anyhow::Error {
     )
 }
 
-/// An agent of this machine for looks.
+/// An agent of this machine that only looks.
 fn agent_of(local: &Local) -> Result<(Reconciler, Arc<Pool>)> {
     agent_on(local, observer::machine(StateDir::at(&local.state_dir)))
 }

@@ -83,7 +83,7 @@ pub struct ControllerArgs {
     /// Folder that the sidecars mount as their identity
     #[arg(long, requires = "sidecar_service_account")]
     sidecar_token_dir: Option<PathBuf>,
-    /// What becomes of the objects of volumes whose Node object was deleted: Keep, or Release to give them up
+    /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
     #[arg(long, default_value = "Keep", value_parser = parse_gone)]
     deleted_node_volumes: Gone,
     /// The DaemonSet that a LocalVolumeDiscovery runs, as JSON; without it there is no discovery
@@ -101,7 +101,7 @@ pub struct DiscoveryArgs {
     /// Namespace of the LocalVolumeDiscovery, where the result goes
     #[arg(long)]
     namespace: String,
-    /// How often all is looked at and compared even if no event came, such as 60m
+    /// How often to look at everything and compare it even if no event came, such as 60m
     #[arg(long, default_value = "60m", value_parser = parse_duration)]
     resync: Duration,
     /// Log lines as text or json
