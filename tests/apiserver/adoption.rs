@@ -38,7 +38,7 @@ async fn a_volume_that_a_person_adopts_stays_adopted_though_its_agent_was_asking
     tap.set_open(false);
     node.pool().nudge();
     tap.waited_at().await;
-    // What the verb does.
+    // As the verb does.
     assert_eq!(node.pool().adopt_volume(id.uuid()).expect("found"), Change::Done);
     node.pool().nudge();
     tap.set_open(true);

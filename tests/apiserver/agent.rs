@@ -1,4 +1,4 @@
-//! The agent of a node, played by a test: it sees what an agent would see, and writes what one would write.
+//! The agent of a node, played by a test: it sees what an agent would see, and writes what an agent would write.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::sim::SimNode;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
-/// How long anything may take that a test waits for.
+/// How long anything that a test waits for may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The controller's port, and the objects that it works on.
+/// The controller's port, and the objects that it reads and writes.
 pub struct Stage {
     pub client: Client,
     pub caches: Caches,
@@ -62,7 +62,7 @@ impl Stage {
         self.known(|caches| caches.nodes.get(name).is_some() && caches.sets.get("default/played").is_some()).await;
     }
 
-    /// The set of class `fast`. It selects no node that has an agent of its own.
+    /// The set of class `fast`. It selects no node with an agent of its own.
     async fn set(&self) {
         let nowhere = json!({"matchExpressions": [{"key": "played", "operator": "Exists"}]});
         let set = json!({
@@ -95,7 +95,7 @@ impl Stage {
         tokio::time::timeout(PATIENCE, waited).await.expect("the watch shows it");
     }
 
-    /// A DevicePool that offers class `fast` so much.
+    /// A DevicePool that offers this much for class `fast`.
     pub async fn pool(&self, node: &str, gib: u64) {
         let api: Api<DevicePool> = Api::all(self.client.clone());
         let pool = json!({
@@ -120,7 +120,7 @@ impl Stage {
         .await;
     }
 
-    /// Waits until the object is so.
+    /// Waits until the object meets the condition.
     pub async fn see(&self, id: VolumeId, what: &str, holds: impl Fn(&PoolVolume) -> bool) -> PoolVolume {
         let holds = |object: Option<&PoolVolume>| object.is_some_and(&holds);
         let name = id.to_string();
@@ -138,7 +138,7 @@ impl Stage {
         self.objects.get_opt(&id.to_string()).await.expect("an answer").is_none()
     }
 
-    /// Writes a status over the one that was seen; `None` where somebody else was first.
+    /// Writes a status over the one that was seen; `None` if somebody else wrote first.
     pub async fn say(&self, seen: &PoolVolume, status: Value) -> Option<PoolVolume> {
         let change = json!({"metadata": {"resourceVersion": seen.resource_version()}, "status": status});
         let params = PatchParams::default();
@@ -149,14 +149,14 @@ impl Stage {
         }
     }
 
-    /// Accepts and makes it.
+    /// Accepts and makes the volume.
     pub async fn make(&self, seen: &PoolVolume, gib: u64) -> PoolVolume {
         let accepted = self.say(seen, json!({"phase": "Accepted"})).await.expect("nobody else was first");
         let ready = json!({"phase": "Ready", "size": gib * GIB, "capacity": format!("{gib}Gi"), "fsType": "ext4"});
         self.say(&accepted, ready).await.expect("nobody else was first")
     }
 
-    /// Lets the object go, as after an erasure.
+    /// Removes the finalizer, as after an erasure.
     pub async fn let_go(&self, seen: &PoolVolume) {
         let others: Vec<&String> = seen.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let change = json!({"metadata": {"finalizers": others}});
@@ -164,7 +164,7 @@ impl Stage {
         self.objects.patch(&seen.name_any(), &params, &Patch::Merge(&change)).await.expect("it is there");
     }
 
-    /// Takes the object of a volume away while no agent runs that would write it again.
+    /// Deletes the object of a volume while no agent runs that would write it again.
     pub async fn lose(&self, object: &PoolVolume) {
         let name = object.name_any();
         self.let_go(object).await;
@@ -172,7 +172,7 @@ impl Stage {
         self.known(|caches| caches.volumes.get(&name).is_none()).await;
     }
 
-    /// Makes it again as from a backup: without its status.
+    /// Creates it again as from a backup: without its status.
     pub async fn restore(&self, object: &PoolVolume) {
         let mut restored = PoolVolume::new(&object.name_any(), object.spec.clone());
         restored.finalizers_mut().extend(object.finalizers().iter().cloned());
@@ -197,7 +197,7 @@ impl Stage {
 }
 
 impl Stage {
-    /// What Kubernetes says of a PersistentVolume, once a claim had it.
+    /// What Kubernetes says of a PersistentVolume after a claim had it.
     pub async fn persistent_is(&self, name: &str, phase: &str) {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         let params = PatchParams::default();
@@ -209,7 +209,7 @@ impl Stage {
 }
 
 impl SimNode {
-    /// A machine with one blank disk, when the controller knows of the node.
+    /// A machine with one blank disk, once the controller knows of the node.
     pub async fn start(stage: &Stage, name: &str, label: &str, mib: u64) -> Self {
         let node = Self::start_unseen(&stage.client, name, label, mib).await;
         stage.known(|caches| caches.nodes.get(name).is_some()).await;
@@ -224,7 +224,7 @@ impl SimNode {
     }
 }
 
-/// 1 GiB with a filesystem on these nodes.
+/// 1 GiB with a filesystem, on these nodes.
 pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
     VolumeRequest {
         name: name.to_owned(),

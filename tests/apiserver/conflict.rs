@@ -1,4 +1,4 @@
-//! One volume id on two disks of a node, as its object tells of it.
+//! One volume id on two disks of a node, as its object reports it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     wish.selector.class = Some(label.clone());
     stage.volumes.create(wish.clone()).await.expect("there is room");
 
-    // Nobody knows any more that it was begun on a disk that is away, so it is made once more.
+    // Nobody knows any more that it was begun on a disk that is away, so it is made a second time.
     node.kill().await;
     let first = node.host.unplug("fake0").expect("it was there");
     node.host.state.lose();

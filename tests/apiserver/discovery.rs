@@ -1,5 +1,5 @@
 //! What the controller makes of a LocalVolumeDiscovery: the DaemonSet, and the status. Nobody runs its pods here; the
-//! tests play the controller of DaemonSets and the kubelets.
+//! tests play the DaemonSet controller and the kubelets.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -21,7 +21,7 @@ use crate::leader::{namespace, until};
 
 const NAME: &str = "localpool-discovery";
 
-/// What the chart would say to run.
+/// What the chart would tell the controller to run.
 fn pattern() -> String {
     let labels = json!({"app.kubernetes.io/component": "discovery"});
     json!({
@@ -81,7 +81,7 @@ impl Work {
         self.objects.patch(DISCOVERY_NAME, &PatchParams::default(), &patch).await.expect("taken");
     }
 
-    /// The DaemonSet, once it is so.
+    /// The DaemonSet, once it meets the condition.
     async fn daemon(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         until(what, async || {
             let found = self.daemons.get_opt(NAME).await.expect("an answer")?;
@@ -91,7 +91,7 @@ impl Work {
         .await
     }
 
-    /// As the controller of DaemonSets would say it.
+    /// As the DaemonSet controller would report it.
     async fn count(&self, wanted: i32, scheduled: i32, available: i32) {
         let generation = self.daemons.get(NAME).await.expect("it is there").metadata.generation;
         let status = json!({"status": {
@@ -287,7 +287,7 @@ async fn under_another_owners_definition_a_discovery_is_its_own_and_left_alone()
     let stage = Stage::new(client).await;
     let work = Work::begin(&stage).await;
     work.ask(json!({})).await;
-    // As long as it takes several times over where it is ours.
+    // Several times as long as it takes when the CRD is ours.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert!(work.daemons.get_opt(NAME).await.expect("an answer").is_none(), "a DaemonSet was made");
     let object = work.objects.get(DISCOVERY_NAME).await.expect("it is there");
@@ -310,7 +310,7 @@ async fn the_older_one_is_in_charge_wherever_it_is_and_the_other_says_so_until_i
     assert!(daemon["metadata"]["ownerReferences"].is_null(), "an owner in another namespace would count as gone");
     let args = |daemon: &Value| daemon["spec"]["template"]["spec"]["containers"][0]["args"][1].clone();
     assert_eq!(args(&daemon), json!(format!("--namespace={elsewhere}")), "the results go to the object");
-    // Ages are told in seconds.
+    // Ages are shown in seconds.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     work.ask(json!({})).await;
     let told = work.says("DiscoveryFailed False NotInCharge").await;

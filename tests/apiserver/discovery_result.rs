@@ -1,4 +1,4 @@
-//! The result of a node, as a real API server takes it: from rows that a test thought of, and from the program itself on
+//! The result of a node, as a real API server takes it: from rows that a test made up, and from the program itself on
 //! this machine's devices, without an agent and with one.
 
 use std::path::{Path, PathBuf};
@@ -73,12 +73,12 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
     let time = first.status.as_ref().expect("a status").discovered_time_stamp.clone();
     assert!(time.ends_with('Z') && time.len() == "2020-03-09T08:37:19Z".len(), "{time}");
 
-    // Words that come and go with each volume are not among what is told.
+    // The result leaves out words that come and go with each volume.
     send(vec![
         DeviceRow { reason: "other words".to_owned(), ..row("/dev/sda", "Theirs", Some("sda1 is mounted at /")) },
         row("/dev/sdb", "Unclaimed", None),
     ]);
-    // Longer than a resync, which reads and finds nothing to write.
+    // Longer than a resync, which looks and finds nothing to write.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let same = results.get(&result_name(&node)).await.expect("it is there");
     assert_eq!(same.resource_version(), first.resource_version(), "nothing changed");
@@ -167,7 +167,7 @@ impl Drop for Program {
     }
 }
 
-/// A loop device on an image of the test's own; both go with the value.
+/// A loop device on an image of the test's own; both are removed with the value.
 struct Loop {
     node: String,
     folder: tempfile::TempDir,
@@ -185,7 +185,7 @@ impl Loop {
         disk
     }
 
-    /// Partitions of a loop device outlive its binding: those of its last user, and ours for the next one.
+    /// Partitions of a loop device outlive its binding: those of its last user, and for the next user ours.
     fn unmap(&self) {
         let _ = Command::new("partx").args(["--delete", &self.node]).stderr(Stdio::null()).status();
     }

@@ -1,4 +1,5 @@
-//! Volumes whose disk left, died or fails, under a real API server: they are made nowhere else, and are let go when nobody waits.
+//! Volumes whose disk left, died or fails, under a real API server: they are made nowhere else, and are let go when
+//! nobody waits.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::cluster;
 use crate::nodes::{make, object, offering, offers, phase, set};
 use crate::sim::SimNode;
 
-/// Writes of the first copy of the table fail: what is made is begun then.
+/// Writes of the first copy of the table fail: by then, a volume that is made has been begun.
 fn no_table() -> Fault {
     Fault { what: "write", range: Extent { start: 512, end: 34 * 512 }, times: u32::MAX }
 }
@@ -101,7 +102,7 @@ async fn the_volume_of_a_dead_disk_is_deleted_when_the_disk_is_given_up_and_not_
     let disk = node.pool().usable(id.uuid()).expect("usable").disk;
     node.host.unplug("fake0");
     node.pool().nudge();
-    // Before that is seen, the volume would be deleted on it.
+    // If the agent has not seen it yet, it would delete the volume on that disk.
     while node.pool().usable(id.uuid()).is_ok() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -131,7 +132,7 @@ enum End {
     GivenUp,
 }
 
-/// A volume whose disk left and whose object was lost while its agent was down. What is left is its PersistentVolume.
+/// A volume whose disk left and whose object was lost while its agent was down. Only its PersistentVolume remains.
 async fn order_what_only_a_persistent_volume_tells_of(stage: &Stage, label: &str, end: End) {
     let (name, pvc) = (unique("sim"), unique("pvc"));
     let mut node = SimNode::start(stage, &name, label, 512).await;

@@ -1,4 +1,4 @@
-//! Others who have disks of the same node: PersistentVolumes that promise them, and the Local Storage Operator's
+//! Others who have disks on the same node: PersistentVolumes that promise them, and the Local Storage Operator's
 //! diskmaker. Real agents on fake machines, against the real API server.
 
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod, ServiceAccount};
@@ -12,13 +12,13 @@ use crate::cluster;
 use crate::nodes::{offers, set};
 use crate::sim::SimNode;
 
-/// Waits until the node's DevicePool says these words anywhere.
+/// Waits until the node's DevicePool contains these words anywhere.
 pub async fn says(stage: &Stage, node: &str, words: &str) {
     let said = |pool: &DevicePool| serde_json::to_string(&pool.status).expect("JSON").contains(words);
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| said(&pool))).await;
 }
 
-/// A PersistentVolume of another provisioner, on nodes with that label.
+/// Another provisioner's PersistentVolume, on nodes with that label.
 async fn promise(client: &Client, name: &str, label: &str, path: &str) -> Api<PersistentVolume> {
     let term = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});
     let volume = json!({
@@ -45,7 +45,7 @@ async fn a_disk_that_another_persistent_volume_promises_is_claimed_only_when_tha
     says(&stage, &name, &format!("the PersistentVolume {volume} of provisioner local-volume-provisioner promises it"))
         .await;
     assert_eq!(node.host.platter("fake0").expect("a disk").write_count(), 0);
-    // Nobody takes it off here once the volume is unused.
+    // Nobody removes it here once the volume is unused.
     let unprotected = json!({"metadata": {"finalizers": null}});
     volumes.patch(&volume, &PatchParams::default(), &Patch::Merge(unprotected)).await.expect("it is there");
     volumes.delete(&volume, &DeleteParams::default()).await.expect("it is there");
@@ -67,7 +67,7 @@ async fn where_the_operators_diskmaker_runs_nothing_is_claimed_until_it_is_gone(
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     namespaces.create(&PostParams::default(), &serde_json::from_value(made).expect("ours")).await.expect("new");
-    // Nobody makes it here, and no pod is taken without.
+    // Nobody creates it here, and no pod is accepted without it.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &namespace);
     accounts.create(&PostParams::default(), &serde_json::from_value(account).expect("ours")).await.expect("new");

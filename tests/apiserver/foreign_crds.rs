@@ -1,5 +1,5 @@
-//! A cluster where the Local Storage Operator's own CRDs came first: they prune what they do not know, so what a set says
-//! there is not what its writer meant.
+//! A cluster where the Local Storage Operator's own CRDs came first: they prune fields that they do not know, so a
+//! stored set is not what its writer meant.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::cluster;
 use crate::leader::{lead, until};
 use crate::sim::SimNode;
 
-/// The fields of the operator's LocalVolumeSet, and no others: what else is written is gone.
+/// The fields of the operator's LocalVolumeSet, and no others: all other fields are pruned.
 fn operators_crd() -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let words = json!({"type": "array", "items": {"type": "string"}});
@@ -72,11 +72,11 @@ async fn apply(client: &Client, name: &str, more: Value) -> LocalVolumeSet {
         "metadata": {"name": name}, "spec": spec,
     });
     let set = serde_json::from_value(set).expect("a set");
-    // A client that validates strictly would be told; this one is not.
+    // A client that validates strictly would get an error; this one does not.
     sets.create(&PostParams::default(), &set).await.expect("it is taken")
 }
 
-/// For a moment after it took a definition the API server still prunes by the old one.
+/// For a moment after it accepted a definition the API server still prunes by the old one.
 async fn kept_whole(client: &Client) {
     let sets: Api<LocalVolumeSet> = Api::namespaced(client.clone(), "default");
     until("the API server keeps what it is given", async || {
@@ -119,7 +119,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     let stage = Stage::new(client).await;
     stage.known(|caches| caches.sets.all().len() == 3).await;
     let _leader = lead(&stage, Gone::Keep);
-    // As long as a claim would take several times over: the age of this agent's disks is nothing.
+    // Several times as long as a claim would take: this agent's disks need no age.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(platter.write_count(), 0, "a disk was written to");
     // They are the operator's objects, and it writes their status and makes their class.
@@ -130,7 +130,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
         assert_eq!(classes.get_opt(name).await.expect("an answer"), None);
     }
 
-    // What was pruned is not what its writer meant: he applies it again under our CRD.
+    // What was pruned is not what its writer meant: they apply it again under our CRD.
     for name in ["dry", "filtered", "plain"] {
         sets.delete(name, &DeleteParams::default()).await.expect("it is there");
     }
@@ -138,7 +138,7 @@ async fn under_the_operators_own_crds_no_set_touches_a_disk_until_they_are_repla
     let forgotten = async || pools.get("foreign-1").await.ok()?.status?.sets.is_empty().then_some(());
     until("the agent has seen that they are gone", forgotten).await;
     crds::apply(client.clone(), Ownership::Take).await.expect("it is ours now");
-    // It is stored as it was meant; a watch that began before sees it without its `dryRun`.
+    // It is stored as its writer meant it; a watch that began before sees it without its `dryRun`.
     kept_whole(client).await;
     claiming_says(client, "foreign-1", "AgentReady").await;
     assert_eq!(platter.write_count(), 0, "a dry run wrote");
@@ -199,7 +199,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     })
     .await;
     let pools: Api<DevicePool> = Api::all(client.clone());
-    // First it says that it reads all anew.
+    // First it says that it reads everything again.
     until("pool and set say which CRD it is, and what to do", async || {
         let words = claiming_says(client, "foreign-3", "HeldBack").await;
         let of_set = pools.get("foreign-3").await.ok()?.status?.sets.pop()?.message;
@@ -210,7 +210,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let platter = node.host.platter("fake0").expect("its disk");
     assert_eq!(platter.write_count(), 0, "a pruned dry run became a real one");
-    // Nor does one believe it that never saw another.
+    // An agent that never saw another CRD does not believe it either.
     node.kill().await;
     node.run(client);
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -1,4 +1,4 @@
-//! What of a set the API server does not let anybody change, and in which words.
+//! Which fields of a set the API server lets nobody change, and in which words.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -12,13 +12,13 @@ const ADDED: &str = "spec.partitioningSpec can be neither added nor removed late
 const FIXED: &str = "the spec of a set with a partitioningSpec cannot be changed: make another set";
 const LAYOUT: &str = "spec.layout cannot be changed: make another set";
 
-/// What the API server says to a change of a new set's spec.
+/// The API server's answer to a change of a new set's spec.
 async fn change(client: &Client, spec: &Value, change: &Value) -> Result<(), String> {
     let name = unique("set");
     let mut set = json!({
         "apiVersion": "local.storage.openshift.io/v1alpha1", "kind": "LocalVolumeSet",
         "metadata": {"name": name, "namespace": "default"},
-        // No node's: the nodes of other tests have disks that it would take.
+        // It selects no node: the nodes of other tests have disks that it would take.
         "spec": {"storageClassName": "fast", "nodeSelector": nodes("nobodys")},
     });
     for (field, value) in spec.as_object().expect("an object") {
@@ -71,7 +71,7 @@ async fn a_dry_run_changes_all_but_whether_it_cuts_and_its_layout() {
     for to in [json!({"partitioningSpec": {"count": 3}}), json!({"maxDeviceCount": 3}), json!({"dryRun": false})] {
         assert_eq!(change(&cluster.client, &cut(), &to).await, Ok(()), "{to}");
     }
-    // A set may have claimed disks before it was made a dry run; without a partitioningSpec nothing tells.
+    // A set may have claimed disks before it became a dry run; without a partitioningSpec nobody can know.
     let plain = || json!({"dryRun": true});
     for (spec, to, words) in [
         (plain(), json!({"partitioningSpec": {"count": 2}}), ADDED),

@@ -1,4 +1,4 @@
-//! What the leader writes, each thing once.
+//! What the leader writes, each thing only once.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub fn lead(stage: &Stage, gone: Gone) -> Work {
     lead_leaving_for(stage, gone, SignedDuration::from_mins(10))
 }
 
-/// One that takes back sooner what nobody asks for any more.
+/// A leader that removes sooner what nobody asks for any more.
 fn lead_leaving_for(stage: &Stage, gone: Gone, left_for: SignedDuration) -> Work {
     let metrics = Metrics::new(&Registry::new()).expect("fresh names");
     let leader = Leader::new(stage.client.clone(), stage.caches.clone(), metrics.clone(), gone, "test");
@@ -73,7 +73,7 @@ async fn set(client: &Client, namespace: &str, name: &str, spec: Value) -> Api<L
     api
 }
 
-/// `status reason` of a condition, once there is one of this generation.
+/// `status reason` of a condition, once there is one for this generation.
 async fn told(api: &Api<LocalVolumeSet>, name: &str, kind: &str) -> String {
     until(&format!("{kind} of {name}"), async || {
         let set = api.get(name).await.expect("it is there");
@@ -147,7 +147,7 @@ async fn sets_get_their_class_and_a_status_and_an_idle_leader_writes_nothing() {
         .await;
     }
 
-    // A class that somebody deletes comes back, and a spec that is put right is told so.
+    // A deleted class comes back, and a corrected spec is reported as valid.
     classes.delete(&class, &Default::default()).await.expect("there");
     until("the class again", async || classes.get_opt(&class).await.expect("an answer")).await;
     let right = json!({"spec": {"dryRnu": null}});
@@ -160,7 +160,7 @@ async fn sets_get_their_class_and_a_status_and_an_idle_leader_writes_nothing() {
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (before, versions) = (writes(), versions(&api).await);
-    // A wake-up without a change that matters.
+    // This wakes the leader up without a change that matters.
     stage.pool(&unique("n"), 5).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!((writes(), self::versions(&api).await), (before, versions), "nothing changed, and it wrote");
@@ -188,7 +188,7 @@ async fn made(stage: &Stage, node: &str) -> (String, VolumeId) {
     (name, id)
 }
 
-/// An object that no agent has said anything of.
+/// An object about which no agent has said anything.
 async fn asked(stage: &Stage, node: &str, intent: &str) -> VolumeId {
     let name = unique("pvc");
     let id = VolumeId::of_name(&name);
@@ -311,7 +311,7 @@ async fn an_agent_that_outlives_its_node_leaves_the_leaders_mark_and_each_writes
     assert_eq!(now.metadata.resource_version, marked.metadata.resource_version, "somebody wrote: {now:?}");
     assert_eq!(events(&stage.client, "default", &about(&id.to_string())).await, ["NodeDeleted x1"]);
 
-    // What the agent has to say is said beside the mark.
+    // The agent's own report stands beside the mark.
     sim.host.unplug("fake0").expect("it was there");
     sim.pool().nudge();
     let says = |object: &PoolVolume| {

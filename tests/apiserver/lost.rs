@@ -1,5 +1,5 @@
-//! A node that was made anew under its cluster, or put back to what it was: its state directory is gone or older, and its
-//! PoolVolumes are not.
+//! A node that was installed again under its cluster, or restored to an earlier state: its state directory is gone or
+//! older, and its PoolVolumes are not.
 
 use kube::Api;
 use kube::api::PostParams;
@@ -15,7 +15,7 @@ use crate::cluster;
 use crate::nodes::offers;
 use crate::sim::SimNode;
 
-/// A node whose one bare device is offered by a set of its own, which is its class, too.
+/// A node whose one bare device is offered by a set of its own, which is also its class.
 async fn with_bare_device(stage: &Stage) -> (SimNode, String) {
     let (label, name) = (unique("sim"), unique("sim"));
     let selected = json!({"matchExpressions": [{"key": "sim", "operator": "In", "values": [label]}]});

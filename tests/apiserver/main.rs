@@ -1,7 +1,7 @@
 //! The controller against a real etcd and API server, with agents that the tests play.
 //!
-//! LOCALPOOL_CLUSTER_BIN names the program of both, target/cluster/bin/localpool-cluster, which `make cluster-up`
-//! builds. Where it is missing, each test says that it was skipped.
+//! LOCALPOOL_CLUSTER_BIN names the program for both, target/cluster/bin/localpool-cluster, which `make cluster-up`
+//! builds. If it is missing, each test says that it was skipped.
 
 mod adoption;
 mod agent;

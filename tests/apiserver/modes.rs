@@ -1,4 +1,4 @@
-//! A class whose sets have different modes, each on nodes of its own.
+//! A class whose sets have different modes, each on its own nodes.
 
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -50,7 +50,7 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     let class = unique("mixed");
     set(&cluster.client, &class, "Block").await;
     set(&cluster.client, &class, "Filesystem").await;
-    // The one that cannot serve has the larger place.
+    // The node that cannot serve it has more room.
     let mut raw = node(&stage, &class, "Block", 2048).await;
     let mut files = node(&stage, &class, "Filesystem", 512).await;
     let selector = Selector { class: Some(class.clone()), set: None };
@@ -66,7 +66,7 @@ async fn a_claim_is_led_away_from_a_node_whose_sets_do_not_allow_its_mode_and_is
     };
     let mount = WantedUsage::Mount(None);
 
-    // Where the choice is the controller's, it is no node that cannot serve it.
+    // If the choice is the controller's, it never takes a node that cannot serve it.
     for nodes in [Nodes::Any, Nodes::AnyOf(vec![raw.name.clone(), files.name.clone()])] {
         let made = stage.volumes.create(wish(nodes, mount)).await.expect("there is room");
         assert_eq!(made.node, files.name);

@@ -40,13 +40,13 @@ pub async fn offers(stage: &Stage, node: &str, mib: u64) {
     stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;
 }
 
-/// A node with one disk of that many MiB, which a set of its own offers; and that set's label.
+/// A node with one disk of that many MiB, which its own set offers; and that set's label.
 pub async fn offering(client: &Client, mib: u64) -> (Stage, String, SimNode) {
     let stage = Stage::new(client).await;
     let label = unique("sim");
     set(client, &label).await;
     let node = SimNode::start(&stage, &unique("sim"), &label, mib).await;
-    // Without label and tables.
+    // The size minus label and tables.
     offers(&stage, &node.name, mib - 12).await;
     (stage, label, node)
 }
@@ -59,7 +59,7 @@ pub async fn make(stage: &Stage, label: &str, name: &str, nodes: Nodes, mib: u64
     stage.volumes.create(wanted).await
 }
 
-/// Waits until the object of a volume is as it should be, and gives it.
+/// Waits until the object of a volume meets the condition, and returns it.
 pub async fn object(stage: &Stage, id: VolumeId, holds: impl Fn(&PoolVolume) -> bool) -> Arc<PoolVolume> {
     let name = id.to_string();
     stage.known(|caches| caches.volumes.get(&name).is_some_and(|object| holds(&object))).await;
@@ -202,7 +202,7 @@ async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_
     let silent = stage.volumes.create(wish).await.expect_err("nobody answers");
     assert!(matches!(&silent, Error::Exhausted(words) if words.contains(&name)), "{silent:?}");
     assert!(stage.is_gone(VolumeId::of_name(&missed)).await);
-    // Deleted while nobody is there: the order waits for the agent.
+    // Deleted while no agent runs: the order waits for the agent.
     let waiting = tokio::time::timeout(Duration::from_secs(3), stage.volumes.delete(id)).await;
     assert!(waiting.is_err(), "{waiting:?}");
 
@@ -217,7 +217,7 @@ async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_
     node.kill().await;
 }
 
-/// An object that asks for a volume of a filesystem, as a controller leaves it that ended right after.
+/// An object that asks for a volume with a filesystem, as a controller that ended right after writing it leaves it.
 async fn ask(stage: &Stage, label: &str, name: &str, node: &str, mib: u64) -> VolumeId {
     let id = VolumeId::of_name(name);
     let object = json!({
@@ -249,8 +249,8 @@ async fn what_waits_for_an_agent_that_has_just_begun_is_answered_by_the_sets_and
     node.kill().await;
 }
 
-/// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Gives
-/// how often the disk was written.
+/// Waits until nothing has been written for a while, as cleaning and the label's older copy come after a claim. Returns
+/// how often the disk was written to.
 async fn settled(platter: &Platter) -> u64 {
     let mut writes = platter.write_count();
     loop {
@@ -262,7 +262,7 @@ async fn settled(platter: &Platter) -> u64 {
     }
 }
 
-/// Waits until a set offers a disk of a node whose agent has just begun.
+/// Waits until a set offers a disk of a node whose agent has just started.
 async fn until_offered(node: &SimNode) {
     let is_offered = async {
         while !node.pool().disk_views().iter().any(|view| view.owned && view.standing == Standing::Ready) {
@@ -290,7 +290,7 @@ async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late
         assert!(status.message.as_deref().is_some_and(|words| words.contains("11 minutes ago")), "{status:?}");
     };
     refused(asked).await;
-    // Also when it would be made at once otherwise.
+    // Even if it could be made at once.
     until_offered(&node).await;
     refused(ask(&stage, &label, &unique("pvc"), &name, 100).await).await;
     // An opening syncs what it finds.
@@ -298,7 +298,7 @@ async fn what_was_asked_for_longer_ago_than_any_call_lasts_is_rejected_by_a_late
     assert!(platter.content() == content, "the disk was written");
     assert!(node.pool().volumes().is_empty(), "{:?}", node.pool().volumes());
 
-    // It is the age alone: what may still be waited for is made.
+    // Only the age decides: a request that somebody may still wait for is fulfilled.
     node.kill().await;
     node.clock = || Timestamp::now() + SignedDuration::from_mins(9);
     node.run(&cluster.client);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::agent::{GIB, Stage, on, unique, wanted};
 use crate::cluster;
 
-/// Never both: a volume that an agent makes, and a caller that was told to go elsewhere.
+/// Never both: a volume that an agent makes, and a caller that was sent elsewhere.
 #[tokio::test]
 async fn an_acceptance_and_a_withdrawal_are_never_both_believed() {
     let cluster = cluster!(shared);
@@ -27,7 +27,7 @@ async fn an_acceptance_and_a_withdrawal_are_never_both_believed() {
             let seen = stage.asked(id).await;
             tokio::time::sleep_until(began + Duration::from_millis(delay)).await;
             let accepted = stage.say(&seen, json!({"phase": "Accepted"})).await?;
-            // From here on it writes to a disk, whatever becomes of the object.
+            // From here on it writes to a disk, whatever happens to the object.
             Some(stage.say(&accepted, json!({"phase": "Ready", "size": GIB, "fsType": "ext4"})).await)
         };
         let (answer, made) = tokio::join!(stage.volumes.create(asked.clone()), agent);

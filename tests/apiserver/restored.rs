@@ -1,5 +1,5 @@
-//! What one record has lost and another one has: objects that come from a backup, which has no status of them, and labels that
-//! do not describe a volume.
+//! What one record has lost and another one has: objects from a backup, which have no status, and labels that do not
+//! describe a volume.
 
 use std::time::Duration;
 
@@ -57,7 +57,8 @@ async fn a_volume_whose_object_is_restored_while_its_disk_is_away_is_not_rejecte
     node.kill().await;
 }
 
-/// Somebody restored the object of a volume without its status, and its disk is given up: its pod must not start on an empty one.
+/// Somebody restored the object of a volume without its status, and its disk is given up: its pod must not start on an
+/// empty volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_tells_of() {
     let cluster = cluster!(shared);

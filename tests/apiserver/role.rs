@@ -33,7 +33,7 @@ struct Controller {
     child: Child,
     port: u16,
     socket: PathBuf,
-    /// Where the resizer asks.
+    /// Where the resizer connects.
     resizer: PathBuf,
     token: PathBuf,
 }
@@ -91,7 +91,7 @@ impl Controller {
         }
     }
 
-    /// Asks it to stop; gives how long that took.
+    /// Asks it to stop; returns how long that took.
     fn stop(mut self) -> Duration {
         let began = Instant::now();
         kill(Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")), Signal::SIGTERM).expect("it runs");

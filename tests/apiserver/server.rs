@@ -1,5 +1,5 @@
-//! An etcd and an API server of the tests' own: on a socket and a port of their own, in a folder of their own. All of
-//! it goes with the last test that uses it, and with the test process, however that ends.
+//! An etcd and an API server for the tests alone: on a socket and a port of their own, in a folder of their own. All of
+//! it is removed with the last test that uses it, and with the test process, however that ends.
 
 use std::fs;
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-/// The leader's work reaches all objects, those of other tests too.
+/// The leader writes to all objects, those of other tests too.
 static TURN: RwLock<()> = RwLock::new(());
 
 pub enum Turn {
@@ -38,7 +38,7 @@ pub enum Turn {
     Alone(#[allow(dead_code, reason = "it is held, not used")] RwLockWriteGuard<'static, ()>),
 }
 
-/// Takes a cluster for a test, or ends one where there is no program of one.
+/// Gets a cluster for a test, or ends the test if there is no program for one.
 #[macro_export]
 macro_rules! cluster {
     ($make:ident) => {
@@ -56,7 +56,7 @@ pub struct Cluster {
     _turn: Turn,
 }
 
-/// One that other tests use at the same time.
+/// A cluster that other tests use at the same time.
 pub async fn shared() -> Option<Cluster> {
     let program = program()?;
     let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
@@ -70,7 +70,7 @@ pub async fn alone() -> Option<Cluster> {
     Some(with(program, turn).await)
 }
 
-/// A fresh one, which does not know our kinds of objects.
+/// A fresh cluster, which does not know our kinds of objects.
 pub async fn fresh() -> Option<Cluster> {
     let program = program()?;
     let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
@@ -161,7 +161,7 @@ impl Server {
         self.kubeconfig_with(&format!("token: {TOKEN}"))
     }
 
-    /// The file of a user who proves himself so.
+    /// The file of a user with these credentials.
     pub fn kubeconfig_with(&self, proof: &str) -> PathBuf {
         let name: String = proof.chars().filter(char::is_ascii_alphanumeric).collect();
         let path = self.folder.join(format!("kubeconfig-{name}"));
@@ -182,12 +182,12 @@ impl Server {
         path
     }
 
-    /// What proves an administrator.
+    /// The credentials of an administrator.
     pub fn token(&self) -> &'static str {
         TOKEN
     }
 
-    /// A path of a test's own.
+    /// A path for one test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -203,7 +203,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes what tests left that were killed.
+/// Removes what killed tests left behind.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).expect("readable").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

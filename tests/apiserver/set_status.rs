@@ -1,5 +1,5 @@
-//! What the status of a set says of real agents: of a dry run, of more devices than it has room for, of a node that is
-//! gone.
+//! What the status of a set says about real agents: about a dry run, about more devices than it has room for, about a
+//! node that is gone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams, PostParams};

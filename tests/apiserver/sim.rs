@@ -23,11 +23,11 @@ use tokio::task::JoinHandle;
 pub struct SimNode {
     pub name: String,
     pub host: Arc<FakeHost>,
-    /// What its state directory says of its cluster, where it is compared with the API server.
+    /// What its state directory says about its cluster, if that is compared with the API server.
     pub cluster: Option<String>,
-    /// Its clock, as far as its agent tells by it how long ago a volume was asked for.
+    /// Its clock, which its agent only uses for the age of a request for a volume.
     pub clock: fn() -> Timestamp,
-    /// Held while a call works on a volume; its process has them.
+    /// Held while a call handles a volume; they belong to the process.
     pub locks: VolumeLocks,
     pub running: Option<Running>,
 }
@@ -41,7 +41,7 @@ pub struct Running {
 }
 
 impl SimNode {
-    /// A Node object with these labels, and an agent at work on its machine.
+    /// A Node object with these labels, and a running agent on its machine.
     pub async fn of(client: &Client, name: &str, labels: Value, host: FakeHost) -> Self {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
         let nodes: Api<Node> = Api::all(client.clone());
@@ -98,7 +98,7 @@ impl SimNode {
     }
 }
 
-/// Also where a check fails: nobody writes objects for it then.
+/// Also when a check fails: then nobody writes objects for it any more.
 impl Drop for SimNode {
     fn drop(&mut self) {
         if let Some(running) = &self.running {

@@ -1,5 +1,5 @@
-//! A client of the API server between which and its user a test stands: it counts the requests for a path, and holds
-//! them up.
+//! A client of the API server with a test between it and its user: it counts the requests for a path, and holds them
+//! up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tower::service_fn;
 use crate::agent::PATIENCE;
 
 pub struct Tap {
-    /// Those of any method without one.
+    /// `None`: requests of any method.
     method: Option<Method>,
     path: &'static str,
     requests: AtomicU64,
@@ -22,12 +22,12 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// On requests whose path begins so.
+    /// For requests whose path has this prefix.
     pub fn on(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
         Self::of(None, path, client)
     }
 
-    /// On those that make an object.
+    /// For requests that create an object.
     pub fn on_creates(path: &'static str, client: &Client) -> (Arc<Self>, Client) {
         Self::of(Some(Method::POST), path, client)
     }

@@ -46,7 +46,7 @@ async fn a_volume_that_waits_is_come_back_to_once_however_often_it_was_looked_at
     stage.known(|caches| caches.nodes.get(&name).is_some()).await;
     offers(&stage, &name, 500).await;
     let id = make(&stage, &label, &pvc, &name, 100).await.expect("there is room").id;
-    // No PersistentVolume claims it: it is found, and asked about again and again.
+    // No PersistentVolume claims it: it is found, and the agent asks about it again and again.
     stage.objects.delete(&id.to_string(), &DeleteParams::default()).await.expect("deleted");
     stage.see(id, "found", is_in(Phase::Found)).await;
     let before = tap.requests();
@@ -54,7 +54,7 @@ async fn a_volume_that_waits_is_come_back_to_once_however_often_it_was_looked_at
     tokio::time::sleep(Duration::from_millis(500)).await;
     let asked = tap.requests();
     assert!(asked > before + 5, "each look asks: {before} to {asked}");
-    // By now it was tried so often that nobody is to come back to it within a minute.
+    // By now it was tried so often that the next try is more than a minute away.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(tap.requests(), asked, "somebody came back earlier");
     node.kill().await;

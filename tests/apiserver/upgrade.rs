@@ -1,5 +1,5 @@
-//! CRDs of a later version that come under a running agent, and go again: what a roll-out through many nodes looks like to
-//! those whose turn has not come, and a rollback to all.
+//! CRDs of a later version that appear under a running agent, and go away again: what a roll-out through many nodes
+//! means for those whose turn has not come, and a rollback for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::sim::SimNode;
 
 const NODE: &str = "upgraded";
 
-/// Ours with the number of a later version, after a change of each.
+/// Our CRDs with the number of a later version, after a change of each.
 async fn apply_later(client: &Client, change: impl Fn(&str, &mut Value)) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in crd::all() {
@@ -34,7 +34,7 @@ async fn apply_later(client: &Client, change: impl Fn(&str, &mut Value)) {
     }
 }
 
-/// Makes volumes and deletes them again, for ever.
+/// Creates volumes and deletes them again, for ever.
 async fn work(stage: Arc<Stage>, done: Arc<AtomicUsize>) {
     loop {
         let name = unique("pvc");
@@ -43,7 +43,7 @@ async fn work(stage: Arc<Stage>, done: Arc<AtomicUsize>) {
         asked.usage = WantedUsage::Block;
         asked.parameters = [("class".to_owned(), NODE.to_owned())].into();
         asked.selector.class = Some(NODE.to_owned());
-        // A caller comes back where he is asked to.
+        // The caller retries if it is asked to.
         while let Err(error) = stage.volumes.create(asked.clone()).await {
             assert!(matches!(error, Error::Aborted(_)), "a volume was not made: {error}");
         }
@@ -107,18 +107,18 @@ async fn volumes_are_made_all_the_time_while_crds_of_a_later_version_come_and_go
     };
     goes_on().await;
 
-    // One field more: all goes on, and a set that is new is followed.
+    // One field more: everything continues, and a new set is followed.
     apply_later(client, |_, spec| spec["properties"]["later"] = json!({"type": "string"})).await;
     goes_on().await;
     claims("True", "AgentReady").await;
     goes_on().await;
 
-    // And back, as a rollback does.
+    // And back, as in a rollback.
     crds::apply(client.clone(), Ownership::Respect).await.expect("served");
     claims("True", "AgentReady").await;
     goes_on().await;
 
-    // A later one that drops what this version writes ends claiming, and nothing else.
+    // A later CRD that drops what this version writes stops claiming, and nothing else.
     apply_later(client, |name, spec| {
         if name == set_crd().name_any() {
             spec.as_object_mut().expect("a schema").remove("x-kubernetes-preserve-unknown-fields");

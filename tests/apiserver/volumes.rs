@@ -77,10 +77,10 @@ async fn a_silent_agent_is_named_after_its_object_was_taken_back() {
     let (node, name) = (unique("n"), unique("pvc"));
     stage.node(&node).await;
     let mut wanted = wanted(&name, on(&node));
-    // Its last quarter is far more than a busy machine needs to take the object back.
+    // The last quarter of it is far more than a busy machine needs to withdraw the object.
     let patience = Duration::from_secs(20);
     wanted.patience = patience;
-    // Begun before the call, so that it ends before the call's own three quarters do.
+    // Started before the call, so that it ends before the call's own three quarters do.
     let mut time_of_agent = pin!(tokio::time::sleep(patience * 3 / 4));
     let mut call = pin!(tokio::time::timeout(patience, stage.volumes.create(wanted)));
     tokio::select! {
@@ -142,7 +142,7 @@ async fn what_a_stopped_controller_left_is_taken_back_when_the_scheduler_moved_o
     stage.node(&old).await;
     stage.node(&new).await;
     let id = VolumeId::of_name(&name);
-    // A controller that is gone: its object waits for an agent that is not there.
+    // From a controller that is gone: its object waits for an agent that is not there.
     let left = {
         let stopped = Stage::new(&cluster.client).await;
         let wanted = wanted(&name, on(&old));
@@ -221,7 +221,7 @@ async fn a_volume_is_erased_though_somebody_deleted_its_object_by_hand_meanwhile
         tokio::time::sleep(Duration::from_millis(300)).await;
         let seen = stage.objects.get(&id.to_string()).await.expect("it waits");
         assert_eq!(seen.spec.intent, Intent::Keep, "a deletion by hand is not made an order");
-        // The object goes with nothing erased, and an order follows.
+        // The object goes away and nothing is erased; an order follows.
         stage.let_go(&seen).await;
         let ordered = stage.see(id, "ordered", |object| object.metadata.deletion_timestamp.is_some()).await;
         assert!(ordered.metadata.uid != by_hand.metadata.uid && ordered.spec.intent == Intent::Delete);
@@ -231,7 +231,7 @@ async fn a_volume_is_erased_though_somebody_deleted_its_object_by_hand_meanwhile
     deleted.expect("deleted");
 }
 
-/// The object as its agent writes it from the disk, before the status.
+/// The object as its agent writes it from the disk, before it has a status.
 fn written_again(before: PoolVolume) -> PoolVolume {
     let metadata = ObjectMeta {
         name: before.metadata.name,
@@ -273,7 +273,7 @@ async fn an_object_that_is_written_again_while_the_deletion_is_under_way_is_eras
     let agent = async {
         let before = stage.see(id, "deleted by hand", |object| object.metadata.deletion_timestamp.is_some()).await;
         stage.let_go(&before).await;
-        // The call is about to order by the PersistentVolume, and the agent is faster.
+        // The call is about to order the deletion by the PersistentVolume, but the agent is faster.
         tap.waited_at().await;
         let again = written_again(before);
         let agents: Api<PoolVolume> = Api::all(cluster.client.clone());
@@ -326,7 +326,7 @@ async fn a_deletion_that_was_answered_is_not_ordered_again_for_the_same_persiste
     let before = posts.requests();
     stage.volumes.delete(id).await.expect("deleted is deleted");
     assert_eq!(posts.requests(), before, "an object was made again");
-    // The volume is made again, and its object is lost: that is another PersistentVolume of the same name.
+    // The volume is made again, and its object is lost: this is another PersistentVolume of the same name.
     let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
     let unprotected = json!({"metadata": {"finalizers": null}});
     volumes.patch(&name, &PatchParams::default(), &Patch::Merge(&unprotected)).await.expect("as the controllers do");
@@ -361,7 +361,7 @@ async fn a_volume_whose_persistent_volume_is_bound_is_deleted_for_nobody() {
         let (deleted, ()) = tokio::join!(stage.volumes.delete(id), agent);
         deleted.expect("deleted");
     }
-    // One whose object is missing is not ordered either.
+    // A volume whose object is missing is not ordered away either.
     let (node, name) = (unique("n"), unique("pvc"));
     let id = VolumeId::of_name(&name);
     stage.node(&node).await;
