@@ -1,4 +1,4 @@
-//! The admission policies, as far as their text shows: whom they hold, to what, and that nothing weakens them. The
+//! The admission policies, as far as their text shows: whom they bind, to what, and that nothing weakens them. The
 //! cluster tier tries them.
 
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn policies_deny_and_fail_closed() {
     ] {
         let policy = policy(&objects, name);
         assert_eq!(policy["failurePolicy"], "Fail");
-        // A version that is served later is held too.
+        // A version that is served later is covered too.
         let [rule] = policy["matchConstraints"]["resourceRules"].as_array().unwrap().as_slice() else { panic!() };
         assert_eq!((&rule["apiGroups"], &rule["apiVersions"]), (&json!([group]), &json!(["*"])));
         for exclusion in ["excludeResourceRules", "namespaceSelector", "objectSelector"] {

@@ -1,4 +1,4 @@
-//! The alerts: each says what to do and asks for metrics that exist, and the chart makes them when it is told to.
+//! The alerts: each says what to do and uses metrics that exist, and the chart renders them when it is told to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ fn every_alert_says_what_is_wrong_what_it_means_and_what_to_do() {
     assert!(names.len() >= 10, "{names:?}");
 }
 
-/// The source of the part that serves a metric, where one does. The first half of some names is in a `format!`.
+/// The source file that serves a metric, if one does. The first half of some names is in a `format!`.
 fn source_of(metric: &str) -> Option<String> {
     let places = [
         ("localpool_set_", "role/set_metrics.rs"),
@@ -48,12 +48,12 @@ fn source_of(metric: &str) -> Option<String> {
     texts.find(|(name, text)| text.contains(&format!("\"{name}\""))).map(|(_, text)| text)
 }
 
-/// What an expression asks for.
+/// What an expression uses.
 struct Asked {
     metrics: Vec<String>,
-    /// Labels that it picks by, with the value.
+    /// Labels in its matchers, with the value.
     picked: Vec<(String, String)>,
-    /// Labels that it groups by; none where it takes series as they are.
+    /// Labels that it groups by; none if it does not group.
     grouped: Vec<String>,
     is_aggregate: bool,
 }
@@ -67,7 +67,7 @@ fn asked(expression: &str) -> Asked {
     let picked = picked.iter().flat_map(|it| it[2].split('|').map(|value| (it[1].clone(), value.to_owned()))).collect();
     let groups = all(r"\b(?:by|on) \(([^)]*)\)", expression);
     let grouped = groups.iter().flat_map(|it| it[1].split(", ")).map(str::to_owned).collect();
-    // Matchers, ranges and groupings have no metrics in them.
+    // Matchers, ranges and groupings contain no metrics.
     let rest = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on) \([^)]*\)").unwrap().replace_all(expression, " ");
     let words: Vec<String> = all(r"\b[a-z_]\w*", &rest).into_iter().map(|it| it[0].clone()).collect();
     let is_aggregate = words.iter().any(|word| word == "max");
@@ -90,7 +90,7 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
             sources.extend(reasons.map(|path| std::fs::read_to_string(repository().join("src").join(path)).unwrap()));
         }
         let is_served = |word: &str| sources.iter().any(|text| text.contains(&format!("\"{word}\"")));
-        // Prometheus has `up`, and the chart gives it these labels, and the node to all that agents serve.
+        // Prometheus has `up`, and the chart gives it these labels, and gives `node` to every metric of an agent.
         let is_of_agent = |metric: &String| metric == "up" || !metric.starts_with("localpool_controller_");
         let is_given = |label: &str| {
             label == "node" && metrics.iter().all(is_of_agent)
@@ -121,7 +121,7 @@ fn a_scrape_keeps_the_labels_that_alerts_name_and_says_which_node_is_silent() {
         assert!(jobs.all(|(_, job)| job == "localpool-node"), "{picked:?}");
     }
     for helm in helms {
-        // Whatever the release is called.
+        // The name of the release does not matter.
         let objects = helm.objects(&["--set", "serviceMonitor.enabled=true,fullnameOverride=disks"]);
         let mut found = BTreeMap::new();
         for monitor in of_kind(&objects, "ServiceMonitor") {

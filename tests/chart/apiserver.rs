@@ -1,5 +1,5 @@
-//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; on ports of
-//! its own on loopback, in a folder of its own, and gone with the value or with the thread that made it.
+//! A real apiserver with its etcd, for a test that asks what it refuses. No kubelet, no controllers, no root; on its
+//! own ports on loopback, in its own folder, and removed with the value or with the thread that made it.
 
 use std::fs;
 use std::io::Write as _;
@@ -22,7 +22,7 @@ pub struct ApiServer {
     dir: TempDir,
 }
 
-/// What a request came to.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Answer {
     pub taken: bool,
@@ -41,7 +41,7 @@ fn free_address() -> String {
 }
 
 impl ApiServer {
-    /// `None` with a line that says so where the programs are not built.
+    /// `None` if the programs are not built, with a line that says so.
     pub fn start() -> Option<Self> {
         let (etcd, apiserver, kubectl) = (built("etcd")?, built("kube-apiserver")?, built("kubectl")?);
         let dir = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ impl ApiServer {
 
     fn run(&mut self, program: &Path, args: &[&str]) {
         let log = fs::File::create(self.log_of(program)).unwrap();
-        // It ends with this thread, also where the thread gets no chance to end it.
+        // It ends with this thread, even if the thread gets no chance to end it.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -139,19 +139,19 @@ impl ApiServer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Who reads nothing may be gone already.
+        // A program that does not read its input may have ended already.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap().into()
     }
 
-    /// As the administrator, and it has to work.
+    /// As the administrator; it has to succeed.
     pub fn admin(&self, args: &[&str], input: &str) -> String {
         let answer = self.kubectl(ADMIN, args, input);
         assert!(answer.taken, "kubectl {args:?}: {}", answer.said);
         answer.said
     }
 
-    /// As the administrator, whatever comes of it.
+    /// As the administrator, whatever the outcome.
     pub fn try_as_admin(&self, args: &[&str], input: &str) -> Answer {
         self.kubectl(ADMIN, args, input)
     }

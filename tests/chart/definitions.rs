@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions: the copy in the chart is fresh, and the roles name all of them and no others.
+//! The CustomResourceDefinitions: the copy in the chart is up to date, and the roles name all of them and no others.
 
 use std::collections::BTreeSet;
 use std::process::Command;

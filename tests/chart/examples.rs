@@ -1,5 +1,5 @@
-//! Examples: our own parser takes the sets, those of the documentation too, each class that is asked for is offered, and
-//! the README names every file. The documentation of sets has every field.
+//! Examples: our own parser accepts the sets, those of the documentation too; each class that an example asks for is
+//! offered; and the README names every file. The documentation of sets has every field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,11 +104,12 @@ fn documentation() -> String {
     std::fs::read_to_string(repository().join("docs/local-volume-sets.md")).unwrap()
 }
 
-/// The names of all fields of an object of a schema, and of the objects in it that have more than one of their own.
+/// The names of all fields of an object in a schema, and of the objects in it that have more than one field of their
+/// own.
 fn fields(schema: &Value, found: &mut BTreeSet<String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         found.insert(name.clone());
-        // Those of Kubernetes are documented there.
+        // Fields of Kubernetes are documented there.
         if name.ends_with("Spec") {
             fields(field, found);
         }

@@ -1,4 +1,4 @@
-//! Flags: each one that the chart passes is one that the program has, by its own `--help`.
+//! Flags: the program has each flag that the chart passes, by its own `--help`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::helm::{self, built, of_kind};
 
-/// Flags of localpool that the chart need not pass: the first three come by the environment, and the second of them
-/// to discovery by the controller.
+/// Flags of localpool that the chart need not pass: the first three come from the environment, and discovery gets the
+/// second of them from the controller.
 const OTHERWISE: [&str; 5] = ["node-name", "namespace", "pod-name", "help", "version"];
 
 /// The flags in a `--help`: words behind one or two dashes at the beginning of a line.

@@ -1,4 +1,4 @@
-//! Helm itself: where it is, and what it makes of the chart. Gives out the rendered objects as JSON values.
+//! Helm itself: where it is, and what it renders from the chart. Gives out the rendered objects as JSON values.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ pub struct Helm {
     path: PathBuf,
 }
 
-/// A program that `make cluster-build` makes, or `None` with a line that says so.
+/// A program that `make cluster-build` builds, or `None` with a line that says so.
 pub fn built(name: &str) -> Option<PathBuf> {
     let folder = match std::env::var_os("LOCALPOOL_CLUSTER_BIN") {
         Some(program) => PathBuf::from(program).parent().unwrap().to_owned(),
@@ -30,12 +30,12 @@ pub fn built(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Helm 3 and Helm 4; `None` with a line that says so where one of them is missing.
+/// Helm 3 and Helm 4; `None` with a line that says so if one of them is missing.
 pub fn both() -> Option<[Helm; 2]> {
     Some([Helm { path: built("helm3")? }, Helm { path: built("helm4")? }])
 }
 
-/// One of them, for what does not depend on which.
+/// One of them, if it does not matter which.
 pub fn one() -> Option<Helm> {
     both().map(|[helm, _]| helm)
 }
@@ -43,7 +43,7 @@ pub fn one() -> Option<Helm> {
 impl Helm {
     pub fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(&self.path);
-        // Of its own settings on this machine it shall take none.
+        // It must not use its own settings on this machine.
         command.env_clear().env("HOME", "/nonexistent").args(args);
         command.output().unwrap()
     }
@@ -83,7 +83,7 @@ pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// Values of the chart that `charts/localpool/ci` tries out.
+/// Values of the chart that `charts/localpool/ci` tries.
 pub fn files_of_values() -> Vec<String> {
     let entries = std::fs::read_dir(chart().join("ci")).unwrap();
     let mut files: Vec<String> = entries.map(|e| e.unwrap().path().to_str().unwrap().to_owned()).collect();

@@ -1,8 +1,8 @@
 //! The Helm chart as both Helms render it: what runs with which rights, that docs/security.md says the same, that each
-//! value does something, that the flags it passes exist, and what an apiserver makes of its policies.
+//! value has an effect, that the flags it passes exist, and what an apiserver makes of its policies.
 //!
-//! Needs no cluster. Helm, the sidecars and the apiserver come from `make cluster-build`, or lie beside the program that
-//! LOCALPOOL_CLUSTER_BIN names; a test that misses them says `skipped: …`.
+//! Needs no cluster. Helm, the sidecars and the apiserver come from `make cluster-build`, or lie beside the program
+//! that LOCALPOOL_CLUSTER_BIN names; a test that misses them says `skipped: …`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Pods: what each container may do, sees and is given.
+//! Pods: what each container may do, what it sees, and what it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ fn containers(pod: &Value) -> Vec<&Value> {
     lists.iter().filter_map(|list| pod[*list].as_array()).flatten().collect()
 }
 
-/// The DaemonSet that the controller makes for a LocalVolumeDiscovery, as it is told.
+/// The DaemonSet that the controller creates for a LocalVolumeDiscovery, from its arguments.
 pub fn discovery(objects: &[Value]) -> Value {
     let deployments = of_kind(objects, "Deployment");
     let pod = &deployments[0]["spec"]["template"]["spec"];
@@ -114,7 +114,7 @@ fn discovery_sees_what_the_agent_sees_and_can_write_to_none_of_it() {
             paths.map(str::to_owned).collect()
         };
         let kubelet = agents["args"].to_string();
-        // It serves no volumes, so it neither needs the kubelet's folder nor has files of the host's to write.
+        // It serves no volumes, so it needs neither the kubelet's folder nor files of the host to write.
         let rules =
             |path: &String| ["udev-rules", "lvm"].iter().any(|of| kubelet.contains(&format!("--{of}-dir={path}")));
         let more: Vec<String> = paths(agent).difference(&paths(pod)).filter(|path| !rules(path)).cloned().collect();
@@ -283,7 +283,7 @@ fn two_controllers_are_never_put_on_one_node_where_they_would_share_its_host_nam
         (demanded, deployment["spec"]["strategy"]["rollingUpdate"]["maxSurge"].clone())
     };
     assert_eq!(of(&[]), (false, 1.into()));
-    // With the ports and the only node taken, a new pod waits until an old one is gone.
+    // If the only node and its ports are taken, a new pod waits until an old one is gone.
     assert_eq!(of(&["--set", "controller.hostNetwork=true"]), (true, 0.into()));
 }
 
@@ -305,7 +305,7 @@ fn probes_ask_ports_that_are_there_at_the_address_that_is_bound() {
                     let host = get["host"].as_str();
                     let bound = format!("{}:{port}", host.unwrap_or("0.0.0.0"));
                     assert!(text.contains(&bound), "{name} {}: {kind} asks {bound}: {text}", container["name"]);
-                    // The kubelet's loopback is the pod's only where they share a network.
+                    // The pod has the kubelet's loopback only if they share a network.
                     assert!(host.is_none() || pod["hostNetwork"] == true, "{name}");
                 }
             }
@@ -338,7 +338,7 @@ fn the_network_policy_of_discovery_lets_nobody_in() {
     let objects = helm.objects(&[]);
     let policies = of_kind(&objects, "NetworkPolicy");
     let policy = policies.into_iter().find(|policy| name(policy) == "localpool-discovery").unwrap();
-    // An absent list would be no rule; one rule without ports would be all ports.
+    // Without a list there would be no rule; a rule without ports would allow all ports.
     assert_eq!(policy["spec"]["ingress"], serde_json::json!([]));
     assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
     assert_eq!(list(&policy["spec"]["egress"][0], "ports").len(), 2);

@@ -1,5 +1,6 @@
-//! What a real apiserver lets each part do, with the chart's roles and policies in it: a node's agent that reaches for
-//! another node's objects, an order to erase from the wrong hands, the CRD job with nothing but its own role.
+//! What a real apiserver lets each part do, with the chart's roles and policies in it: a node's agent that writes
+//! another node's objects, an order to erase from somebody who may not give one, the CRD job with nothing but its own
+//! role.
 
 use std::process::Command;
 
@@ -13,7 +14,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The chart's objects, and its CRDs by the hands of its own job.
+    /// The chart's objects, and its CRDs, applied by the chart's own job.
     fn installed() -> Option<Self> {
         let helm = helm::one()?;
         let server = ApiServer::start()?;
@@ -27,7 +28,8 @@ impl Lab {
     /// The same, and two nodes with an agent's pod each.
     pub fn start() -> Option<Self> {
         let lab = Self::installed()?;
-        // The policies have to hold by themselves, so this test's agents and controller have every right to our objects.
+        // The policies have to hold by themselves, so this test's agents and controller have every right to localpool's
+        // objects.
         let everything = ["create", "clusterrole", "everything", "--verb=*", "--resource=*.localpool.dev"];
         lab.server.admin(&everything, "");
         for account in ["localpool-node", "localpool-controller"] {
@@ -73,7 +75,7 @@ impl Lab {
         done.unwrap().into()
     }
 
-    /// The apiserver takes a moment until it knows a new policy.
+    /// The apiserver takes a moment before it knows a new policy.
     fn wait_for_policies(&self) {
         let nobody = self.token("localpool-node", None);
         for _ in 0..100 {
@@ -95,7 +97,7 @@ fn pool(node: &str) -> String {
     .to_string()
 }
 
-/// The CSI name of the one volume that a node has here.
+/// The CSI name of the only volume that a node has here.
 fn csi_name(node: &str) -> String {
     format!("pvc-of-{node}")
 }
@@ -173,7 +175,7 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
         (&one, &delete_two, String::new(), other_node),
         (&nodeless, &delete_one, String::new(), no_node),
         (&controller, &erase, String::new(), yes),
-        // With the order given, the rest of the object can still be written.
+        // After the order, the rest of the object can still be written.
         (&one, APPLY_STATUS, report(of_one), yes),
         (&controller, &delete_one, String::new(), yes),
         (&one, &let_go, String::new(), yes),
@@ -206,7 +208,7 @@ fn an_agent_writes_its_own_nodes_objects_and_nobody_but_the_controller_orders_an
     assert_eq!(left.trim(), format!("poolvolume.localpool.dev/{of_two}"));
 }
 
-/// Where docs/troubleshooting.md says that these commands run, and where they do not.
+/// Where docs/troubleshooting.md says that these commands run, and where they must not.
 #[test]
 fn a_volume_is_given_up_in_the_controllers_pod_and_definitions_are_applied_in_the_jobs_alone() {
     let Some(lab) = Lab::installed() else { return };

@@ -1,5 +1,5 @@
 //! What a real apiserver lets discovery and the controller do, with the chart's own roles and policies: the code itself
-//! writes with its own rights, and what goes beyond them is refused.
+//! writes with its own rights, and anything beyond them is refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Values: what is not known is refused, what is known does something, and both Helms agree.
+//! Values: unknown ones are refused, each known one has an effect, and both Helms agree.
 
 use serde_json::{Map, Value};
 
@@ -72,8 +72,8 @@ fn a_value_that_the_chart_does_not_know_or_of_another_kind_is_refused_by_name() 
     }
 }
 
-/// Each value that has no further values below it, with its path. What the user fills in (`resources`, selectors) is
-/// one value.
+/// Each value that has no further values below it, with its path. A value that the user fills in (`resources`,
+/// selectors) counts as one.
 fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Value)>) {
     const FILLED_IN: [&str; 7] = [
         "resources",
@@ -94,7 +94,7 @@ fn leaves(values: &Map<String, Value>, above: &str, found: &mut Vec<(String, Val
     }
 }
 
-/// Another value of the same kind, that the schema allows.
+/// Another value of the same kind that the schema allows.
 fn other(path: &str, value: &Value) -> Value {
     let affinity = || serde_json::json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}});
     let last = path.rsplit('.').next().unwrap();
@@ -133,7 +133,7 @@ fn every_value_changes_something() {
     let mut found = Vec::new();
     leaves(values.as_object().unwrap(), "", &mut found);
     assert!(found.len() > 80, "only {} values", found.len());
-    // All that other values depend on is on.
+    // Everything that other values depend on is turned on.
     let on = ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "node.udevRulesDir=\"/etc/udev/rules.d\""];
     let on = on.map(str::to_owned);
     let before = render(&helm, &on);
@@ -171,7 +171,7 @@ fn every_value_is_in_the_schema_and_has_a_comment_right_above_it() {
     closed(&schema, "");
 }
 
-/// Where a value is set, counted from 0.
+/// The line that sets a value, counted from 0.
 fn line_of(lines: &[&str], path: &str) -> usize {
     let mut at = 0;
     for (depth, key) in path.split('.').enumerate() {
