@@ -1,4 +1,5 @@
-//! One check: a namespace of its own, its outcome in the list that scripts/test-cluster prints, and nothing left of it.
+//! One check: a namespace of its own, its outcome in the list that scripts/test-cluster prints, and nothing of it
+//! stays.
 
 use std::io::Write as _;
 use std::ops::Deref;
@@ -12,7 +13,7 @@ use crate::cluster::{Cluster, HOME, attempt, eventually, kubectl, name};
 use crate::machine::Machine;
 use crate::peace::quietly;
 
-/// What a check needs beside a cluster.
+/// What a check needs besides a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Cluster,
@@ -81,7 +82,7 @@ impl Space {
         let cluster = Cluster::new().await;
         let words: String = test.rsplit("::").next().unwrap().chars().take(36).collect();
         let namespace = format!("t-{}", words.replace('_', "-").trim_end_matches('-'));
-        // Of a run that was killed.
+        // From a run that was killed.
         cluster.delete("Namespace", None, &namespace).await;
         cluster.until_gone("Namespace", None, &namespace).await;
         Self { cluster: cluster.clone(), namespace: namespace.clone() }.remove_classes().await;
@@ -99,7 +100,7 @@ impl Space {
         Some(&self.namespace)
     }
 
-    /// Only for checks that need it.
+    /// Only for checks that need the machine.
     pub fn machine(&self) -> &Machine {
         self.cluster.machine.as_ref().expect("the check says that it needs the machine")
     }
@@ -131,7 +132,7 @@ impl Space {
         }
     }
 
-    /// What a person would look at, on standard error.
+    /// Prints to standard error what a person would look at.
     async fn explain(&self) {
         let own = self.namespace.as_str();
         for words in [

@@ -1,6 +1,6 @@
 //! The cluster that the checks run on: its API as JSON objects, kubectl for what people type, and what a test waits for.
 //!
-//! Takes in KUBECONFIG and what scripts/test-cluster says in the environment; gives out `Cluster`.
+//! Takes in KUBECONFIG and what scripts/test-cluster sets in the environment; gives out `Cluster`.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ pub const DRIVER: &str = "csi.localpool.dev";
 pub const TOPOLOGY: &str = "topology.localpool.dev/node";
 /// Where the chart is.
 pub const HOME: &str = "localpool";
-/// What nearly everything has to happen in. A machine that tests with all its cores is slow at times.
+/// The time limit for nearly everything. A machine that tests with all its cores is slow at times.
 pub const SOON: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
 pub struct Cluster {
     pub client: Client,
-    /// Of pods: busybox with its applets.
+    /// The image of pods: busybox with its applets.
     pub image: String,
-    /// Where the checks can look at the machine of the node.
+    /// Set if the checks can look at the machine of the node.
     pub machine: Option<Machine>,
 }
 
@@ -82,7 +82,7 @@ impl Cluster {
         }
     }
 
-    /// Makes an object; its kind, name and namespace are in it.
+    /// Creates an object; its kind, name and namespace are in it.
     pub async fn try_create(&self, object: &Value) -> Result<Value, kube::Error> {
         let kind = object["kind"].as_str().unwrap();
         let api = self.api(kind, object["metadata"]["namespace"].as_str());
@@ -132,7 +132,7 @@ impl Cluster {
         patched.unwrap_or_else(|error| panic!("patching {kind} {name}: {error}"))
     }
 
-    /// Waits until an object is as it should be, and gives it.
+    /// Waits until an object meets the condition, and returns it.
     pub async fn until(
         &self,
         kind: &str,
@@ -184,7 +184,7 @@ pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().expect("an object with a name")
 }
 
-/// Looks until it gives something; what it said last is told where it does not.
+/// Looks until it finds something; if it does not, the panic has the last answer.
 pub async fn eventually<T, E: Debug>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Result<T, E>) -> T {
     let until = Instant::now() + within;
     loop {
@@ -198,7 +198,7 @@ pub async fn eventually<T, E: Debug>(what: &str, within: Duration, mut look: imp
     }
 }
 
-/// What the API server says in the end. One that has fifty pods started may not answer at once, or ask for patience; no check
+/// The API server's answer in the end. While it starts fifty pods, it may not answer at once, or ask to retry; no check
 /// is about that. Only for calls that may be made twice.
 async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T, kube::Error>) -> Result<T, kube::Error> {
     let until = Instant::now() + SOON;
@@ -211,7 +211,7 @@ async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T, kube::Error>) -> R
     }
 }
 
-/// Runs a program; what it said is in the answer, whatever its outcome.
+/// Runs a program; returns what it printed, whatever its outcome.
 pub async fn attempt(program: &str, words: &[&str]) -> Result<String, String> {
     let program = PathBuf::from(program);
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -223,7 +223,7 @@ pub async fn attempt(program: &str, words: &[&str]) -> Result<String, String> {
     tokio::task::spawn_blocking(run).await.expect("it does not panic")
 }
 
-/// Runs a program that has to succeed, and gives what it printed.
+/// Runs a program that has to succeed, and returns what it printed.
 pub async fn run(program: &str, words: &[&str]) -> String {
     attempt(program, words).await.unwrap_or_else(|said| panic!("{said}"))
 }

@@ -1,5 +1,4 @@
-//! The machine of the node, where the test made it: the loop disks, what is written on them, and the processes of the
-//! cluster.
+//! The machine of the node, if the test set it up: the loop disks, the data on them, and the processes of the cluster.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +12,7 @@ pub const SECTOR: u64 = 512;
 
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The folder of this run, below which all its disks are.
+    /// The folder of this run, with all its disks.
     pub work: PathBuf,
     /// The cluster's own folder.
     pub folder: PathBuf,
@@ -69,10 +68,10 @@ impl Machine {
         disks
     }
 
-    /// Makes a loop disk of a check's own.
+    /// Makes a loop disk for one check.
     pub async fn disk(&self, name: &str, size: u64) -> Disk {
-        // The agent knows a blank loop device by its file's inode, and does not claim again what was given back. So no
-        // image is used twice, and none is removed before all are.
+        // The agent knows a blank loop device by its file's inode, and does not claim again what was released. So no
+        // image is used twice, and all are removed only at the end.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
         let image = self.work.join("disks").join(format!("{name}-{now}.img"));
         File::create(&image).unwrap().set_len(size).unwrap();
@@ -82,7 +81,7 @@ impl Machine {
         disk
     }
 
-    /// Gives a disk of a check's own back to nobody. What its last volume left is erased first.
+    /// Releases a disk of one check. The data of its last volume is erased first.
     pub async fn remove(&self, cluster: &Cluster, disk: &Disk) {
         let path = disk.node.to_str().unwrap();
         let release = async || cluster.try_agent(&["localpool", "disk", "release", path]).await;
@@ -115,7 +114,7 @@ impl Machine {
         processes.filter(of_ours).collect()
     }
 
-    /// Below a shim of this cluster's containerd.
+    /// Whether it is below a shim of this cluster's containerd.
     fn is_in_cluster(&self, pid: i32) -> bool {
         let parent = |pid: i32| -> Option<i32> {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -160,10 +159,10 @@ impl Disk {
 }
 
 impl Place {
-    /// Whether something in these bytes is not zero. Holes of the image are not read.
+    /// Whether anything in these bytes is not zero. Holes of the image are not read.
     pub fn holds_data(&self) -> bool {
         let image = File::open(&self.disk.image).unwrap();
-        // What the page cache of the loop device holds belongs to it.
+        // The page cache of the loop device counts too.
         image.sync_all().unwrap();
         let end = self.start + self.len;
         let mut at = self.start;
@@ -188,7 +187,7 @@ fn next_data(file: &File, from: u64) -> Option<u64> {
 }
 
 impl Cluster {
-    /// The pod of the agent on the first node that has one, when it is ready.
+    /// The pod of the agent on the first node that has one, once it is ready.
     pub async fn agent_pod(&self) -> Value {
         let agent = |pod: &Value| {
             pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node" && crate::pods::is_ready(pod)

@@ -1,7 +1,7 @@
 //! The promises of the driver in Kubernetes: the chart on a real cluster, real pods, their data.
 //!
 //! `scripts/test-cluster` brings the cluster up and runs `together` (checks that disturb nobody, all at once), then
-//! `turns` (those that restart things), `alone` (those that look at the whole pool), and `last` (what ends the
+//! `turns` (checks that restart things), `alone` (checks that look at the whole pool), and `last` (the end of the
 //! installation). Without a cluster each check says so and passes.
 
 // clippy sees tests only in functions that are marked as such, not in what they share.

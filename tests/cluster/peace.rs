@@ -1,5 +1,5 @@
 //! Whose turn it is among the checks that restart things: they run at once, prepare and look together, and take turns
-//! only where they disturb. What is the same for some of them (the agents are away) is done once for all of these.
+//! only when they disturb. If several of them need the same (the agents are away), it is done once for all of them.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -10,13 +10,14 @@ use tokio::sync::{Mutex, OwnedRwLockWriteGuard, RwLock, watch};
 use crate::check::Space;
 use crate::cluster::{HOME, SOON, eventually, kubectl};
 
-/// Many look and prepare, or one disturbs; who waits to disturb goes before those who come later.
+/// Many look and prepare, or one disturbs; whoever waits to disturb goes before those who come later.
 static PEACE: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 static ABSENCE: Mutex<Absence> = Mutex::const_new(Absence { checks: 0, turn: None, begun: None });
-/// Checks that will ask for the absence of the agents, and have not yet: it begins when the last of them is there.
+/// The number of checks that will need the agents to be away but have not asked yet: the absence begins with the last
+/// of them.
 static EXPECTED: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
 
-/// A check that will need the agents to be away. It ends with the check, or when the check has come to that.
+/// A check that will need the agents to be away. This ends with the check, or when the check asks.
 pub struct Expected(());
 
 impl Expected {
@@ -38,24 +39,24 @@ struct Absence {
     begun: Option<Instant>,
 }
 
-/// While nobody disturbs.
+/// Runs while nobody disturbs.
 pub async fn quietly<T>(work: impl Future<Output = T>) -> T {
     let _peace = PEACE.read().await;
     work.await
 }
 
-/// While nobody else is in the middle of anything.
+/// Runs while nobody else is in the middle of anything.
 pub async fn disturbing<T>(work: impl Future<Output = T>) -> T {
     let _turn = PEACE.write().await;
     let begun = Instant::now();
     let done = work.await;
-    // All of these add up to what the tier takes.
+    // The times of all turns add up to what the tier takes.
     eprintln!("its turn took {:.1} s", begun.elapsed().as_secs_f64());
     done
 }
 
-/// While the agents are away, for all checks that expect it; they are back when it returns, also for a check that fails
-/// in it.
+/// Runs while the agents are away, for all checks that need it; they are back when it returns, also if a check fails in
+/// it.
 pub async fn without_agents<T>(space: &Space, expected: Expected, work: impl AsyncFnOnce() -> T) -> T {
     drop(expected);
     EXPECTED.subscribe().wait_for(|checks| *checks == 0).await.expect("it is never dropped");
@@ -88,7 +89,7 @@ pub async fn without_agents<T>(space: &Space, expected: Expected, work: impl Asy
     }
 }
 
-/// Takes the agents away, as a person would who wants them elsewhere.
+/// Removes the agents, as a person would who wants them elsewhere.
 async fn away(space: &Space) {
     let nowhere = json!({"spec": {"template": {"spec": {"nodeSelector": {"no-such-label": "yes"}}}}});
     space.patch("DaemonSet", Some(HOME), "localpool-node", &nowhere).await;

@@ -11,7 +11,7 @@ pub trait With {
 }
 
 impl With for Value {
-    /// `pointer` is a JSON pointer; what is not there yet is made, as objects.
+    /// `pointer` is a JSON pointer; whatever is missing on the way is created, as objects.
     fn with(mut self, pointer: &str, value: Value) -> Self {
         let mut at = &mut self;
         for word in pointer.trim_start_matches('/').split('/') {
@@ -49,14 +49,14 @@ impl Space {
         self.claim(name, class, size).with("/spec/volumeMode", json!("Block"))
     }
 
-    /// A class of this check alone, on the carved disks, with a filesystem.
+    /// A class for this check alone, on the carved disks, with a filesystem.
     pub async fn class(&self, fs_type: &str, binding: &str) -> String {
         let parameters = json!({"class": "local-carved", "csi.storage.k8s.io/fstype": fs_type});
         self.class_with(fs_type, binding, parameters).await
     }
 
     pub async fn class_with(&self, word: &str, binding: &str, parameters: Value) -> String {
-        // Cluster-wide, so it has the check's name; it goes with the check.
+        // Classes are cluster-wide, so it has the check's name; it is removed with the check.
         let name = format!("{}-{word}", self.namespace);
         let class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
@@ -88,7 +88,7 @@ impl Space {
         }
     }
 
-    /// A claim and a pod that uses it, both called `name`; returns when the pod runs.
+    /// A claim and a pod that uses it, both called `name`; returns when the pod is running.
     pub async fn running(&self, name: &str, class: &str, size: &str, seen: As) {
         let claim = match seen {
             As::Folder => self.claim(name, class, size),
@@ -114,7 +114,7 @@ impl Space {
         self.until_gone("Pod", self.here(), pod).await;
     }
 
-    /// Deletes a claim, and waits until its PersistentVolume is gone too, where it is to go.
+    /// Deletes a claim, and waits until its PersistentVolume is gone too, if that is to be deleted.
     pub async fn remove_claim(&self, claim: &str) {
         let pv = self.get("PersistentVolumeClaim", self.here(), claim).await;
         let pv = pv.and_then(|claim| claim["spec"]["volumeName"].as_str().map(str::to_owned));
@@ -137,7 +137,7 @@ impl Space {
         attempt("kubectl", &["--namespace", &self.namespace, "exec", pod, "--", "sh", "-c", line]).await
     }
 
-    /// As `shell`, for a time when the way to the pod may still be closed.
+    /// As `shell`, while the connection to the pod may still fail.
     pub async fn shell_soon(&self, pod: &str, line: &str) -> String {
         eventually(&format!("`{line}` in pod {pod}"), SOON, async || self.try_shell(pod, line).await).await
     }

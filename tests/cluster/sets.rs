@@ -1,4 +1,4 @@
-//! A set with a disk of a check's own, for what would disturb others on the common disks.
+//! A set with a disk for one check, if it would disturb others on the common disks.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ impl Space {
         })
     }
 
-    /// Makes a disk and a carved set for it; gives the disk and the class, when it can be asked for volumes.
+    /// Makes a disk and a carved set for it; returns the disk and the class, once that offers volumes.
     pub async fn own_disk(&self, name: &str, size: u64) -> (Disk, String) {
         let disk = self.machine().disk(&format!("{}-{name}", self.namespace), size).await;
         self.create(&self.set(name, disk.image.to_str().unwrap())).await;
@@ -35,7 +35,7 @@ impl Space {
         self.until("LocalVolumeSet", self.here(), set, "its disk is claimed", claimed).await;
     }
 
-    /// Waits for a condition of a set, and gives its message.
+    /// Waits for a condition of a set, and returns its message.
     pub async fn set_says(&self, set: &str, kind: &str, status: &str, reason: &str) -> String {
         let find = |set: &Value| {
             let all = set["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Space {
         find(&found).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
-    /// Ends what `own_disk` began. All claims of it are gone.
+    /// Undoes `own_disk`. All claims of it are gone.
     pub async fn remove_disk(&self, set: &str, disk: &Disk) {
         self.delete("LocalVolumeSet", self.here(), set).await;
         self.until_gone("LocalVolumeSet", self.here(), set).await;
@@ -61,7 +61,7 @@ impl Space {
         disks.into_iter().find(|one| one["path"] == path)
     }
 
-    /// A pod whose claim is of a check's own class.
+    /// A pod whose claim has a check's own class.
     pub async fn running_in(&self, class: &str, name: &str, size: &str) {
         self.create(&self.claim(name, class, size)).await;
         self.create(&self.pod(name, name, crate::pods::As::Folder).with("/metadata/labels", json!({"app": name})))

@@ -1,4 +1,4 @@
-//! What the whole pool says of itself, with nobody else at work on it.
+//! What the whole pool reports, while nobody else uses it.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -12,10 +12,10 @@ use crate::machine::Disk;
 use crate::pods::As;
 
 const MIB: u64 = 1 << 20;
-/// Label at 1 MiB, one long; the last MiB has the backup table.
+/// The label is 1 MiB at 1 MiB; the last MiB has the backup table.
 const AROUND: u64 = 3 * MIB;
 
-/// Free bytes of each layout, from nothing but the tables on the disks.
+/// Free bytes of each layout, computed only from the tables on the disks.
 async fn free_on_disks(space: &Space) -> BTreeMap<&'static str, u64> {
     let mut free = BTreeMap::new();
     for disk in space.machine().disks() {
@@ -34,7 +34,7 @@ async fn free_on(space: &Space, set: &str, disk: &Disk) -> u64 {
     let label = entries.iter().find(|entry| entry.start == MIB).expect("a label");
     let others = || entries.iter().filter(|entry| entry.start != label.start);
     match set {
-        // The entries are there from the start. One that is a volume has a PoolVolume; the others are free.
+        // The entries are there from the start. An entry that is a volume has a PoolVolume; the others are free.
         "slots" | "whole" => {
             let mut free = 0;
             for entry in others() {
@@ -59,7 +59,7 @@ async fn free_in_pool(space: &Space) -> BTreeMap<String, u64> {
     free
 }
 
-/// Capacity and largest volume by class, of the classes that this cluster has for all checks, as the scheduler sees them.
+/// Capacity and largest volume by class, for the classes that all checks share, as the scheduler sees them.
 async fn told_to_scheduler(space: &Space) -> BTreeMap<String, (u64, u64)> {
     let bytes = |value: &Value| {
         let text = value.as_str().unwrap_or("0").to_owned();
@@ -87,7 +87,7 @@ async fn offered(space: &Space) -> BTreeMap<String, (u64, u64)> {
     let sets = pool["status"]["sets"].as_array().cloned().unwrap_or_default();
     let offer = |set: &Value| {
         let bytes = |field: &str| set[field].as_u64().unwrap();
-        // The scheduler cannot ask by mode, so it is told of what either gets.
+        // The scheduler cannot ask by mode, so it sees the larger value of the two.
         let either = |mount: &str, block: &str| bytes(mount).max(bytes(block));
         let told = (either("available", "blockAvailable"), either("largest", "blockLargest"));
         (set["class"].as_str().unwrap().to_owned(), told)
@@ -144,7 +144,7 @@ fn a_cordoned_pool_gives_nothing_new_and_what_is_there_works_on() {
         let node = space.nodes().await.remove(0);
         space.patch("DevicePool", None, &node, &json!({"spec": {"cordon": true}})).await;
         let ended = AssertUnwindSafe(nothing_new(space)).catch_unwind().await;
-        // Also for the checks after one that failed.
+        // Also after a failure, for the checks that follow.
         space.patch("DevicePool", None, &node, &json!({"spec": {"cordon": false}})).await;
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         space.until_running("new").await;

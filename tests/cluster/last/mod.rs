@@ -1,4 +1,4 @@
-//! What ends the installation, after everything else; in the order of the names.
+//! The end of the installation, after everything else; in the order of the names.
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn a_all_claims_are_gone_and_nothing_of_them_is_on_the_disks() {
     });
 }
 
-/// README's lines once more.
+/// The lines of the README once more.
 async fn install(space: &Space) {
     let lines = space.machine().work.join("install");
     let text = std::fs::read_to_string(&lines).unwrap();

@@ -1,4 +1,4 @@
-//! How pods may see a volume: groups, read-only, one pod alone, as long as the pod.
+//! How pods may see a volume: by group, read-only, in one pod alone, for as long as the pod.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn read_write_once_pod_keeps_a_second_pod_out_until_the_first_is_gone() {
         space.until_running("first").await;
         space.create(&space.pod("second", "data", As::Folder)).await;
         space.event("second", &["FailedScheduling", "ReadWriteOncePod"]).await;
-        // Past the scheduler, as a static pod would be: the kubelet and the driver refuse too.
+        // Past the scheduler, like a static pod: the kubelet and the driver refuse too.
         let node = space.get("Pod", space.here(), "first").await.unwrap()["spec"]["nodeName"].clone();
         space.create(&space.pod("third", "data", As::Folder).with("/spec/nodeName", node)).await;
         space.event("third", &["FailedMount"]).await;

@@ -1,4 +1,4 @@
-//! Objects of ours that people edit or write themselves.
+//! Localpool's objects that people edit or write themselves.
 
 use localpool::volume::VolumeId;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn a_pool_volume_made_by_hand_under_a_wrong_name_gets_no_space() {
         let odd = by_hand("00000000-0000-4000-8000-00000000beef", &node);
         let said = space.try_create(&odd).await.expect_err("no id of ours").to_string();
         assert!(said.contains("make a PersistentVolumeClaim"), "{said}");
-        // An id as the driver makes them, but of another volume: only who knows the rule sees it.
+        // An id such as the driver makes, but of another volume: only somebody who knows the rule notices.
         let id = VolumeId::of_name("another").to_string();
         space.create(&by_hand(&id, &node)).await;
         let refused = |now: &Value| now["status"]["phase"] == "Rejected";

@@ -26,7 +26,7 @@ fn a_set_with_unknown_fields_claims_nothing_and_names_them() {
         space.create(&set.with("/spec/dryrun", json!(true)).with("/spec/deviceInclusionSpec/pathes", json!([]))).await;
         let told = space.set_says("typo", "Valid", "False", "Invalid").await;
         assert!(told.contains("dryrun") && told.contains("pathes"), "{told}");
-        // Longer than a disk has to be looked at before it is claimed.
+        // Longer than a disk has to be watched before it is claimed.
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
         assert!(disk.entries().await.is_empty() && space.disk_status(&disk).await.is_none(), "it was claimed");
         space.delete("LocalVolumeSet", space.here(), "typo").await;

@@ -6,7 +6,7 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::TOPOLOGY;
 use crate::pods::As;
 
-/// A claim is bound with its pod, the pod writes, and after both are gone so is everything of them.
+/// A claim is bound with its pod, the pod writes, and after both are deleted all their data is gone, too.
 async fn lives(space: &Space, class: &str) {
     space.create(&space.claim("data", class, "1Gi")).await;
     let words = space.event("data", &["WaitForFirstConsumer"]).await;

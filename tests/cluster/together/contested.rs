@@ -1,4 +1,4 @@
-//! Disks that more than one wants: two sets, another provisioner and a set; and one that is asked for by its path.
+//! Disks that more than one wants: two sets, another provisioner and a set; and a disk that is named by its path.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::machine::Disk;
 use crate::pods::With as _;
 use crate::sets::MIB;
 
-/// Waits until the set says of one device that it leaves it, for a reason with these words.
+/// Waits until the set reports that it does not take a device, for a reason with these words.
 async fn until_left(space: &Space, set: &str, words: &str) {
     let told = |set: &Value| {
         let left = set["status"]["unmatchedDevices"].as_array().cloned().unwrap_or_default();
@@ -34,7 +34,7 @@ fn a_disk_that_two_sets_want_is_the_older_ones_and_both_say_so() {
             conditions.iter().any(|one| one["message"].as_str().is_some_and(|message| message.contains(&words)))
         };
         space.until("LocalVolumeSet", space.here(), "older", "is told of the other", told).await;
-        // It stays where it is when the one that has it goes.
+        // It stays with the set that has it, even when that set is deleted.
         space.delete("LocalVolumeSet", space.here(), "older").await;
         space.until_gone("LocalVolumeSet", space.here(), "older").await;
         until_left(space, "younger", &format!("the set {here}/older has it")).await;

@@ -1,5 +1,5 @@
-//! Discovery: what people apply for the Local Storage Operator, as it stands in its documentation; a disk that is added;
-//! and what is left when nobody asks any more. There is one discovery in a cluster, so there is one check.
+//! Discovery: what people apply for the Local Storage Operator, as it is in its documentation; a disk that is added;
+//! and what remains when nobody asks any more. There is one discovery in a cluster, so there is one check.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::cluster::{HOME, SOON, eventually, name};
 
 const SPACE: &str = "openshift-local-storage";
 const NAME: &str = "auto-discover-devices";
-/// Unchanged: what the operator's users have in their repositories.
+/// Unchanged: the operator's users have this in their repositories.
 const MANIFEST: &str = "\
 apiVersion: local.storage.openshift.io/v1alpha1
 kind: LocalVolumeDiscovery
@@ -37,7 +37,7 @@ fn device<'a>(result: &'a Value, path: &str) -> Option<&'a Value> {
 #[test]
 fn discovery_tells_of_a_disk_that_is_added_and_its_results_stay_when_it_goes() {
     check(Needs::Machine, async |space| {
-        // Of a run that was killed.
+        // From a run that was killed.
         space.delete("LocalVolumeDiscovery", Some(SPACE), NAME).await;
         space.delete("Namespace", None, SPACE).await;
         space.until_gone("Namespace", None, SPACE).await;
@@ -50,7 +50,7 @@ fn discovery_tells_of_a_disk_that_is_added_and_its_results_stay_when_it_goes() {
         let refused = crate::cluster::attempt("kubectl", &["apply", "-f", other.to_str().unwrap()]).await;
         assert!(refused.unwrap_err().contains("it is called auto-discover-devices: use this name"));
 
-        // The operator's own sample is for nodes that are not there; people make it fit as below.
+        // The operator's own sample is for nodes that do not exist; people adapt it as below.
         let sample =
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/together/samples/operator-localvolumediscovery.yaml");
         crate::cluster::kubectl(&["-n", SPACE, "apply", "-f", sample]).await;
@@ -92,7 +92,7 @@ fn discovery_tells_of_a_disk_that_is_added_and_its_results_stay_when_it_goes() {
             device(&result, &path).filter(|found| found["status"]["state"] == "Available").cloned().ok_or("not yet")
         };
         let found = eventually("an added disk is in the result", SOON, told).await;
-        // Acceptance is 2 s; what it took is in the log of the run.
+        // The acceptance limit is 2 s; the time that it took is in the log of the run.
         eprintln!("an added disk was in the result after {:?}", begun.elapsed());
         assert_eq!((&found["type"], &found["size"]), (&json!("loop"), &json!(64 << 20)));
         crate::cluster::run("losetup", &["--detach", &path]).await;

@@ -1,4 +1,4 @@
-//! What examples/ shows, as it stands there. The sets of examples/ are the ones that all checks use.
+//! What examples/ shows, unchanged. The sets of examples/ are the ones that all checks use.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn the_examples_of_pods_run_as_they_are() {
         for pod in ["writer", "raw-writer", "scratch"] {
             space.until_running(pod).await;
         }
-        // As README shows it.
+        // As the README shows it.
         let shown = space.kubectl(&["get", "pod,pvc,devicepools,poolvolumes"]).await;
         assert!(shown.contains("pod/writer") && shown.contains("poolvolume.localpool.dev/"), "{shown}");
         assert_eq!(space.kubectl(&["logs", "writer"]).await, "hello\n");

@@ -1,4 +1,4 @@
-//! Volumes that are asked to be larger, while a pod uses them.
+//! Volumes that are expanded while a pod uses them.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn a_raw_claim_grows_while_its_pod_runs() {
     });
 }
 
-/// Linux grows a mounted ext4 only for who has CAP_SYS_RESOURCE, which not every machine gives to anybody.
+/// Linux grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, which not every machine gives to anybody.
 #[test]
 fn a_claim_with_ext4_grows_in_use_or_says_why_not_and_grows_with_the_next_pod() {
     check(Needs::Cluster, async |space| {
@@ -72,7 +72,8 @@ fn a_claim_with_ext4_grows_in_use_or_says_why_not_and_grows_with_the_next_pod() 
         let can = space.agent(&["sh", "-c", "grep CapBnd /proc/self/status"]).await;
         let can = u64::from_str_radix(can.split_whitespace().nth(1).unwrap(), 16).unwrap() >> 24 & 1 == 1;
         if !can {
-            // Kubelet keeps the agent's words to its log, and says in the claim that the filesystem is still to come.
+            // Kubelet writes the agent's words only to its log, and says in the claim that the filesystem is still to
+            // be expanded.
             let pending = |claim: &Value| {
                 let conditions = claim["status"]["conditions"].as_array();
                 conditions
@@ -97,7 +98,7 @@ fn a_claim_with_ext4_grows_in_use_or_says_why_not_and_grows_with_the_next_pod() 
 fn a_claim_of_a_slot_cannot_outgrow_it_and_says_so() {
     check(Needs::Cluster, async |space| {
         space.running("data", "local-slots", "1Gi", As::Folder).await;
-        // A slot is larger than what was asked for: up to its size there is nothing to do.
+        // A slot is larger than the size that was asked for: up to its size there is nothing to do.
         ask(space, "data", "2Gi").await;
         let claim = |claim: &Value| claim["status"]["capacity"]["storage"].as_str().is_some_and(|size| size != "1Gi");
         space.until("PersistentVolumeClaim", space.here(), "data", "has what the slot has", claim).await;

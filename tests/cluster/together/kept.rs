@@ -6,7 +6,7 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::name;
 use crate::pods::As;
 
-/// What docs/troubleshooting.md says of volumes that were kept.
+/// What docs/troubleshooting.md says about volumes that were kept.
 fn advice() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -20,14 +20,14 @@ fn manifest() -> String {
     behind.split_once("```").expect("its end").0.to_owned()
 }
 
-/// The policy that it says to give to a PersistentVolume that is still there.
+/// The policy that the page gives to a PersistentVolume that is still there.
 fn policy() -> String {
     let advice = advice();
     let (_, behind) = advice.split_once("`kubectl patch pv NAME -p '").expect("the command");
     behind.split_once("'`").expect("its end").0.to_owned()
 }
 
-/// What is to be replaced is there once each.
+/// Each placeholder occurs once.
 fn filled_in(text: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(text.to_owned(), |text, (placeholder, value)| {
         assert_eq!(text.matches(placeholder).count(), 1, "{placeholder} in {text}");
@@ -35,7 +35,7 @@ fn filled_in(text: &str, values: &[(&str, &str)]) -> String {
     })
 }
 
-/// A claim's PersistentVolume, as it is when its claim is gone.
+/// A claim's PersistentVolume after its claim is gone.
 async fn released(space: &Space, claim: &str) -> Value {
     let pv = space.until_bound(claim).await["spec"]["volumeName"].as_str().unwrap().to_owned();
     space.remove_pod(claim).await;
@@ -47,7 +47,7 @@ async fn released(space: &Space, claim: &str) -> Value {
 #[test]
 fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
     check(Needs::Cluster, async |space| {
-        // Of examples/storageclass.yaml.
+        // The class of examples/storageclass.yaml.
         space.running("data", "local-carved-xfs", "400Mi", As::Folder).await;
         let options = space.shell("data", "awk '$2 == \"/data\" {print $4}' /proc/mounts").await;
         assert!(options.contains("noatime"), "mountOptions of the class: {options}");
@@ -65,7 +65,7 @@ fn a_retained_volume_keeps_its_data_is_listed_and_can_be_claimed_again() {
         if let Some(machine) = &space.machine {
             assert!(machine.place(&id).await.expect("its partition").holds_data());
         }
-        // What an administrator writes to have it again.
+        // What an administrator writes to use it again.
         let filled = [
             ("pvc-0a1b", volume["spec"]["volumeName"].as_str().unwrap()),
             ("400Mi", &volume["status"]["size"].to_string()),

@@ -1,4 +1,4 @@
-//! Checks that disturb nobody: they run at once, each in a namespace and with claims of its own.
+//! Checks that disturb nobody: they run at once, each in its own namespace and with its own claims.
 
 mod access;
 mod bad_input;

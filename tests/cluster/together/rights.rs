@@ -1,4 +1,4 @@
-//! What a node's agent may do with its token, tried.
+//! Tries what a node's agent may do with its token.
 
 use localpool::volume::VolumeId;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use crate::check::{Needs, Space, check};
 use crate::cluster::{Cluster, HOME, name};
 use crate::pods::{As, With as _};
 
-/// A cluster as somebody else sees it who has a token.
+/// A cluster as seen by somebody else with a token.
 async fn with_token(space: &Space, token: &str) -> Cluster {
     let mut config = kube::Config::infer().await.unwrap();
     config.auth_info = kube::config::AuthInfo { token: Some(token.trim().to_owned().into()), ..Default::default() };
     Cluster { client: kube::Client::try_from(config).unwrap(), image: String::new(), machine: space.machine.clone() }
 }
 
-/// A token of an agent, as its pod has it.
+/// A token for an agent, as its pod has it.
 async fn agent(space: &Space) -> Cluster {
     let pod = space.agent_pod().await;
     let uid = pod["metadata"]["uid"].as_str().unwrap();
@@ -23,7 +23,7 @@ async fn agent(space: &Space) -> Cluster {
     with_token(space, &crate::cluster::kubectl(&words).await).await
 }
 
-/// As the driver makes it: its name follows from the volume's.
+/// A PoolVolume as the driver creates it: its name follows from the volume's.
 fn volume(of: &str, node: &str, intent: &str) -> Value {
     let name = VolumeId::of_name(of).to_string();
     json!({

@@ -1,4 +1,4 @@
-//! What a pool has, and what happens where it has not enough.
+//! What a pool has, and what happens if that is not enough.
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,7 +11,7 @@ use crate::pods::{As, With as _, is_ready};
 use crate::sets::MIB;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Of a claim.
+/// In a claim.
 const SIZE: &str = "/spec/resources/requests/storage";
 
 #[test]
@@ -71,7 +71,7 @@ fn a_claim_larger_than_any_disk_waits_and_says_what_there_is() {
         space.create(&space.claim("huge", "local-carved", "9Pi")).await;
         space.create(&space.pod("huge", "huge", As::Folder)).await;
         space.event("huge", &["FailedScheduling", "did not have enough free storage"]).await;
-        // Without a scheduler between, the driver itself says it.
+        // Without a scheduler in between, the driver itself says it.
         let class = space.class("ext4", "Immediate").await;
         space.create(&space.claim("direct", &class, "9Pi")).await;
         space.event("direct", &["ProvisioningFailed", "ResourceExhausted", "the largest free place"]).await;
@@ -84,7 +84,7 @@ fn a_class_with_an_unknown_parameter_is_refused_by_its_name() {
         let class = space.class_with("typo", "Immediate", json!({"clas": "local-carved"})).await;
         space.create(&space.claim("data", &class, "64Mi")).await;
         space.event("data", &["ProvisioningFailed", "parameters.clas is unknown", "class and set"]).await;
-        // The scheduler asks for room first.
+        // The scheduler asks for capacity first.
         let class = space.class_with("late", "WaitForFirstConsumer", json!({"clas": "local-carved"})).await;
         space.create(&space.claim("late", &class, "64Mi")).await;
         space.create(&space.pod("app", "late", As::Folder)).await;
@@ -120,7 +120,7 @@ fn a_claim_of_a_mode_that_its_set_does_not_allow_is_told_so() {
             space.create(&claim).await;
             space.create(&space.pod(set, set, seen)).await;
             space.event(set, &["ProvisioningFailed", &format!("allow volumeMode {mode} only")]).await;
-            // One for which there is no room in the other mode either does not come so far.
+            // If there is no room in the other mode either, the claim does not get that far.
             space.create(&claim.with("/metadata/name", json!("huge")).with(SIZE, json!("9Pi"))).await;
             space.create(&space.pod("huge", "huge", seen)).await;
             space.event("huge", &["FailedScheduling", "did not have enough free storage"]).await;
@@ -149,7 +149,7 @@ fn a_claim_of_a_mode_that_no_disk_here_is_for_is_told_so_and_does_not_keep_the_o
         space.create(&space.pod("app", "data", As::Folder)).await;
         space.event("data", &["ProvisioningFailed", "ResourceExhausted", "there allow volumeMode Block only"]).await;
         space.event("app", &["FailedScheduling", "did not have enough free storage"]).await;
-        // While that one comes back again and again.
+        // While the first claim is retried again and again.
         space.create(&space.block_claim("blocks", &class, "64Mi")).await;
         space.create(&space.pod("reader", "blocks", As::Device)).await;
         space.until_running("reader").await;
@@ -162,7 +162,7 @@ fn a_claim_of_a_mode_that_no_disk_here_is_for_is_told_so_and_does_not_keep_the_o
     });
 }
 
-/// A class for one zone, of which this driver knows nothing.
+/// A class for one zone, which this driver does not know.
 async fn class_of_zone(space: &Space, binding: &str, zone: &str) -> String {
     let name = format!("{}-{zone}", space.namespace);
     let class = json!({
@@ -212,7 +212,7 @@ fn a_topology_that_only_the_labels_of_a_node_have_is_refused_on_the_claim_by_the
             space.event("data", &["ProvisioningFailed", "is not in allowed topologies", ZONE]).await;
         };
         let ended = AssertUnwindSafe(refused).catch_unwind().await;
-        // Also for the checks after one that failed.
+        // Also after a failure, for the checks that follow.
         label(json!(null)).await;
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -224,7 +224,7 @@ fn a_class_whose_parameters_contradict_each_other_gives_nothing_and_says_so() {
         let parameters = json!({"class": "local-carved", "set": "localpool/slots"});
         let class = space.class_with("both", "Immediate", parameters).await;
         space.create(&space.claim("data", &class, "64Mi")).await;
-        // Before it knows of the class the provisioner says that there is none.
+        // Before the provisioner knows of the class, it says that there is none.
         let told = async || {
             let events = space.events("data").await;
             let failed = |event: &&String| event.contains("ProvisioningFailed");

@@ -1,5 +1,5 @@
-//! What the seeds and the Local Storage Operator show as examples, as it stands there (samples/): on nodes of the names
-//! and with disks of the kind that they tell of. These machines are simulated; the cluster and its controllers are not.
+//! What the seeds and the Local Storage Operator show as examples, unchanged (samples/): on nodes with the names and
+//! with the kinds of disks that they mention. These machines are simulated; the cluster and its controllers are not.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -14,12 +14,12 @@ use crate::cluster::{SOON, eventually};
 use crate::sim::SimNode;
 
 const GB: u64 = 1_000_000_000;
-/// The names that every example selects.
+/// The nodes that every example selects.
 const NODES: [&str; 2] = ["worker-0", "worker-1"];
-/// That they give their volumes to.
+/// The classes of their volumes.
 const CLASSES: [&str; 2] = ["example-storageclass", "foobar"];
 
-/// What an example tells a disk by.
+/// What examples select a disk by.
 #[derive(Clone, Copy)]
 struct Disk {
     gb: u64,
@@ -40,7 +40,7 @@ async fn apply(space: &Space, sample: &str) {
     eventually("the example is applied", SOON, async || crate::cluster::attempt("kubectl", &words).await).await;
 }
 
-/// What the API server or kubectl says against it.
+/// The refusal of the API server or of kubectl.
 async fn refused(space: &Space, sample: &str) -> String {
     let said = crate::cluster::attempt("kubectl", &["-n", &space.namespace, "apply", "-f", &file(sample)]).await;
     said.expect_err("it is refused")
@@ -67,7 +67,7 @@ async fn workers(space: &Space, disks: [&[Disk]; 2]) -> Vec<SimNode> {
     workers
 }
 
-/// What the sets and LocalVolumes of this check and its nodes left, also of a run that was killed.
+/// Removes what the sets and LocalVolumes of this check and its nodes left behind, also in a run that was killed.
 async fn clear(space: &Space, workers: Vec<SimNode>) {
     for mut worker in workers {
         worker.kill().await;
@@ -90,20 +90,20 @@ async fn clear(space: &Space, workers: Vec<SimNode>) {
     }
 }
 
-/// Waits until the set has so many devices; gives it.
+/// Waits until the set has this many devices; returns it.
 async fn has(space: &Space, set: &str, devices: u64) -> Value {
     let counted = |set: &Value| set["status"]["totalProvisionedDeviceCount"] == devices;
     space.until("LocalVolumeSet", space.here(), set, &format!("has {devices} devices"), counted).await
 }
 
-/// Its devices that were left, as "node device: reason".
+/// Its devices that were not taken, as "node device: reason".
 fn left(set: &Value) -> Vec<String> {
     let word = |one: &Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
     let line = |one: &Value| format!("{} {}: {}", word(one, "node"), word(one, "device"), word(one, "reason"));
     set["status"]["unmatchedDevices"].as_array().into_iter().flatten().map(line).collect()
 }
 
-/// How many disks of the set a node tells of, by how far they are.
+/// How many disks of the set a node reports, by their state.
 async fn partitioning(space: &Space, node: &str) -> BTreeMap<String, usize> {
     let pool = space.get("DevicePool", None, node).await.unwrap_or_default();
     let sets = pool["status"]["sets"].as_array().cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ async fn partitioning(space: &Space, node: &str) -> BTreeMap<String, usize> {
     states
 }
 
-/// Five disks of 100 GB, three partitions each, before there is any claim.
+/// Five disks of 100 GB are cut into three partitions each, before there is any claim.
 async fn seed_partitioned(space: &Space) {
     let workers = workers(space, [&[SAMSUNG; 3], &[SAMSUNG; 2]]).await;
     apply(space, "seed-set-partitioned").await;
@@ -138,7 +138,7 @@ async fn seed_partitioned(space: &Space) {
     clear(space, workers).await;
 }
 
-/// Five disks are taken where there are five; where there are four the minimum is missed, and told.
+/// Five disks are taken if there are five; if there are four, the minimum is missed, and that is reported.
 async fn seed_block(space: &Space) {
     let workers = workers(space, [&[SAMSUNG; 5], &[SAMSUNG; 4]]).await;
     apply(space, "seed-set-block").await;
@@ -216,7 +216,7 @@ fn the_examples_of_the_seeds_and_of_the_operator_do_what_they_say() {
             operators_volume(space).await;
         });
         let ended = ended.catch_unwind().await;
-        // Its classes and nodes have no namespace, and would be there for all checks after one that failed.
+        // Its classes and nodes have no namespace, and would otherwise stay for all checks after a failure.
         clear(space, Vec::new()).await;
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -225,10 +225,10 @@ fn the_examples_of_the_seeds_and_of_the_operator_do_what_they_say() {
 #[test]
 fn examples_that_break_a_rule_are_refused_with_what_to_change() {
     check(Needs::Cluster, async |space| {
-        // A namespace is in lower case, so there is none of this name.
+        // A namespace is in lower case, so none has this name.
         let said = refused(space, "seed-discovery").await;
         assert!(said.contains("localStorage"), "{said}");
-        // In a namespace that there can be, its own name is the next thing.
+        // In a namespace that can exist, the name of the object is the next error.
         let text = std::fs::read_to_string(file("seed-discovery")).unwrap();
         let mut object: Value = serde_saphyr::from_str(&text).unwrap();
         object["metadata"]["namespace"] = json!(space.namespace);

@@ -1,5 +1,5 @@
-//! That each example serves pods: a set or LocalVolume as it stands there, on a disk of this machine, and a pod whose
-//! claim is of its mode. What ties an example to machines of its own (nodes, sizes, models, paths) is replaced, no more.
+//! Each example serves pods: an unchanged set or LocalVolume, on a disk of this machine, and a pod with a claim of its
+//! mode. Only what ties an example to machines of its own (nodes, sizes, models, paths) is replaced.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn example(file: &str) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Makes it this check's own, for any node.
+/// Adapts it to this check, for any node.
 fn adopted(space: &Space, mut object: Value) -> Value {
     object["metadata"] = json!({"name": "example", "namespace": space.namespace});
     let spec = object["spec"].as_object_mut().expect("a spec");
@@ -22,7 +22,7 @@ fn adopted(space: &Space, mut object: Value) -> Value {
     object
 }
 
-/// A pod of that mode writes to a volume of the class and reads it again, and nothing of it is left.
+/// A pod of that mode writes to a volume of the class and reads it again, and nothing of it stays.
 async fn serves(space: &Space, class: &str, seen: As) {
     space.running("app", class, "64Mi", seen).await;
     let (write, read) = match seen {

@@ -1,4 +1,4 @@
-//! A node whose agent is silent, and one that comes back to a changed world.
+//! A node whose agent is silent, and an agent that comes back to a changed world.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn an_agent_that_comes_back_makes_nothing_of_what_was_withdrawn_meanwhile() {
     });
 }
 
-/// The one thing that nobody but a person may do by hand: take an object's finalizer off while no agent is there.
+/// The one thing that only a person can do by hand: remove an object's finalizer while no agent runs.
 #[test]
 fn a_volume_whose_object_vanished_while_the_agent_was_away_is_there_when_it_is_back() {
     check(Needs::Machine, async |space| {

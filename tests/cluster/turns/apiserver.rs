@@ -1,4 +1,4 @@
-//! The apiserver away for longer than any lease lasts.
+//! The apiserver is away for longer than any lease lasts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::cluster::{SOON, eventually, name};
 use crate::peace::{disturbing, quietly};
 use crate::pods::{As, With as _};
 
-/// Leaders lose their leases after 15 s. Everybody asks for the server at longer and longer intervals meanwhile, so that
-/// each second of this is two of the check.
+/// Leaders lose their leases after 15 s. Meanwhile everybody retries at longer and longer intervals, so each second
+/// here costs the check two.
 const AWAY: Duration = Duration::from_secs(20);
 
-/// A pod that writes the time down each second.
+/// A pod that writes down the time each second.
 async fn ticking(space: &Space) {
     space.create(&space.claim("ticks", "local-carved", "64Mi")).await;
     let line = "trap 'exit 0' TERM; while :; do date +%s >>/data/ticks; sync; sleep 1; done";
@@ -36,7 +36,7 @@ fn capability() -> proto::VolumeCapability {
     }
 }
 
-/// What a kubelet does for a pod with a volume that exists; gives what is in its file.
+/// What a kubelet does for a pod with a volume that exists; returns the content of its file.
 async fn stage_and_publish(kubelet: &Path, id: &str) -> String {
     let socket = kubelet.join("plugins/csi.localpool.dev/csi.sock");
     let connected = async || connect(&socket).await;
@@ -86,7 +86,7 @@ async fn outage(space: &Space, idle: &str) {
     machine.cluster(&["stop", "apiserver"]).await;
     let begun = std::time::Instant::now();
     let outage = async {
-        // As it was left running, and then as it starts without anybody to ask.
+        // First as it is still running, then after a restart with nobody to ask.
         assert_eq!(stage_and_publish(&kubelet, idle).await, "kept\n");
         let agent = machine.processes(&["localpool", "node"]);
         assert_eq!(agent.len(), 1, "one agent: {agent:?}");
@@ -97,7 +97,7 @@ async fn outage(space: &Space, idle: &str) {
         };
         eventually("kubelet starts the agent again", SOON, another).await;
         assert_eq!(stage_and_publish(&kubelet, idle).await, "kept\n");
-        // And a container of a pod that has a volume.
+        // And a container of a pod with a volume.
         let ticks = machine.processes(&["sh", "-c"]);
         assert!(!ticks.is_empty(), "the pod runs");
     };

@@ -1,4 +1,4 @@
-//! Two controllers, one of which ends in the middle of its work.
+//! Two controllers, one of which is stopped in the middle of its work.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! All objects of localpool deleted under running pods, then what defines them.
+//! All objects of localpool are deleted under running pods, and then their definitions.
 
 use std::panic::AssertUnwindSafe;
 
@@ -44,7 +44,7 @@ async fn run_on(space: &Space) {
     }
 }
 
-/// A pod made anew stages and publishes what is there, and sees its line.
+/// A new pod stages and publishes the volume that is there, and sees its line.
 async fn are_made_anew(space: &Space) {
     for pod in ["one", "two"] {
         space.remove_pod(pod).await;
@@ -71,7 +71,7 @@ fn all_pool_volumes_and_device_pools_deleted_under_running_pods_come_back() {
     });
 }
 
-/// The API server answers for every kind from its own memory: one that has just started may not be able to delete them.
+/// The API server answers for every kind from its own cache: after a start it may not be able to delete objects yet.
 async fn until_known(space: &Space) {
     for kind in ["PoolVolume", "DevicePool", "LocalVolumeSet"] {
         let listed = async || space.api(kind, None).list(&ListParams::default().match_any()).await.map(drop);
@@ -79,11 +79,11 @@ async fn until_known(space: &Space) {
     }
 }
 
-/// Makes them again, and what people had put there.
+/// Creates them again, and the objects that people had created.
 async fn define(space: &Space) {
     run(env!("CARGO_BIN_EXE_localpool"), &["crds", "--apply"]).await;
     let folder = space.machine().work.join("sets");
-    // For a moment after it took the definitions the API server may not serve them.
+    // For a moment after it accepted the definitions the API server may not serve them.
     let applied = async || crate::cluster::attempt("kubectl", &["apply", "-f", folder.to_str().unwrap()]).await;
     eventually("the sets are there again", SOON, applied).await;
 }
@@ -95,7 +95,7 @@ fn pods_run_on_without_the_definitions_and_everything_is_back_when_they_are() {
         disturbing(async {
             until_known(space).await;
             let ended = AssertUnwindSafe(without_definitions(space)).catch_unwind().await;
-            // Also for those who come after a failure.
+            // Also after a failure, for the checks that follow.
             define(space).await;
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             until_ready(space, &volumes).await;
@@ -115,7 +115,7 @@ async fn without_definitions(space: &Space) {
     run_on(space).await;
     are_made_anew(space).await;
 
-    // Nor are they missed at a start.
+    // A start does not need them either.
     let agents = space.machine().processes(&["localpool", "node"]);
     for pid in &agents {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();

@@ -1,4 +1,4 @@
-//! Checks that restart things or take them away: they run at once, and take turns where they disturb (`peace`).
+//! Checks that restart things or remove them: they run at once, and take turns when they disturb (`peace`).
 
 mod agent;
 mod apiserver;

@@ -9,7 +9,7 @@ use crate::pods::{With as _, is_ready};
 
 const REPLICAS: usize = 3;
 
-/// Three replicas, each with a line in its volume. Gives the ids of their containers.
+/// Three replicas, each with a line in its volume. Returns the ids of their containers.
 async fn replicas(space: &Space) -> Vec<String> {
     let claim = space.claim("data", "local-carved", "64Mi");
     let template = json!({"metadata": {"name": "data"}, "spec": claim["spec"]});
@@ -45,7 +45,7 @@ async fn containers(space: &Space) -> Vec<String> {
     ids
 }
 
-/// Each replica has its own line and can write; then each is made anew, and has it still.
+/// Each replica has its own line and can write; then each is replaced, and still has it.
 async fn have_their_data(space: &Space) {
     for replica in names() {
         let line = "cat /data/name && echo more >>/data/more && sync && wc -l </data/more";
@@ -61,14 +61,14 @@ async fn have_their_data(space: &Space) {
     }
 }
 
-/// Waits until the machine can start pods again, as a kubelet that has just begun knows nothing yet.
+/// Waits until the machine can start pods again: a kubelet that has just started knows nothing yet.
 async fn until_pods_start(space: &Space) {
     let pod = space.pod("after", "-", crate::pods::As::Folder);
     space.create(&pod.with("/spec/volumes", json!([])).with("/spec/containers/0/volumeMounts", json!([]))).await;
     space.until_running("after").await;
 }
 
-/// Waits for an agent that is ready and not the one of before.
+/// Waits for an agent that is ready and is not the earlier one.
 async fn until_agent_is_back(space: &Space, before: &Value) {
     let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
     let look = async || {

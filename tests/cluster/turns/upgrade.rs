@@ -14,11 +14,11 @@ use crate::cluster::{HOME, SOON, eventually, name, run};
 use crate::peace::{disturbing, quietly};
 use crate::pods::As;
 
-/// A version, by its chart.
+/// A version of localpool, given by its chart.
 struct Version {
     chart: PathBuf,
     number: String,
-    /// Of its custom resources.
+    /// The schema version of its custom resources.
     schema: String,
 }
 
@@ -33,7 +33,7 @@ impl Version {
         Self { chart: chart.to_owned(), number: after("Chart.yaml", "appVersion"), schema }
     }
 
-    /// Waits until all that runs is of this version, with its custom resources.
+    /// Waits until everything that runs is of this version, with its custom resources.
     async fn is_here(&self, space: &Space) {
         let tag = format!(":{}", self.number);
         let others = async || {
@@ -56,8 +56,8 @@ impl Version {
     }
 }
 
-/// How long a claim may wait while all of the driver is replaced. Nobody gives back the Lease of the provisioner: it is
-/// free after 15 s, and looked at every 5 s. What failed is tried again within 10 s, by the chart's values of a test cluster.
+/// How long a claim may wait while all of the driver is replaced. Nobody releases the provisioner's Lease: it expires
+/// after 15 s, and is looked at every 5 s. A failure is retried within 10 s, by the chart's values for a test cluster.
 const PAUSE: Duration = Duration::from_secs(45);
 
 /// Volumes of a class, made one after another.
@@ -65,7 +65,7 @@ struct Made {
     class: String,
     with_pod: bool,
     volumes: Cell<usize>,
-    /// From the claim to Bound.
+    /// The time from the claim to Bound.
     longest: Cell<Duration>,
 }
 
@@ -85,7 +85,7 @@ fn volumes_are_made_all_the_time_while_a_later_version_is_installed_and_rolled_b
         disturbing(async {
             let ended = AssertUnwindSafe(there_and_back(space, &made)).catch_unwind().await;
             if let Err(panic) = ended {
-                // All other checks are of this version.
+                // All other checks need this version.
                 let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/localpool");
                 run("helm", &["upgrade", "localpool", chart, "--namespace", HOME, "--wait"]).await;
                 std::panic::resume_unwind(panic);
@@ -127,8 +127,8 @@ async fn there_and_back(space: &Space, made: &[Made; 2]) {
     }
 }
 
-/// Claims that are bound and deleted again, one after another. Nobody waits until one is gone: the next claim shall wait
-/// out the pause, and not the deletion of this one.
+/// Claims that are bound and deleted again, one after another. Nobody waits until one is gone: the next claim shall
+/// wait for the pause, not for the deletion of this one.
 async fn make(space: &Space, made: &Made) -> Infallible {
     loop {
         let claim = format!("{}-{}", if made.with_pod { "used" } else { "made" }, made.volumes.get());
@@ -148,7 +148,7 @@ async fn make(space: &Space, made: &Made) -> Infallible {
     }
 }
 
-/// Volumes that are made from now on.
+/// Waits until volumes are made from now on.
 async fn more(made: &[Made; 2]) {
     let volumes = || made.each_ref().map(|made| made.volumes.get());
     let [now, late] = volumes();
@@ -159,7 +159,7 @@ async fn more(made: &[Made; 2]) {
     eventually("more volumes are made", SOON, look).await;
 }
 
-/// No version has the other one's nodes give nothing.
+/// In no version may the nodes of the other one offer nothing.
 async fn pools_are_ready(space: &Space) -> Infallible {
     loop {
         for pool in space.list("DevicePool", None).await {
@@ -171,7 +171,7 @@ async fn pools_are_ready(space: &Space) -> Infallible {
     }
 }
 
-/// A disk that is new is taken, gives a volume, and is given back.
+/// A new disk is taken, serves a volume, and is released.
 async fn claims(space: &Space, set: &str) {
     let (disk, class) = space.own_disk(set, 1 << 30).await;
     space.running(set, &class, "64Mi", As::Folder).await;
@@ -185,7 +185,7 @@ async fn writes(space: &Space, pod: &str) {
     space.shell(pod, &format!("echo {pod} >/data/file && sync")).await;
 }
 
-/// It has never stopped; and one that is made anew has it, too.
+/// The pod was never restarted; and a new pod has the data, too.
 async fn has_its_data(space: &Space, pod: &str) {
     let line = "echo more >>/data/more && cat /data/file";
     assert_eq!(space.shell(pod, line).await.trim(), pod);
