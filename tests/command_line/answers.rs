@@ -1,5 +1,5 @@
-//! Whom a command asks: an agent on its socket and an API server, both of a test's own. Each answers every question as if
-//! all were well, so that every verb has something to print, and changes nothing.
+//! What a command asks: an agent on its socket and an API server, both run by the test. Each answers every question as
+//! if all were well, so that every verb has something to print, and changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::NOBODY;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-/// Both of them, for as long as it is there.
+/// Both of them, until this is dropped.
 pub struct Answers {
     /// The state directory of the agent that answers.
     pub state: PathBuf,
@@ -61,7 +61,7 @@ impl Answers {
         Self { state, kubeconfig, asked, _runtime: runtime }
     }
 
-    /// Of the API server, since the last time: method and path.
+    /// Requests to the API server since the last call: method and path.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -87,7 +87,7 @@ fn api(request: &HttpRequest) -> HttpResponse {
     (JSON, found.to_string()).into_response()
 }
 
-/// An agent that is content with whatever it is asked for.
+/// An agent that accepts every request.
 struct Content;
 
 type Replies = Pin<Box<dyn Stream<Item = Result<InventoryReply, Status>> + Send>>;

@@ -1,9 +1,9 @@
-//! The command line as a process, whatever becomes of its output: a reader that goes away ends it quietly, a disk that is
-//! full is a sentence and a status, and no panic reaches a user. Walks clap's own tree, so that a new subcommand is tried
-//! by itself: with nobody to ask, and with an agent and an API server that answer.
+//! The command line as a process, whatever happens to its output: a reader that goes away ends it quietly, a full disk
+//! gives a sentence and a status, and no panic reaches a user. Walks clap's own tree, so that a new subcommand is tried
+//! automatically: with nobody to ask, and with an agent and an API server that answer.
 //!
-//! Nothing is asked for that changes anything but a folder of the test: each verb is a dry run where it has one, and names
-//! things that are not there.
+//! No request changes anything but a folder of the test: each verb runs dry if it can, and names things that do not
+//! exist.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -29,13 +29,13 @@ use nix::unistd::Pid;
 
 use answers::Answers;
 
-/// They serve until they are stopped, and print a log alone, on standard error: `roles` has them.
+/// They serve until they are stopped, and print only a log, on standard error: `roles` has them.
 const ROLES: [&str; 4] = ["standalone", "node", "controller", "discovery"];
-/// As root it shows all of itself, for which tests/loop_demo has a place; here it finds none to begin.
+/// As root it would show everything, which tests/loop_demo covers; here it finds no place to begin.
 const DEMO: &str = "demo";
-/// Of nothing: a volume's id where one is asked for, a disk's, a name.
+/// The id of nothing: for a volume, a disk or a name.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
-/// 128 and the number of SIGPIPE: what a shell says of a program that it ended.
+/// 128 plus the number of SIGPIPE: a shell's status for a program that the signal ended.
 const ENDED_BY_SIGPIPE: i32 = 141;
 /// Far more than any of them takes.
 const AT_MOST: Duration = Duration::from_secs(120);
@@ -43,7 +43,7 @@ const AT_MOST: Duration = Duration::from_secs(120);
 /// A pipe must not be inherited by the child of another test before its reader is closed.
 static SPAWN: Mutex<()> = Mutex::new(());
 
-/// What an output leads to.
+/// Where an output goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sink {
     Kept,
@@ -101,7 +101,7 @@ impl World {
         ended(self.spawn(words, out, err), &format!("{words:?}, out {out:?}, err {err:?}"))
     }
 
-    /// With and without a reader, and on a full disk. Gives what it does where both are read.
+    /// With and without a reader, and on a full disk. Returns its output when both streams are read.
     fn check(&self, words: &[OsString]) -> Output {
         let well = self.run(words, Kept, Kept);
         assert!(well.status.success() == well.stderr.is_empty(), "{words:?} says no success or no failure: {well:?}");
@@ -112,7 +112,7 @@ impl World {
         }
         let [closed, full] = [Closed, Full].map(|out| self.run(words, out, Kept));
         if well.stdout.is_empty() {
-            // It had nothing to lose.
+            // It had no output to lose.
             for (out, unread) in [(Closed, closed), (Full, full)] {
                 assert_eq!(unread.status.code(), well.status.code(), "{words:?} with standard output {out:?}");
                 assert_eq!(unread.stderr, well.stderr, "{words:?} with standard output {out:?}");
@@ -130,7 +130,7 @@ impl World {
         well
     }
 
-    /// The words of a subcommand that ends by itself: with what it needs, and with each other option that it has beside.
+    /// The calls of a subcommand that ends by itself: with the arguments that it needs, and with each optional one.
     fn forms(&self, words: &[OsString], command: &clap::Command) -> Vec<Vec<OsString>> {
         let mut forms = vec![words.to_vec()];
         let (always, at_times): (Vec<_>, Vec<_>) =
@@ -144,7 +144,8 @@ impl World {
         forms.into_iter().chain(beside).collect()
     }
 
-    /// A form with one more argument, in each of its values: those that it has, one that does, one that does not.
+    /// A form with one more argument, with each of its values: those that are listed, or one that fits and one that
+    /// does not.
     fn with_each(&self, form: &[OsString], arg: &clap::Arg) -> Vec<Vec<OsString>> {
         let mut option: Vec<OsString> = form.to_vec();
         option.extend(arg.get_long().map(|long| format!("--{long}").into()));
@@ -164,7 +165,7 @@ impl World {
     }
 }
 
-/// Its output, once it has ended by itself and without a panic. One that does not is a failure, and not a wait.
+/// Its output, once it has ended by itself and without a panic. A process that does not end is a failure, not a wait.
 fn ended(child: Child, what: &str) -> Output {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     let (end, ends) = channel::<()>();
@@ -199,7 +200,7 @@ fn commands() -> Vec<(Vec<OsString>, clap::Command)> {
     found
 }
 
-/// Those that do something, and the roles apart.
+/// Those that do something, without the roles.
 fn verbs() -> Vec<(Vec<OsString>, clap::Command)> {
     let is_role = |words: &[OsString]| ROLES.iter().any(|role| words[0] == *role);
     commands().into_iter().filter(|(words, command)| !command.has_subcommands() && !is_role(words)).collect()
@@ -275,7 +276,7 @@ fn all_below(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
 fn a_dry_run_of_every_verb_leaves_the_state_directory_and_the_cluster_as_they_are() {
     let folder = folder();
     let answers = Answers::begin(folder.path());
-    // As it is found where something is to be set aside, and nobody answers.
+    // As it looks when something is to be set aside, and nobody answers.
     let left = folder.path().join("left");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("journal.json"), "{\"format\": 1, \"raw\": {").unwrap();

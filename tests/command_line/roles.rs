@@ -1,5 +1,5 @@
-//! The roles, whose output is a log on standard error: they end at once with a status where they cannot begin, and serve on
-//! until they are stopped where they can, whoever reads.
+//! The roles, whose output is a log on standard error: they end at once with a status if they cannot start; if they
+//! can, they serve until they are stopped, whoever reads.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::{AT_MOST, ROLES, World, ended, folder, words};
 const SINKS: [(Sink, Sink); 6] =
     [(Kept, Kept), (Closed, Kept), (Full, Kept), (Kept, Closed), (Kept, Full), (Full, Full)];
 
-/// Each role with all that it makes in the folder of the test, and no port that somebody else may have.
+/// Each role with all its files in the folder of the test, and no port that somebody else may have.
 fn role(name: &str, world: &World) -> Vec<OsString> {
     let with_state = |options: &str| {
         let state = ["--state-dir".into(), world.state.clone().into(), "--node-name".into(), "nobody".into()];
@@ -42,7 +42,7 @@ fn role(name: &str, world: &World) -> Vec<OsString> {
     }
 }
 
-/// From then on a signal is a request to stop, and no death.
+/// From then on a signal requests a stop, and does not kill.
 fn await_begun(child: &Child) {
     let caught = 1_u64 << (Signal::SIGTERM as u32 - 1);
     let until = Instant::now() + AT_MOST;
@@ -71,7 +71,7 @@ fn check_that_it_ends(world: &World, name: &str, words: &[OsString]) {
 #[test]
 fn a_role_that_cannot_begin_ends_with_a_status_whoever_reads() {
     let folder = folder();
-    // Without a cluster, and the one that needs none without its sets.
+    // Without a cluster; and the role that needs none, without its sets.
     let world = World::without_anybody(folder.path());
     fs::remove_file(folder.path().join("sets.yaml")).unwrap();
     for name in ROLES {
@@ -99,13 +99,13 @@ fn a_node_whose_name_its_label_cannot_hold_ends_with_a_sentence_before_it_begins
     assert!(refused.contains(sentence) && refused.contains(&format!("{long:?}")), "{refused}");
     assert!(!world.state.exists(), "it began");
     check_that_it_ends(&world, "node", &named(&long));
-    // That one ends as well, as there is no cluster: for another reason, and later.
+    // With this name it ends as well, as there is no cluster: for another reason, and later.
     let other = said(&fits);
     assert!(!other.contains("the name of this node"), "{other}");
     assert!(world.state.exists(), "it did not begin: {other}");
 }
 
-/// Begins it, waits until it has logged that, and stops it.
+/// Starts it, waits until it has logged these words, and stops it.
 fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str) {
     let mut logged_after = Duration::ZERO;
     for (out, err) in SINKS {
@@ -120,7 +120,7 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
                 logged_after = logged_after.max(begun.elapsed());
                 Some(said)
             }
-            // Nobody sees that it logs: so it has the time that one took whose log was read.
+            // Nobody sees its log, so it gets as much time as the run whose log was read.
             None => {
                 thread::sleep(logged_after.saturating_sub(begun.elapsed()));
                 None
@@ -138,7 +138,7 @@ fn check_that_it_serves(world: &World, name: &str, words: &[OsString], log: &str
     }
 }
 
-/// Waits for words in a log; gives who reads the rest of it.
+/// Waits for words in a log; returns the thread that reads the rest of it.
 fn until_said(pipe: ChildStderr, words: &str, what: &str) -> JoinHandle<String> {
     let (found, finds) = channel();
     let wanted = words.to_owned();
@@ -162,14 +162,14 @@ fn a_role_serves_on_until_it_is_stopped_whoever_reads() {
     let folder = folder();
     let answers = Answers::begin(folder.path());
     let world = World::with(folder.path(), &answers);
-    // Somebody else is the agent: the two that would touch disks are up, wait, and touch none.
+    // Another process is the agent: the two roles that would touch disks are up, wait, and touch none.
     let state = StateDir::open(&answers.state).unwrap();
     let _lock = state.try_lock().unwrap().expect("nobody has it");
     for (name, log) in [
         ("standalone", "waiting, touching nothing"),
         ("node", "waiting, touching nothing"),
         ("controller", "serving CSI"),
-        // It has its devices from the agent that answers, and looks at none itself.
+        // It gets its devices from the agent that answers, and looks at none itself.
         ("discovery", "tells of its devices"),
     ] {
         check_that_it_serves(&world, name, &role(name, &world), log);
