@@ -1,4 +1,4 @@
-//! A journal that cannot be read: what only the journal knows is refused in words, and all else goes on.
+//! A journal that cannot be read: what only the journal knows is refused in words, and everything else continues.
 
 mod fake_node;
 
@@ -25,7 +25,7 @@ fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     Node::start(host, vec![rule], Duration::ZERO).expect("starts")
 }
 
-/// A labelled disk with the volume `labelled`, a bare one with the volume `bare`, and the text of the journal then.
+/// A labelled disk with the volume `labelled`, a bare one with the volume `bare`, and the text of their journal.
 fn pool() -> (Arc<FakeHost>, [Arc<Platter>; 2], String) {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-0", geometry());
@@ -41,7 +41,7 @@ fn pool() -> (Arc<FakeHost>, [Arc<Platter>; 2], String) {
     (host, [disk, device], text)
 }
 
-/// What damage may make of it.
+/// What damage may do to it.
 fn damaged(text: &str) -> [String; 4] {
     let middle = text.len() / 2;
     [String::new(), text[..middle].to_owned(), text.replace(':', ";"), text.replace("\"format\": 1", "\"format\": 99")]
@@ -79,7 +79,7 @@ fn a_damaged_journal_stops_no_labelled_disk_and_nothing_is_taken_made_or_called_
 
 #[test]
 fn what_a_tenant_wrote_into_a_bare_device_is_not_read_while_the_journal_is_damaged_nor_after_it_was_set_aside() {
-    // A disk that an agent of this node has labelled, byte by byte.
+    // A disk that an agent of this node labelled, copied byte by byte.
     let elsewhere = Arc::new(FakeHost::default());
     let forged = elsewhere.add_disk("fake0", "SERIAL-9", geometry());
     start(&elsewhere, &Layout::Carved {}).passes().expect("claims");

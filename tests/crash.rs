@@ -1,6 +1,6 @@
-//! The pool is stopped after every single durable effect of a whole life: claim, create, mkfs, expand, delete,
-//! erase, create again, release. Whatever then becomes of what was not synced, a restart converges: no
-//! acknowledged volume lost, none given twice, nothing of a last tenant shown, nothing leaked.
+//! The pool is stopped after every single durable effect of a whole life: claim, create, mkfs, expand, delete, erase,
+//! create again, release. Whatever then happens to unsynced data, a restart converges: no acknowledged volume is lost,
+//! none is given out twice, nothing of an earlier tenant is shown, nothing leaks.
 
 mod fake_node;
 #[path = "crash/several.rs"]
@@ -34,7 +34,7 @@ const ENDS: [End; 6] = [
     End::Killed,
 ];
 
-/// What callers of the pool were told.
+/// The answers that callers of the pool got.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// Volumes that were acknowledged, with the bytes that the tenant wrote at the start and the end.
@@ -47,7 +47,7 @@ struct Told {
 #[derive(Clone, Debug)]
 struct Tenant {
     least: u64,
-    /// What it wrote, if it did.
+    /// The pattern that it wrote, if it did.
     pattern: Option<u8>,
     formatted: bool,
 }
@@ -77,7 +77,7 @@ fn life(layout: Layout, geometry: Geometry, erase: ErasePolicy) -> Life {
     let one_volume = matches!(layout, Layout::Whole {} | Layout::RawDevice {});
     if !one_volume {
         steps.extend([
-            // Cleans what a device without offload cannot zero on the spot.
+            // Cleans space that a device without offload cannot zero at once.
             Step::Work,
             Step::Create("b", WantedUsage::Block, 4 * MIB),
             Step::Write("b", 0xbb),
@@ -105,7 +105,7 @@ fn machine(life: &Life) -> Machine {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", life.geometry);
     if life.layout != (Layout::RawDevice {}) {
-        // What a last owner left beyond our sight: blank to every probe, but not zero.
+        // Data of an earlier owner that no probe finds: it looks blank, but is not zero.
         disk.poke(5 * MIB, &[0x55; 8192]);
         disk.poke(life.geometry.size / 2, &[0x55; 8192]);
     }
@@ -131,7 +131,7 @@ fn free_bytes(pool: &Pool) -> u64 {
     labelled + bare.map(|(_, claim)| claim.size).sum::<u64>()
 }
 
-/// The kernel has exactly this partition for the volume; a bare device has none.
+/// The kernel has exactly this partition for the volume; a bare device has no partition.
 fn assert_mapped(machine: &Machine, pool: &Pool, volume: Uuid, at: &str) {
     if pool.bare_devices().is_empty() {
         let extent = extent_of(pool, volume);
@@ -140,7 +140,7 @@ fn assert_mapped(machine: &Machine, pool: &Pool, volume: Uuid, at: &str) {
 }
 
 trait Living {
-    /// Does one step, with every check that its caller would make.
+    /// Does one step, with every check that its caller would do.
     fn step(&mut self, machine: &Machine, step: Step, told: &mut Told) -> Result<(), String>;
 }
 
@@ -221,7 +221,7 @@ fn number(pool: &Pool, volume: Uuid) -> u32 {
     found.expect("it exists")
 }
 
-/// Runs from where `told` is, until the end or the power is off.
+/// Runs on from `told`, until the end or until the power is off.
 fn run(life: &Life, machine: &Machine, told: &mut Told) -> Result<(), String> {
     let mut running = start(life, &machine.host)?;
     if told.done > 0 && !life.steps[..told.done].contains(&Step::Release) {
@@ -236,7 +236,7 @@ fn run(life: &Life, machine: &Machine, told: &mut Told) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything that must hold after a restart, whatever was cut off.
+/// Everything that must hold after a restart, wherever the life was cut off.
 fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
     let mut running = start(life, &machine.host).unwrap_or_else(|e| panic!("{at}: {e}"));
     running.passes().unwrap_or_else(|e| panic!("{at}: {e}"));
@@ -280,7 +280,7 @@ fn check(life: &Life, machine: &Machine, told: &Told, at: &str) {
         let used: u64 = running.pool.volumes().iter().map(|v| v.size).sum();
         let all = all_bytes(life);
         let lost = all - used - free_bytes(&running.pool);
-        // A carved volume of whole MiB leaves no crumbs; slots are all there or none.
+        // A carved volume of whole MiB leaves no gaps; slots are all there or none is.
         assert_eq!(lost, 0, "{at}: space is leaked");
     }
 }
@@ -331,7 +331,7 @@ fn stop_everywhere(layout: Layout, geometry: Geometry, erase: ErasePolicy) {
             let stopped = run(&life, &machine, &mut told);
             assert!(stopped.is_err() && machine.host.power.is_off(), "{at}: it was not stopped: {stopped:?}");
             if matches!(end, End::PowerCut(Fate::Unreadable)) && told.done == 0 {
-                // Not yet provably ours, so it is left alone.
+                // The disk is not yet provably ours, so it is not touched.
                 continue;
             }
             match end {
@@ -402,7 +402,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     let mut running = start(&life, &machine.host).expect("starts");
     running.passes().expect("claims");
     running.pool.create(&request("a", WantedUsage::Block, MIB)).expect("made");
-    // The tenant's bytes mean nothing to any probe.
+    // No probe recognises the tenant's bytes.
     machine.disk.poke(0, &[0x77; 4096]);
 
     machine.host.state.lose();
@@ -412,7 +412,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     let left = &pass.outcomes[0].rejected;
     assert!(left[0].1.to_string().contains("bytes that nothing recognises"), "{left:?}");
 
-    // What a tenant writes decides nothing: not even a label of this very node.
+    // What a tenant writes decides nothing, not even a label of this very node.
     machine.disk.poke(0, &[0; 4096]);
     let mut again = start(&life, &machine.host).expect("starts");
     again.passes().expect("claims");
@@ -430,7 +430,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     assert_eq!(forged.pool.volumes().len(), 1, "and the volume stays what it is");
     assert!(forged.pool.usable(id("a")).is_ok());
 
-    // A free device of the journal that holds data has had another user meanwhile.
+    // A free device of the journal that has data has had another user meanwhile.
     forged.pool.delete(id("a")).expect("deleted");
     forged.pool.work_until_idle().expect("erased");
     machine.disk.poke(0, &[0x77; 4096]);
@@ -443,7 +443,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     assert!(machine.disk.content() == before, "a disputed device is untouched");
 }
 
-/// The same disk as if a node of this name had claimed it with a label.
+/// The same disk as if a node with this name had claimed it with a label.
 fn machine_with_a_label(life: &Life) -> Machine {
     let labelled = Life { layout: Layout::Carved {}, steps: Vec::new(), ..*life };
     let machine = machine(&labelled);

@@ -1,4 +1,4 @@
-//! Disks of the pool with damage: sectors that cannot be read, and partitions that somebody else has.
+//! Disks of the pool with damage: sectors that cannot be read, and partitions that others use.
 
 mod fake_node;
 
@@ -39,7 +39,7 @@ fn standing(node: &Node) -> Standing {
     node.pool.labelled_disks()[0].lock().standing()
 }
 
-/// Two volumes on a disk at rest; what is on it, and what is said of the volumes.
+/// Two volumes on a disk at rest; the disk, and how the volumes are reported.
 fn at_rest(sector: u32) -> (Arc<FakeHost>, Arc<Platter>, Vec<VolumeView>) {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { sector, ..geometry() });
@@ -75,7 +75,7 @@ fn each_sector_of_table_and_label_that_cannot_be_read_is_written_again_and_costs
                 for volume in &volumes {
                     node.pool.usable(volume.id).unwrap_or_else(|e| panic!("{lost}: {e}"));
                 }
-                // Of the label's room only its text is read, and matters.
+                // In the space of the label only its text is read, and matters.
                 if area.start != MIB || start_of % (MIB / 2) < 4096 {
                     assert!(disk.is_readable(lost), "{lost} is written again");
                 }
@@ -105,7 +105,7 @@ fn what_somebody_has_of_a_deleted_volume_keeps_out_only_itself_and_is_erased_whe
     node.pool.delete(id("gone")).expect("unused");
     drop(node);
     host.reboot(Fate::Whole);
-    // The host's LVM has found a last tenant's volume group in it.
+    // The host's LVM has found an earlier tenant's volume group in it.
     disk.set_in_use(2, true);
 
     node = start(&host);
@@ -153,7 +153,7 @@ fn a_free_slot_that_somebody_has_is_not_offered_and_what_he_wrote_is_never_shown
     let slot = disk.mapping(2).expect("the kernel still has it");
     disk.poke(slot.start + MIB, &[0xaa; 4096]);
     drop(node);
-    // Whether the agent sees it let go, or is told nothing of it.
+    // Whether or not the agent sees that it was let go.
     disk.set_in_use(2, false);
     node = start();
     node.passes().expect("looks");
@@ -277,7 +277,7 @@ fn a_stop_waits_for_background_work_that_is_about_to_end_so_that_both_tables_say
 /// What another program does to a disk.
 type Program = Box<dyn FnOnce(&Platter) + Send>;
 
-/// The disk as another node sees it that shares it.
+/// The disk as seen by another node that shares it.
 fn shared(disk: &Arc<Platter>) -> FakeDisk {
     FakeDisk { platter: Arc::clone(disk), name: "fake0".to_owned() }
 }
@@ -294,7 +294,7 @@ fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
         let half = if copies.a.as_ref().is_ok_and(|copy| copy.sequence == sequence) { Half::A } else { Half::B };
         write_label(&shared(&disk), &theirs, Some(NewestCopy { half, sequence })).expect("written");
     }
-    // The agent has to open it again, and believes what it read before.
+    // The agent has to open it again, and relies on what it read before.
     disk.inject(Fault { what: "write", range: Extent { start: 2 * MIB, end: 64 * MIB }, times: 1 });
     node.pool.create(&request("new", BLOCK, MIB)).expect_err("a write fails");
     disk.clear_faults();
@@ -307,7 +307,7 @@ fn a_disk_that_another_node_labelled_meanwhile_is_not_opened_and_not_written() {
 #[test]
 fn what_comes_between_the_last_look_and_the_claim_is_seen_and_not_written_over() {
     let dos = |disk: &Platter| disk.poke(510, &[0x55, 0xaa]);
-    // Somebody's label with volumes, whose table is gone, means nothing to any probe.
+    // Somebody's label with volumes, without its table, is not recognised by any probe.
     let (_, donor, node) = carved();
     node.pool.create(&request("v", BLOCK, MIB)).expect("room");
     node.pool.work_until_idle().expect("writes both copies");
@@ -389,7 +389,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
             assert!(node.pool.delete(name).is_err(), "{word}: nobody knows that it is gone");
         }
 
-        // A person takes it away again.
+        // A person removes it again.
         disk.poke(at, &vec![0; magic.len()]);
         node.agent.event(&"fake0".into());
         node.passes().expect("looks");
@@ -414,7 +414,7 @@ fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_writ
         node.pool.delete(volume.id).expect("deleted");
     }
     node.pool.work_until_idle().expect("erased");
-    // Stopped after each of its writes; the copy at the end goes last but one.
+    // Stopped after each of its writes; the copy at the end is the last but one.
     let member = node.pool.members().remove(0);
     let backup = Extent { start: disk.geometry.size - 33 * 512, end: disk.geometry.size };
     disk.inject(Fault { what: "zero", range: backup, times: u32::MAX });
@@ -446,7 +446,7 @@ fn a_sector_that_cannot_be_zeroed_keeps_no_other_deleted_volume_from_being_erase
             node.pool.delete(id(name)).expect("deleted");
         }
         for _ in 0..20 {
-            // It fails, and says so; a pass has it tried again.
+            // It fails and reports that; a pass has it tried again.
             let _ = node.pool.work_until_idle();
         }
         let erasing: Vec<u64> = node.pool.disk_views().iter().map(|view| view.erasing).collect();

@@ -1,4 +1,4 @@
-//! Disks that fail, leave, come back, grow and are copied, on a fake machine that does it on purpose.
+//! Disks that fail, leave, come back, grow and are copied, on a fake machine that does all this on purpose.
 
 #[path = "faults/copied_bare.rs"]
 mod copied_bare;
@@ -117,7 +117,7 @@ fn who_cannot_get_the_lock_of_a_disk_has_changed_nothing_and_may_come_back() {
 fn a_disk_whose_lock_others_keep_when_it_comes_is_looked_at_again_soon_without_an_event() {
     let (host, disk, node) = carved();
     drop(node);
-    // A table that must be mended, which takes the lock.
+    // A table that must be repaired, which needs the lock.
     disk.poke(64 * MIB - 512, &[0; 512]);
     disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let mut node = start(&host);
@@ -241,7 +241,7 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     assert!(matches!(fresh.pool.delete(id("a")), Err(PoolError::DiskAway { .. })));
     assert!(matches!(fresh.pool.delete(id("never")), Ok(Change::AlreadySo)), "what was never on it is not there");
 
-    // The journal is lost, and the disk is here but cannot be opened: it may hold anything.
+    // The journal is lost, and the disk is here but cannot be opened: it may contain anything.
     host.state.lose();
     host.plug("fake0", "SERIAL-1", platter);
     disk.poke(64 * MIB - 512, &[0; 512]);
@@ -259,7 +259,7 @@ fn a_deletion_is_not_answered_while_the_volume_may_be_on_a_disk_that_is_away_or_
     lost.pool.delete(id("a")).expect("it is there");
     assert!(matches!(lost.pool.delete(id("a")), Ok(Change::AlreadySo)));
 
-    // What was deleted before the disk left is not waited for.
+    // Nothing waits for a volume that was deleted before the disk left.
     host.unplug("fake0");
     lost.passes().expect("looks");
     let mut fresh = start(&host);
@@ -323,7 +323,7 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
         is_refused(&node, "localpool volume settle");
         assert!(disk.content() == before, "one of them was written");
     }
-    // With one of them away the other one is not right either.
+    // If one of them is away, the other one is not the right one either.
     let platter = host.unplug("fake0").expect("it was there");
     for restart in [false, true] {
         if restart {
@@ -434,7 +434,7 @@ fn a_disk_that_another_process_holds_is_not_used_and_not_written_before_that_one
     drop(node);
     host.restart_process();
     disk.set_in_use(1, true);
-    // As while that one writes its tables: an opening would mend them.
+    // As while that process writes its tables: opening the disk would repair them.
     disk.poke(geometry().size - 512, &[0; 512]);
     let before = disk.content();
     let mapped: Vec<_> = (1..5).map(|number| disk.mapping(number)).collect();
@@ -508,7 +508,7 @@ fn a_copy_of_a_pool_disk_is_not_used_and_the_original_stays_ready() {
     node.pool.create(&request("b", BLOCK, MIB)).expect("the original goes on");
     assert!(copy.content() == before, "the copy is untouched");
 
-    // Both copies on hardware that no label knows: neither is used.
+    // Both copies are on hardware that no label names: neither is used.
     host.unplug("fake0");
     let another = host.add_disk("fake2", "SERIAL-8", geometry());
     another.put_content(copy.content());
@@ -535,7 +535,7 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
     assert!(problem(&mut node, "fake1").contains("same identity"));
     assert!(node.agent.verb(&adopt("/dev/fake1", true)).expect_err("not beside it").to_string().contains("/dev/fake0"));
 
-    // However long it is away, and also to a process that has not seen both.
+    // However long it is away, and also for a process that has not seen both.
     let original = host.unplug("fake0").expect("it was there");
     for restart in [false, true, true] {
         if restart {
@@ -558,7 +558,7 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
     node.passes().expect("looks");
     node.pool.usable(id("a")).expect("it is the disk now");
     node.pool.create(&request("b", BLOCK, MIB)).expect("and is written to");
-    // What was the original is a copy from then on: beside it, and alone after a restart.
+    // The earlier original is a copy from then on: beside the other one, and alone after a restart.
     host.plug("fake0", "SERIAL-1", original);
     assert!(problem(&mut node, "fake0").contains("/dev/fake1 is the hardware that the label was written on"));
     assert!(node.pool.usable(id("b")).is_ok());
@@ -575,7 +575,7 @@ fn a_disk_that_comes_back_on_other_hardware_joins_where_that_was_never_seen_besi
     let copy = host.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(disk.content());
     node.passes().expect("looks");
-    // A copy is known, and away, when the disk moves to another bus; at once, and over a restart.
+    // A known copy is away when the disk moves to another bus; at once, and over a restart.
     let copy = host.unplug("fake1").expect("it was there");
     let mut disk = host.unplug("fake0").expect("it was there");
     for (number, restart) in [(2, false), (3, true)] {
@@ -611,7 +611,7 @@ fn of_several_disks_that_nobody_can_tell_apart_none_is_used_until_one_is_adopted
     drop(node);
     let copy = host.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(disk.content());
-    // Both on other buses at once: the label names neither.
+    // Both are on other buses at once: the label names neither.
     for (name, serial) in [("fake0", "SERIAL-A"), ("fake1", "SERIAL-B")] {
         let platter = host.unplug(name).expect("it was there");
         host.plug(name, serial, platter);
@@ -768,7 +768,7 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     node.passes().expect("claims");
     node.pool.create(&request("a", WantedUsage::Block, MIB)).expect("made");
     platter.poke(MIB, &[0x77; 4096]);
-    // The device was exchanged for a smaller one, as far as the journal can tell.
+    // The device was replaced by a smaller one, as far as the journal shows.
     let device = node.pool.bare_devices()[0].id.clone();
     node.pool.journal().change_bare(&device, |claim| claim.size += MIB).expect("written");
     let mut disputed = start().expect("starts");
@@ -791,7 +791,7 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     assert!(platter.is_zero(Extent { start: 0, end: geometry().size }));
 }
 
-/// Puts a partition there as the kernel shows one, with 16 MiB of a disk.
+/// Adds a partition as the kernel shows one, of 16 MiB on a disk.
 fn partition(host: &FakeHost, disk: &str, guid: &str) -> String {
     let extent = Extent { start: MIB, end: 17 * MIB };
     let whole = host.scan().expect("looks").into_iter().find(|raw| raw.name == disk).expect("it is there");
@@ -826,7 +826,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     drop(node);
 
-    // Blank, and by its identity a bare device of the pool: a tenant can write any GUID.
+    // Blank, and a bare device of the pool by its identity: a tenant can write any GUID.
     let name = partition(&host, "fake0", "6c6f6361-0000-4000-8000-000000000001");
     let mut node = start();
     let pass = node.passes().expect("looks");
@@ -867,7 +867,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     assert_eq!(journal(&node), 1);
     drop(node);
     bare.put_content(disk.content());
-    // The pool disk is on another bus since it was claimed, so its label does not say which of the two it is.
+    // The pool disk has moved to another bus since it was claimed, so its label does not say which of the two it is.
     host.edit("fake0", |raw| raw.serial = Some("SERIAL-1-BY-USB".to_owned()));
     let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
     let pass = node.passes().expect("looks");
@@ -876,7 +876,7 @@ fn a_label_that_a_tenant_wrote_on_a_bare_device_takes_no_disk_out_of_the_pool() 
     assert!(!pass.problems.contains_key("fake0"), "{:?}", pass.problems);
 }
 
-/// What an admin's mkfs does, or ours.
+/// What mkfs does, an admin's or ours.
 fn mkfs(host: &FakeHost, uuid: Uuid) {
     host.filesystems().make(FsKind::Ext4, Path::new("/dev/fake0"), uuid).expect("made");
 }
@@ -884,7 +884,7 @@ fn mkfs(host: &FakeHost, uuid: Uuid) {
 #[test]
 fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_by_a_new_volume() {
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
-    // Cleaned beforehand, or zeroed on the spot.
+    // Cleaned in advance, or zeroed at once.
     for offloads_zeroes in [false, true] {
         let host = Arc::new(FakeHost::default());
         let disk = host.add_disk("fake0", "serial-0", Geometry { offloads_zeroes, ..geometry() });
@@ -911,7 +911,7 @@ fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_b
 #[test]
 fn a_filesystem_is_made_over_nothing_that_was_not_begun_here_and_one_of_the_volume_itself_is_kept() {
     let ext4 = WantedUsage::Mount(Some(FsKind::Ext4));
-    // Somebody else's, or the volume's own, of which a journal from a backup does not know.
+    // Somebody else's, or the volume's own, which a journal from a backup does not know.
     for uuid in [Uuid::from_u128(5), id("a")] {
         let host = Arc::new(FakeHost::default());
         let disk = host.add_disk("fake0", "serial-0", geometry());
@@ -965,7 +965,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let platter = host.unplug("fake0").expect("it was there");
     platter.poke(MIB, &[0x77; 4096]);
-    // Whether or not the agent has seen it since it began.
+    // Whether or not the agent has seen it since its start.
     for restart in [false, true] {
         if restart {
             node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
@@ -979,7 +979,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
         assert!(lines.contains("would give up") && lines.contains("is given up"), "{lines}");
         assert_eq!(node.pool.disk_views().len(), 1, "a dry run does nothing");
     }
-    // It comes back, also to an agent that has not seen it before.
+    // It comes back, also for an agent that has not seen it before.
     host.plug("fake5", "serial-0", platter);
     node.passes().expect("looks");
     assert_eq!(node.pool.usable(id("a")).expect("usable").standing, Standing::Ready);

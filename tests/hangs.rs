@@ -23,10 +23,10 @@ use localpool::role::{http, node, runtime};
 use localpool::volume::{AccessType, Error, NodeVolumes, PublishRequest, StageRequest, VolumeId, VolumeLocks};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
-/// Far more than an answer takes on a busy machine; what hangs takes for ever.
+/// Far longer than an answer takes on a busy machine; an operation that hangs takes for ever.
 const AT_MOST: Duration = Duration::from_secs(60);
 
-/// Two disks with a volume each, `small` on the one that is chosen first, and `large` on the other one.
+/// Two disks with a volume each: `small` on the disk that is chosen first, and `large` on the other one.
 fn two_disks(layout: &Layout) -> (Arc<FakeHost>, [Arc<Platter>; 2], Node) {
     let host = Arc::new(FakeHost::default());
     let disk = |name, mib| host.add_disk(name, name, Geometry { size: mib * MIB, sector: 512, offloads_zeroes: true });
@@ -42,7 +42,7 @@ fn two_disks(layout: &Layout) -> (Arc<FakeHost>, [Arc<Platter>; 2], Node) {
     (host, disks, node)
 }
 
-/// What does not answer in time hangs.
+/// An operation that does not answer in time hangs.
 fn answers<T: Send + 'static>(what: &str, pool: &Arc<Pool>, call: impl FnOnce(&Pool) -> T + Send + 'static) -> T {
     let (reply, answer) = mpsc::channel();
     let pool = Arc::clone(pool);
@@ -87,7 +87,7 @@ fn a_disk_that_hangs_in_an_operation_keeps_nothing_of_the_other_disks_from_answe
 fn a_new_volume_goes_past_a_disk_that_hangs_to_one_that_answers() {
     let (_host, [sick, _well], node) = two_disks(&Layout::Carved {});
     let deleting = delete_that_hangs(&node, &sick, "small");
-    // The disk that hangs is chosen first, as it is the smallest that has the room.
+    // The disk that hangs is chosen first, as it is the smallest with enough room.
     let made = answers("a create", &node.pool, |pool| pool.create(&request("new", MOUNT, 16 * MIB)));
     let (view, _) = made.expect("another disk serves");
     assert!(view.node.to_string_lossy().contains("fake1"), "{}", view.node.display());
@@ -111,7 +111,7 @@ fn who_wants_a_disk_that_hangs_is_told_to_come_back_and_which_disk_it_is() {
     }
 }
 
-/// Volume `small` is on both disks: the first was away, and the journal lost, while it was made again.
+/// Volume `small` is on both disks: it was made again while the first disk was away and the journal lost.
 fn in_conflict() -> (Arc<FakeHost>, Arc<Platter>, Node) {
     let (host, [_small, large], node) = two_disks(&Layout::Carved {});
     let platter = host.unplug("fake0").expect("it was there");
@@ -148,7 +148,7 @@ fn a_conflict_on_a_disk_that_hangs_is_not_settled_and_keeps_no_pass_waiting() {
     assert!(refused.contains("has not answered yet"), "{refused}");
     large.set_hangs_at(None);
     let mut node = asking.join().expect("no bug");
-    // It goes on behind the answer, and a repeat finds it done or does it.
+    // It continues in the background, and a repeated call finds it done or does it.
     let (told, kept) = (AT_MOST, id("small"));
     let deadline = std::time::Instant::now() + told;
     while node.pool.usable(kept).is_err() {
@@ -255,7 +255,7 @@ fn a_filesystem_that_hangs_costs_one_thread_however_often_it_is_measured() {
     });
 }
 
-/// What an HTTP server answers, with its head; `None` where it does not in time.
+/// The answer of an HTTP server, with its head; `None` if it does not answer in time.
 fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(AT_MOST)).expect("a socket");
@@ -271,7 +271,7 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     fake.pool.create(&request("gone", MOUNT, 16 * MIB)).expect("room");
     let machine: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
     let volumes = NodeVolumes::new(machine, Arc::clone(&fake.pool), VolumeLocks::default());
-    // As the role does it, on as many workers.
+    // As the role does it, with the same number of workers.
     let runtime = runtime().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("csi.sock");
@@ -312,7 +312,7 @@ fn while_a_disk_hangs_the_health_and_the_metrics_of_a_node_answer_and_all_of_its
     let answered = answered.recv_timeout(AT_MOST);
     let said = ["/healthz", "/metrics"].map(|path| get(address, path));
 
-    // Before anything is asserted: what hangs ends with the test, also with one that fails.
+    // Before any assertion: whatever hangs must end with the test, even if that fails.
     host.mounts.gate.set_hangs_at(None);
     sick.set_hangs(false);
     assert_eq!(waiting, workers, "both wait for a disk");

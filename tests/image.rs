@@ -1,5 +1,5 @@
-//! The image as `make image` made it: what is in it is what its list says, its labels and user are right, and every
-//! program that localpool calls works in it. Reads target/image/localpool.tar; without it each test says `skipped: …`.
+//! The image as `make image` built it: it contains what its list says, its labels and user are right, and every program
+//! that localpool calls works in it. Reads target/image/localpool.tar; without it each test says `skipped: …`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -57,7 +57,7 @@ fn untar(archive: &Path, to: &Path) {
 }
 
 impl Image {
-    /// Into cargo's own folder for tests, over what the last run left there.
+    /// Unpacked into cargo's own folder for tests, over the rest of the last run.
     fn unpack() -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image");
         let _ = fs::remove_dir_all(&dir);
@@ -65,7 +65,7 @@ impl Image {
         fs::create_dir_all(&root).unwrap();
         untar(&archive(), &dir);
         let manifest = json(&dir.join("manifest.json"))[0].clone();
-        // What a runtime does: the layers one over the other, and a file `.wh.x` takes x away.
+        // As a runtime does it: the layers one over the other, and a file `.wh.x` removes x.
         for layer in manifest["Layers"].as_array().unwrap() {
             untar(&dir.join(layer.as_str().unwrap()), &root);
             let mut gone = Vec::new();
@@ -85,7 +85,7 @@ impl Image {
         Self { config, tags: manifest["RepoTags"].clone(), root }
     }
 
-    /// The packages in the list: their purl, or where they have none their name; with their entry.
+    /// The packages in the list, with their entries: by their purl, or by name if they have none.
     fn listed(&self) -> BTreeMap<String, Value> {
         let list = json(&self.root.join(LIST));
         let packages = list["packages"].as_array().unwrap().iter();
@@ -185,14 +185,14 @@ fn every_program_and_library_in_the_image_belongs_to_a_package_or_is_localpool()
     assert_eq!(strangers, ["/usr/local/bin/localpool"]);
 }
 
-/// Crates that left the path of a source file in the binary (for the place of a panic).
+/// Crates with the path of a source file in the binary (for the place of a panic).
 fn crates_seen_in(binary: &[u8]) -> BTreeSet<String> {
     let text: String =
         binary.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '\n' }).collect();
     let mut seen = BTreeSet::new();
     for (at, _) in text.match_indices("/registry/src/") {
         let Some(folder) = text[at..].split('/').nth(4) else { continue };
-        // <name>-<version>; a version begins with a digit, a name's part may as well (but no crate of ours does).
+        // <name>-<version>; a version begins with a digit, and so may a part of a name (but in none of our crates).
         let Some((cut, _)) = folder.match_indices('-').find(|(cut, _)| {
             folder[cut + 1..].split('.').count() >= 3 && folder[cut + 1..].starts_with(|c: char| c.is_ascii_digit())
         }) else {
@@ -294,7 +294,7 @@ fn every_program_that_localpool_calls_works_in_the_image_without_root() {
     image.run("resize2fs", &[&ext4]);
     image.run("mkfs.xfs", &["-q", "-f", &disk("xfs", 320)]);
     image.run("mkfs.btrfs", &["-q", "-f", &disk("btrfs", 128)]);
-    // These two work on mounts only.
+    // These two only accept mounts.
     image.run("xfs_growfs", &["-V"]);
     image.run("btrfs", &["--version"]);
     image.run("losetup", &["--version"]);

@@ -1,6 +1,6 @@
-//! A machine of two disks that come and go: stopped at each durable effect, or failed there with the process alive, with
-//! one disk away at the next start and back later. An id is never on two disks, no acknowledged volume is lost, and no
-//! deletion is answered that is none.
+//! A machine with two disks that come and go: stopped at each durable effect, or failed there with the process alive,
+//! with one disk away at the next start and back later. An id is never on two disks, no acknowledged volume is lost,
+//! and no deletion is reported that did not happen.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::fake_node::{MIB, Node, id, request, rule};
 const DISKS: [(&str, u64); 2] = [("fake0", 64), ("fake1", 96)];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// How what was under way ends.
+/// How a step under way ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// What is lost of what was not synced differs from effect to effect.
+    /// Which unsynced data is lost differs from effect to effect.
     PowerCut,
     Killed,
     /// The disks fail for a moment, and the process lives.
@@ -28,8 +28,8 @@ enum End {
 
 const ENDS: [End; 3] = [End::PowerCut, End::Killed, End::Failed];
 
-/// The disk that is away at the next start. What a stop leaves of disks that stay is held by the lives of one disk, but for a
-/// process that lives.
+/// The disk that is away at the next start. A stop while all disks stay is tested by the lives with one disk, except if
+/// the process lives on.
 fn aways(end: End) -> impl Iterator<Item = Option<usize>> {
     let none = (end == End::Failed).then_some(None);
     (0..DISKS.len()).map(Some).chain(none)
@@ -42,7 +42,7 @@ enum Step {
     Work,
 }
 
-/// A name is used again after its deletion, and then on another disk.
+/// A name is used again after its deletion, then on another disk.
 const LIFE: [Step; 10] = [
     Step::Create("a"),
     Step::Create("b"),
@@ -56,7 +56,7 @@ const LIFE: [Step; 10] = [
     Step::Delete("a"),
 ];
 
-/// What callers were told last of each name.
+/// The last answer that callers got for each name.
 #[derive(Default)]
 struct Told {
     there: BTreeSet<&'static str>,
@@ -81,7 +81,7 @@ impl Told {
         Ok(())
     }
 
-    /// A step is under way: nothing is promised of its volume.
+    /// A step is under way: nothing is promised about its volume.
     fn begin(&mut self, step: Step) {
         if let Step::Create(name) | Step::Delete(name) = step {
             self.there.remove(name);
@@ -116,15 +116,15 @@ fn come_back(node: &Node, told: &mut Told, pending: Step, deletes: bool) {
     let again = NAMES.map(|name| if deletes { Step::Delete(name) } else { Step::Create(name) });
     let first = if deletes { None } else { Some(pending) };
     for step in first.into_iter().chain(again) {
-        // What is refused promises nothing, and takes back nothing that was promised.
+        // A refusal promises nothing, and takes back no promise.
         let _ = told.step(node, step);
     }
 }
 
-/// Lives until the power goes. Gives the step that was not answered, and the next one; `None`: it lived to the end.
+/// Lives until the power is cut. Returns the step without an answer, and the next one; `None`: it lived to the end.
 fn live(node: &mut Node, host: &FakeHost, told: &mut Told) -> Option<(Step, usize)> {
     for (index, step) in LIFE.into_iter().enumerate() {
-        // Passes come at any time; the power may go in one.
+        // Passes come at any time; the power may be cut in one.
         if node.agent.pass().is_err() || host.power.is_off() {
             return Some((Step::Work, index));
         }
@@ -140,7 +140,7 @@ fn live(node: &mut Node, host: &FakeHost, told: &mut Told) -> Option<(Step, usiz
     None
 }
 
-/// Whether the life was stopped by its `n`-th effect; then everything that must hold, did.
+/// Whether its `n`-th effect stopped the life; then this checks everything that must hold.
 fn stopped_at(layout: &Layout, end: End, away: Option<usize>, n: u64, fate: Fate) -> bool {
     let deletes = n.is_multiple_of(2);
     let at = format!("{layout:?}, {end:?} after effect {n}, disk {away:?} away, deletes {deletes}");
@@ -172,7 +172,7 @@ fn stopped_at(layout: &Layout, end: End, away: Option<usize>, n: u64, fate: Fate
     node.passes().unwrap_or_else(|e| panic!("{at}: {e}"));
     assert_no_twins(&node, &at);
     told.assert_kept(&node, &at);
-    // And the rest of its life goes on, as far as there is room.
+    // And the rest of its life continues, as far as there is room.
     for step in LIFE.into_iter().skip(next) {
         node.pool.work_until_idle().unwrap_or_else(|e| panic!("{at}: {e}"));
         told.begin(step);

@@ -1,5 +1,6 @@
-//! What README, CONTRIBUTING and `make help` tell a person to run is run by `.ci/run`: as a stage, by something that a
-//! stage runs, or not, with the reason. What nothing runs breaks unseen. `verbs` has what else speaks of `localpool`.
+//! Whatever README, CONTRIBUTING and `make help` tell a person to run is run by `.ci/run`: as a stage, by something
+//! that a stage runs, or not at all, with the reason. A command that nothing runs breaks unseen. `verbs` covers other
+//! mentions of `localpool`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,13 +12,13 @@ use std::process::Command;
 
 use regex::Regex;
 
-/// What becomes of a command that is no stage of `.ci/run` itself.
+/// Where a command runs that is no stage of `.ci/run` itself.
 enum Else {
-    /// This file has a test of this name, which does it by these words.
+    /// In this file, a test of this name runs it with these words.
     Test(&'static str, &'static str, &'static str),
-    /// This script, which a stage comes to, does it by these words.
+    /// A stage runs this script, which runs it with these words.
     Script(&'static str, &'static str),
-    /// A tier of `scripts/test`, which does all of them where none is named.
+    /// A tier of `scripts/test`, which runs all of them if none is named.
     Tier(&'static str),
     Not(&'static str),
 }
@@ -31,7 +32,7 @@ const WHILE_WORKING: Else = Not("a part of a stage, for somebody who changes tha
 const ADOPTED: &str = "loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_adopted";
 const CONFLICT: &str = "loop_a_conflict_is_shown_and_settled_by_command";
 
-/// Of commands, by how they begin: the longest that fits counts.
+/// Commands by their prefix: the longest match counts.
 const ELSEWHERE: &[(&str, Else)] = &[
     (
         "make bench",
@@ -52,7 +53,7 @@ const ELSEWHERE: &[(&str, Else)] = &[
     ("scripts/test loop", Tier("loop")),
     ("scripts/test-cluster", WHILE_WORKING),
     ("scripts/test-vm", WHILE_WORKING),
-    // Of README's blocks.
+    // From README's blocks.
     ("kubectl create namespace localpool", CLUSTER),
     ("kubectl label namespace localpool", CLUSTER),
     ("helm install localpool", CLUSTER),
@@ -82,7 +83,7 @@ const ELSEWHERE: &[(&str, Else)] = &[
     ("kill %1; wait", BY_HAND),
     ("losetup -d $DISK", BY_HAND),
     ("cd / && rm -r /var/tmp/localpool-try", BY_HAND),
-    // Of the binary. That each of them ends well where nobody reads is in tests/command_line.
+    // Of the binary. tests/command_line checks that each of them ends well if nobody reads.
     ("localpool standalone", BY_HAND),
     ("localpool devices", BY_HAND),
     ("localpool disk release", BY_HAND),
@@ -186,7 +187,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Commands of a document: the lines of its shell blocks, and in its sentences what is set as code and begins like one.
+/// The commands in a document: the lines of its shell blocks, and code in its sentences that begins like a command.
 fn shown(document: &str) -> Vec<String> {
     let (mut blocks, mut prose, mut here, mut language) = (Vec::new(), String::new(), None, None);
     for line in document.lines() {
@@ -227,14 +228,14 @@ fn stages() -> BTreeSet<String> {
     read(".ci/run").lines().filter_map(|line| line.strip_prefix("stage ")).map(str::to_owned).collect()
 }
 
-/// The row that is meant, if there is one.
+/// The row for a command, if there is one.
 fn row(command: &str) -> Option<usize> {
     let fits = |start: &str| command.strip_prefix(start).is_some_and(|rest| !rest.starts_with(['-', '_']));
     let rows = ELSEWHERE.iter().enumerate().filter(|(_, (start, _))| fits(start));
     rows.max_by_key(|(_, (start, _))| start.len()).map(|(index, _)| index)
 }
 
-/// The text of a test of that name; of the vm tier, whose checks are named in sentences, that of the whole file.
+/// The text of the test with that name; for the vm tier, whose checks are named in sentences, the whole file.
 fn text_of_test(file: &str, name: &str) -> Option<String> {
     let text = read(file);
     if text.contains(&format!("\"{name}\"")) {
@@ -251,7 +252,8 @@ fn text_of_test(file: &str, name: &str) -> Option<String> {
     is_test.then(|| body.join("\n"))
 }
 
-/// What make would run, less the look for what the machine lacks, by `make -n`; what is no target of make is itself.
+/// What make would run by `make -n`, without the check for missing packages; a command that is no target of make stays
+/// as it is.
 fn expanded(command: &str) -> Vec<String> {
     let Some(target) = command.strip_prefix("make ") else { return vec![command.to_owned()] };
     let said = Command::new("make").args(["-n", "--no-print-directory", target]).current_dir(root()).output().unwrap();

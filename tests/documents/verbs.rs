@@ -1,6 +1,6 @@
-//! What documents, the chart, alerts and messages tell a person to type of `localpool`: each is a subcommand that there is,
-//! with options that it has, and has a row in `ELSEWHERE`. A runbook or an alert that names a verb of another day helps
-//! nobody.
+//! What documents, the chart, alerts and messages tell a person to type after `localpool`: each is a subcommand that
+//! exists, with options that it has, and has a row in `ELSEWHERE`. A runbook or an alert that names a verb of an
+//! earlier version helps nobody.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use regex::Regex;
 
 use crate::{read, root, row, shown};
 
-/// For whatever a person is to put there: an id, a disk, a folder.
+/// For whatever a person has to fill in: an id, a disk, a folder.
 const ANYTHING: &str = "00000000-0000-4000-8000-000000000000";
 
 /// Files below a folder with one of these endings.
@@ -29,14 +29,14 @@ fn below(folder: &str, endings: &[&str]) -> Vec<String> {
     found
 }
 
-/// What follows `localpool ` in commands of a text: those that are set as code, and the lines of shell blocks.
+/// What follows `localpool ` in the commands of a text: those in code spans, and the lines of shell blocks.
 fn typed(file: &str) -> Vec<String> {
     let text = read(file);
     let code = Regex::new("`([^`]+)`").unwrap();
     let spans = |text: &str| code.captures_iter(text).map(|span| span[1].to_owned()).collect::<Vec<_>>();
     let all = match Path::new(file).extension().and_then(|ending| ending.to_str()) {
         Some("md") => shown(&text),
-        // A string goes on behind a backslash, and a comment behind its slashes.
+        // A string continues after a backslash, and a comment after its slashes.
         Some("rs") => spans(&Regex::new(r"\\?\n\s*(//[/!]? )?").unwrap().replace_all(&text, " ")),
         _ => spans(&text),
     };
@@ -45,7 +45,7 @@ fn typed(file: &str) -> Vec<String> {
     one_line.filter_map(|command| begins.captures(&command).map(|found| found["verb"].to_owned())).collect()
 }
 
-/// Each way to read it: with one of several values, and with all that may be left out.
+/// Every way to read it: with one of several values, and with everything that may be left out.
 fn readings(command: &str) -> Vec<Vec<String>> {
     let mut readings = vec![Vec::new()];
     let plain = command.replace(['[', ']', '\\', '"'], "");
@@ -66,7 +66,7 @@ fn readings(command: &str) -> Vec<Vec<String>> {
     readings
 }
 
-/// What is wrong with it; that something is left out is not.
+/// What is wrong with it; a missing argument is not.
 fn wrong(command: &str) -> Option<String> {
     readings(command).into_iter().find_map(|words| {
         let words = ["localpool".to_owned()].into_iter().chain(words);

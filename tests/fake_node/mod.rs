@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the agent's part of a process; it has not looked yet.
+    /// Starts the agent's part of a process; it has not looked at the disks yet.
     pub fn start(host: &Arc<FakeHost>, rules: Vec<Rule>, min_age: Duration) -> Result<Self, String> {
         let owner = Owner { cluster: "test".to_owned(), node: "node-1".to_owned() };
         let machine: Arc<dyn Host> = Arc::clone(host) as Arc<dyn Host>;
@@ -32,7 +32,7 @@ impl Node {
         Ok(Self { pool, agent })
     }
 
-    /// Two looks make a disk ripe; the third finds what the second claimed. Gives the last.
+    /// Two looks make a disk ripe; the third finds what the second claimed. Returns the last one.
     pub fn passes(&mut self) -> Result<PassReport, String> {
         let mut last = self.agent.pass().map_err(|e| e.to_string())?;
         for _ in 0..2 {

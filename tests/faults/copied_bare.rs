@@ -1,4 +1,4 @@
-//! A bare device that is on another disk than the one that it was claimed on: a copy has its identity as well.
+//! A bare device that is on another disk than it was claimed on: a copy has its identity as well.
 
 use std::sync::Arc;
 use std::time::Duration;

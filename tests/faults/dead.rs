@@ -50,7 +50,7 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
             assert!(words.contains(disk.as_str()) && words.contains("erases nothing"), "{words}");
             assert_eq!(node.pool.delete(id("a")).expect("nobody waits"), Change::AlreadySo);
         }
-        // It was not dead: what is on it is there, and is nobody's where it cannot say whose it is.
+        // It was not dead: its data is there, but belongs to nobody unless the disk says whose it is.
         host.plug("fake0", "SERIAL-1", platter);
         node.passes().expect("looks");
         assert_eq!(node.pool.volume(id("a")).is_ok(), layout == Layout::Carved {});
@@ -91,7 +91,7 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     let disk = node.pool.members()[0].id().clone();
     drop(node);
     host.state.lose();
-    // Both on other buses: nothing says which is the disk.
+    // Both are on other buses: nothing shows which one is the disk.
     let platter = host.unplug("fake0").expect("it was there");
     host.plug("fake3", "SERIAL-A", platter);
     host.add_disk("fake4", "SERIAL-B", geometry()).put_content(original.content());
@@ -104,7 +104,7 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     node.agent.verb(&adopt("/dev/fake4", false)).expect("this one");
     assert_eq!(problem(&mut node, "fake4"), "");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
-    // One of them is in use now, and its id means that one.
+    // One of them is in use now, and the id means that one.
     let refused = node.agent.verb(&release(disk.as_str(), true)).expect_err("it has a volume").to_string();
     assert!(!refused.contains("several"), "{refused}");
 }

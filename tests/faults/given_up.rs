@@ -1,4 +1,4 @@
-//! Bare devices that a person gives up with what is on them, which their tenants wrote.
+//! Bare devices that a person gives up together with the tenants' data on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use localpool::pool::{Attempt, PlannedVolume, Site, Standing};
 use crate::fake_node::{MIB, Node, id, request, rule};
 use crate::{BLOCK, adopt, geometry, partition};
 
-/// A set of bare disks, one of partitions, and one of whole disks that is this pool's own by its name.
+/// A set of bare disks, one of partitions, and one of whole disks whose name is that of this pool's own set.
 fn start(host: &Arc<FakeHost>) -> Node {
     let bare = rule(&Layout::RawDevice {}, ErasePolicy::Discard);
     let set = |name: &str, uid: &str| SetRef::new(SetName::new("default", name), uid);

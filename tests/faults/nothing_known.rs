@@ -1,4 +1,4 @@
-//! The state directory was lost, and with it what is on disks that cannot be read now.
+//! The state directory was lost, and with it all knowledge of disks that cannot be read now.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn a_disk_that_cannot_be_read_and_may_have_anything_keeps_no_new_volume_waiting(
 
 type Fails = Box<dyn Fn(&FakeHost, &Platter)>;
 
-/// Its verdict then speaks of something else than of what could not be read.
+/// Its verdict then has another reason than that it could not be read.
 #[test]
 fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
     let target = PathBuf::from("/var/lib/kubelet/pods/p/volumes/v/mount");

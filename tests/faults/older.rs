@@ -1,4 +1,4 @@
-//! A disk that was copied to another one, which took its place: the old one comes back, as it was then.
+//! A disk was copied to another one, which took its place: the old one comes back, as it was then.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{BLOCK, adopt, carved, geometry, problem, start};
 
 const MOUNT: WantedUsage = WantedUsage::Mount(Some(FsKind::Ext4));
 
-/// The copy is in use, with a volume that the old disk, which is away, does not have.
+/// The copy is in use, with a volume that is not on the old disk, which is away.
 fn replaced() -> (Arc<FakeHost>, Arc<Platter>, Arc<Platter>, Node) {
     replaced_by("SERIAL-NEW")
 }
@@ -53,7 +53,7 @@ fn a_disk_without_an_id_of_its_own_stays_the_disk_as_well_while_it_is_in_use() {
     let why = problem(&mut node, "fake0");
     assert!(why.contains("same identity"), "{why:?}");
     node.pool.usable(id("b")).expect("what was acknowledged is there");
-    // Nothing tells it from others after a restart: then neither is used.
+    // After a restart nothing distinguishes it from others: then neither is used.
     node = start(&host);
     assert!(!problem(&mut node, "fake0").is_empty() && !problem(&mut node, "fake1").is_empty());
     assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
@@ -80,7 +80,7 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     drop(node);
     host.plug("fake0", "SERIAL-1", Arc::clone(&old));
     let (is_old, is_new) = (old.content(), new.content());
-    // An earlier version did not write it down.
+    // An earlier version did not record it.
     let journal = host.state().load(JOURNAL).expect("read").expect("there");
     let lines = journal.lines().filter(|line| !line.contains("\"hardware\": \"serial-"));
     host.state().store(JOURNAL, &lines.collect::<Vec<_>>().join("\n")).expect("stored");
@@ -173,7 +173,7 @@ fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
         node.passes().expect("looks");
         let earlier = disk.content();
         change(&node);
-        // Killed just now.
+        // As if it had just been killed.
         drop(node);
         disk.put_content(earlier);
         let mut node = start(&host);
@@ -299,7 +299,7 @@ fn a_known_copy_that_is_older_than_the_disk_was_is_adopted_at_once_and_it_is_sai
     node.pool.delete(id("b")).expect("it is on no disk");
 }
 
-/// On that disk is `a`, and `b` is not.
+/// Volume `a` is on that disk, `b` is not.
 fn is_refused_until_it_is_adopted(host: &Arc<FakeHost>, disk: &Arc<Platter>, mut node: Node) {
     let is = disk.content();
     for restart in [false, true] {
@@ -385,7 +385,7 @@ fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_
         put_back(&disk, &newer);
         assert_eq!(problem(&mut node, "fake0"), "");
         node.pool.usable(id("b")).expect("it is back");
-        // It was meant so.
+        // That was intended.
         node.passes().expect("looks");
         drop(node);
         put_back(&disk, &older);

@@ -1,4 +1,4 @@
-//! A journal that was restored from a backup: it says what was before, of bare devices that say nothing themselves.
+//! A journal that was restored from a backup: it has an earlier state of bare devices, which say nothing themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn free() -> (Arc<FakeHost>, Arc<Platter>, Node, String) {
     (host, disk, node, older)
 }
 
-/// With the older journal: the device is left alone, and a person is told what to do.
+/// With the older journal: the device is not touched, and a message says what to do.
 fn is_disputed(host: &Arc<FakeHost>, disk: &Platter, older: &str, volume: &str) {
     host.state().store(JOURNAL, older).expect("restored");
     let before = disk.content();

@@ -39,7 +39,7 @@ fn deleted(usage: WantedUsage, size: u64) -> (Arc<FakeHost>, Arc<Platter>, Node)
     (host, disk, node)
 }
 
-/// It is left as it is, in this process and after a restart, and a person may have it erased or leave it.
+/// Nothing touches it, in this process and after a restart, and a person may have it erased or keep it.
 fn is_left_alone(host: &Arc<FakeHost>, disk: &Platter, mut node: Node) {
     let before = disk.content();
     for restart in [false, true] {
@@ -97,7 +97,7 @@ fn what_somebody_wrote_behind_the_cursor_of_an_erasure_stops_it() {
         let (host, disk, node) = deleted(usage, 3 * GIB);
         node.pool.members()[0].work().expect("the first chunk");
         assert!(disk.is_zero(Extent { start: 0, end: GIB }) && !disk.is_zero(Extent { start: GIB, end: 2 * GIB }));
-        // A member of md, of which nothing else is in sight.
+        // A member of md; nothing else of the array is in sight.
         disk.poke(4096, &[0x11; 512]);
         is_left_alone(&host, &disk, node);
     }
@@ -156,7 +156,7 @@ fn a_free_bare_device_that_a_program_writes_to_is_given_to_nobody_before_that_cl
         let host = Arc::new(FakeHost::default());
         let disk = host.add_disk("fake0", "serial-0", geometry());
         let node = start(&host);
-        // It has found nothing to change yet.
+        // The process has not found anything to change yet.
         disk.set_opened(true);
         let refused = node.pool.create(&request("a", usage, MIB)).expect_err("it would write into the volume");
         assert!(chain(&refused).contains("pid 7"), "{refused:?}");

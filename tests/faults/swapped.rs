@@ -1,4 +1,5 @@
-//! A disk whose place another one takes, or whose size the kernel and the table count differently, under background work.
+//! A disk that is replaced by another one, or whose size differs between the kernel and the table, under background
+//! work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,8 +67,8 @@ fn bare(host: &Arc<FakeHost>) -> Node {
     node
 }
 
-/// A bare device with volume `a` comes back as fake1, and as long as its opening hangs there another tenant's disk has its old
-/// name; `does` is done meanwhile. Gives what it gave, once the opening is over, and whether the other disk is as it was.
+/// A bare device with volume `a` comes back as fake1. While its opening hangs, another tenant's disk has its old name,
+/// and `does` runs. After the opening, returns the result of `does`, and whether the other disk is unchanged.
 fn while_another_has_its_name<T: Send + 'static>(
     usage: WantedUsage,
     does: impl AsyncFnOnce(&NodeVolumes) -> T + Send + 'static,
@@ -82,7 +83,7 @@ fn while_another_has_its_name<T: Send + 'static>(
     let pool = Arc::clone(&node.pool);
     let looking = thread::spawn(move || drop(node.agent.pass()));
     one.until_somebody_waits();
-    // Its old handle is closed by now, so that its name is free.
+    // By now its old handle is closed, so its name is free.
     let other = host.add_disk("fake0", "serial-7", geometry());
     other.poke(0, &[0x77; 4096]);
     let before = other.content();
@@ -92,7 +93,7 @@ fn while_another_has_its_name<T: Send + 'static>(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(does(&volumes))
     });
-    // What waits for the device's lock gets it only after its opening.
+    // Whoever waits for the device's lock gets it only after the opening.
     thread::sleep(Duration::from_millis(300));
     one.set_hangs_at(None);
     looking.join().expect("no bug");
@@ -147,8 +148,8 @@ fn targets(host: &FakeHost) -> Vec<String> {
     table.iter().map(|mount| mount.target.display().to_string()).collect()
 }
 
-/// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: what is taken down of one is not
-/// the other's.
+/// The bare device of `x` is gone, and another disk, with its kernel name, has `y`: taking down one must not take down
+/// the other.
 async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
     let host = Arc::new(FakeHost::default());
     host.add_disk("fake0", "serial-0", geometry());

@@ -19,7 +19,7 @@ use crate::{BLOCK, adopt, carved, geometry, problem, start, started};
 /// What is done with a pool, and its name.
 type Doing = (&'static str, fn(&Pool));
 
-/// Both copies of a table, as a tool writes them that asks nobody.
+/// Both copies of a table, written as by a tool that asks nobody.
 fn put(disk: &Platter, table: &Table) {
     disk.poke(512, &primary_bytes(table));
     let backup = backup_bytes(table);
@@ -31,7 +31,7 @@ fn table(disk: &Arc<Platter>) -> Table {
     read_copies(&handle).primary.expect("a table")
 }
 
-/// An admin makes a partition of his own, and writes all over it.
+/// An admin makes a partition of their own, and writes all over it.
 fn foreign(disk: &Arc<Platter>, number: u32, extent: Extent) {
     let entry = Entry {
         kind: Uuid::from_u128(0x7e15),
@@ -129,7 +129,7 @@ fn what_a_tenant_wrote_behind_the_old_end_of_a_bare_device_that_has_grown_is_era
     node.passes().expect("claims");
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
 
-    // The whole device is his, grown or not.
+    // The whole device is the tenant's, grown or not.
     host.unplug("fake0");
     let grown = host.add_disk("fake0", "SERIAL-1", Geometry { size: 128 * MIB, ..geometry() });
     grown.put_content(disk.content());
@@ -152,7 +152,7 @@ fn a_verb_that_waited_for_a_bare_device_while_its_volume_became_another_one_does
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     disk.poke(MIB, &[0x77; 4096]);
     let member = node.pool.members().remove(0);
-    // A conflict that was settled meanwhile.
+    // A conflict that was settled in the meantime.
     member.give_other_id(id("a"), id("aside"), "aside", node.pool.journal()).expect("settled");
     let view = node.pool.volume(id("aside")).expect("it is there");
     member.delete(id("a")).expect_err("it is not there");
@@ -231,7 +231,7 @@ fn a_disk_that_was_given_back_on_other_hardware_than_it_was_claimed_on_stays_unc
     }
 }
 
-/// A snapshot of one disk, restored onto another one by a storage system that tells nobody.
+/// A snapshot of one disk, restored onto another one by a storage system without any notice.
 #[test]
 fn a_disk_that_becomes_a_copy_of_another_one_while_it_is_in_use_does_not_become_a_member_with_its_volumes() {
     let host = Arc::new(FakeHost::default());

@@ -11,7 +11,7 @@ use localpool::pool::Standing;
 use crate::fake_node::{MIB, Node, id, request};
 use crate::{BLOCK, adopt, carved, geometry, problem, standing, start};
 
-/// A disk with volume `a`, which a look has found.
+/// A disk with volume `a` after a look.
 fn with_volume() -> (Arc<FakeHost>, Arc<Platter>, Node) {
     let (host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
@@ -23,7 +23,7 @@ fn cannot_be_read(disk: &Platter) {
     disk.inject(Fault { what: "read", range: Extent { start: 0, end: 64 * MIB }, times: u32::MAX });
 }
 
-/// An exact copy, which is not looked at yet.
+/// An exact copy that nobody has looked at yet.
 fn copy_of(host: &FakeHost, disk: &Platter) -> (Arc<Platter>, SparseBytes) {
     let copy = host.add_disk("fake1", "SERIAL-9", geometry());
     copy.put_content(disk.content());
@@ -76,7 +76,7 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         node.agent.verb(&adopt("/dev/fake1", false)).expect("a person says so");
         assert_eq!(problem(&mut node, "fake1"), "");
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
-        // What was given up by that is no disk of ours when it can be read again.
+        // The disk that was given up thereby is not one of ours when it can be read again.
         disk.clear_faults();
         for _ in 0..2 {
             looks(&mut node);
@@ -197,7 +197,7 @@ fn it_is_forgotten_once_it_is_unplugged() {
     assert!(node.pool.disk_views().is_empty());
 }
 
-/// A device that the host has built on a tenant's volume, and that says what the tenant wrote there.
+/// A device that the host has built on a tenant's volume, and that shows what the tenant wrote there.
 fn tenants(host: &FakeHost, kind: Kind) -> (Arc<Platter>, SparseBytes) {
     let (_, forged, _) = carved();
     let built = host.add_disk("dm-0", "", geometry());

@@ -1,4 +1,5 @@
-//! Volumes so large that zeroing them takes longer than a call: in pieces, that a stop keeps and others get in between.
+//! Volumes so large that zeroing them takes longer than a call: in pieces, which survive a stop and let others in
+//! between.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,7 +27,7 @@ fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     node
 }
 
-/// A disk that zeroes by itself, with something in its last GiB that nobody saw when it was claimed.
+/// A disk that can zero by itself, with something in its last GiB that nobody saw when it was claimed.
 fn large(layout: &Layout) -> (Arc<FakeHost>, Arc<Platter>, Node) {
     let host = Arc::new(FakeHost::default());
     let disk = host.add_disk("fake0", "SERIAL-1", Geometry { size: LARGE, ..geometry() });
@@ -53,11 +54,11 @@ fn zeroing_a_large_volume_goes_on_where_it_was_stopped() {
         let mut before = left(&node);
         assert!((LARGE / 2..LARGE - GIB).contains(&before), "{layout:?}: {before}");
         drop(node);
-        // What is zero by now fails from here on, so that it cannot be zeroed again.
+        // From here on, zeroing the part that is zero already fails, so it cannot be zeroed again.
         let begun = Extent { start: 2 * MIB, end: GIB };
         disk.inject(Fault { what: "zero", range: begun, times: u32::MAX });
         loop {
-            // Killed at each call.
+            // Killed after each call.
             let node = start(&host, &layout);
             match node.pool.create(&request("a", BLOCK, wanted())) {
                 Ok(_) => break,
@@ -96,7 +97,7 @@ fn a_bare_device_that_is_deleted_while_its_worker_ends_is_erased_all_the_same() 
     thread::scope(|scope| {
         let held = member.lock();
         let working = scope.spawn(|| member.work());
-        // It has begun, and waits for the lock that the deletion has.
+        // It has started, and waits for the lock that the deletion holds.
         thread::sleep(Duration::from_millis(100));
         let erasing = EraseRecord { was: id("a"), policy: ErasePolicy::Zero, cursor: 0 };
         let deleted = node.pool.journal().change_bare(&member.id, |claim| {

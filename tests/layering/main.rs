@@ -1,4 +1,4 @@
-//! The import rule and the places of effects (src/lib.rs, docs/architecture.md), held on the text of src/.
+//! The import rule and the places of effects (src/lib.rs, docs/architecture.md), checked on the text of src/.
 //!
 //! Reads every file of `src/` as tokens, without comments and strings, and compares what it names with the tables
 //! below. It knows no types: an effect behind a macro or a re-export under another name passes. A new module needs a
@@ -12,18 +12,18 @@ use std::sync::LazyLock;
 
 use names::{Named, Names};
 
-/// Each module of the crate, and what of the crate it may import beside itself.
+/// Each module of the crate, and what it may import from the crate besides itself.
 const MODULES: [(&str, &[&str]); 14] = [
     ("host", &[]),
     ("device", &["host"]),
     ("claim", &["host", "device"]),
-    // Turns what users write into `claim`'s rules, and knows nothing of pools and volumes.
+    // Turns what users write into `claim`'s rules, and does not know pools and volumes.
     ("api", &["host", "device", "claim"]),
     ("pool", &["host", "device", "claim"]),
     ("volume", &["host", "device", "pool"]),
     ("show", &["host", "device", "pool", "volume"]),
     ("agent", &["host", "device", "claim", "pool", "show"]),
-    // The edges. They meet in the wiring, never in each other.
+    // The edges. They meet in the wiring, and do not import each other.
     ("csi", &["host", "device", "claim", "pool", "volume", "show", "agent"]),
     ("operator", &["host", "device", "claim", "api", "pool", "volume", "show", "agent"]),
     // The wiring: each role joins the parts, and the command line starts the roles.
@@ -52,9 +52,9 @@ const SHELL_OF_POOL: [&str; 12] = [
 /// A name that only some files may use. A place is a path below `src/` without `.rs`, and all that is below it.
 struct Seam {
     what: &'static str,
-    /// As tokens: `dyn Disk` matches the two words, `std::fs` the path.
+    /// As tokens: `dyn Disk` matches the two words, `std::fs` matches the path.
     names: &'static [&'static str],
-    /// Where it is at home, and the exceptions, each with its reason.
+    /// Where it belongs, and the exceptions, each with its reason.
     places: &'static [(&'static str, &'static str)],
     /// Whether code under `#[cfg(test)]` may name it anywhere.
     tests: Tests,
@@ -244,7 +244,7 @@ fn a_module_imports_only_from_its_left_and_effects_stay_in_their_places() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// Modules whose `mod.rs` is all that others see of them: their files are private.
+/// Modules of which others see only `mod.rs`: their files are private.
 const FACADES: [&str; 3] = ["claim", "pool", "agent"];
 
 #[test]
@@ -267,15 +267,15 @@ fn file_of(path: &[String]) -> Option<&'static str> {
     (1..=path.len()).map_while(is_file).last()
 }
 
-/// The files that a file takes from, but for its tests.
+/// The files from which a file imports, without its tests.
 fn takes_from(place: &str, text: &str) -> BTreeSet<&'static str> {
     let found = Names::of(place, text);
     let module: Vec<String> = place.strip_suffix("/mod").unwrap_or(place).split('/').map(str::to_owned).collect();
-    // `pub(in crate::operator)` says who may take, and takes nothing.
+    // `pub(in crate::operator)` only says who may import, and imports nothing.
     let is_around = |path: &[String]| place.starts_with(&format!("{}/", path.join("/")));
     let ours = found.ours.iter().filter(|name| !name.in_test && !is_around(&name.path));
     let ours = ours.filter_map(|name| file_of(&name.path));
-    // What a module takes from its own parts, by their names.
+    // What a module imports from its own parts, by their names.
     let parts = found.all.iter().filter(|name| !name.in_test && name.path.len() > 1).filter_map(|name| {
         let file = file_of(&[module.as_slice(), &name.path[..]].concat())?;
         file_of(&[module.as_slice(), &name.path[..1]].concat()).filter(|part| *part != place).map(|_| file)
@@ -334,7 +334,7 @@ fn files_for_tests_are_told_from_others() {
     assert_eq!(of("host/table/write"), Some(false));
 }
 
-/// The rule can fail: one bad line in a file that is fine otherwise.
+/// The rule can fail: one bad line in a file that is otherwise fine.
 #[test]
 fn each_bad_line_is_found_and_its_good_neighbour_is_not() {
     let bad = [

@@ -1,13 +1,15 @@
-//! What a Rust file names, as far as words tell: paths with their line, whether they stand in test code, and what
-//! of this crate they mean. Takes in text, gives out [`Names`]; no parser of Rust, so macros hide what they make.
+//! The names in a Rust file, as far as words show: paths with their line, whether they are in test code, and what of
+//! this crate they mean. Takes in text, gives out [`Names`]; it is no parser of Rust, so it does not see what macros
+//! make.
 
-/// What is before an item that only tests have. Texts are no words: the second one is `any(test, feature = "testing")`.
+/// The tokens before an item that only tests have. Strings are no tokens: the second is `any(test, feature =
+/// "testing")`.
 const FOR_TESTS: [&[&str]; 2] = [
     &["#", "[", "cfg", "(", "test", ")", "]"],
     &["#", "[", "cfg", "(", "any", "(", "test", ",", "feature", "=", ")", ")", "]"],
 ];
 
-/// A path or a word as it stands in the code, with braces of `use` multiplied out.
+/// A path or a word as in the code, with the braces of `use` expanded.
 #[derive(Debug)]
 pub struct Named {
     pub path: Vec<String>,
@@ -17,7 +19,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// `said` is a path to be found at the start of this one, one word of it, or `dyn` and the last word.
+    /// `said` is the beginning of this path, one word of it, or `dyn` and the last word.
     pub fn says(&self, said: &str) -> bool {
         let last = |word: &str| self.path.last().is_some_and(|last| last == word);
         match said.strip_prefix("dyn ") {
@@ -25,18 +27,18 @@ impl Named {
             None if said.contains("::") => {
                 self.path.join("::").strip_prefix(said).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
             }
-            // A crate stands first; a type may stand anywhere.
+            // A crate comes first; a type may be anywhere.
             None if said.starts_with(char::is_lowercase) => self.path.first().is_some_and(|first| first == said),
             None => self.path.iter().any(|word| word == said),
         }
     }
 }
 
-/// All that a file names, and of that what belongs to this crate, by its path from the root.
+/// All names in a file, and those that belong to this crate, by their path from the root.
 pub struct Names {
     pub all: Vec<Named>,
     pub ours: Vec<Named>,
-    /// Modules that only tests have, in files of their own.
+    /// Modules for tests alone, in files of their own.
     pub test_modules: Vec<String>,
 }
 
@@ -56,7 +58,7 @@ impl Names {
     }
 }
 
-/// The path from the crate's root, where it begins with `crate`, `localpool`, `self` or `super`.
+/// The path from the crate's root, if it begins with `crate`, `localpool`, `self` or `super`.
 fn from_root(path: &[String], inside: &[String]) -> Option<Vec<String>> {
     let first = path.first()?.as_str();
     let mut base: Vec<String> = match first {
@@ -173,7 +175,7 @@ fn end_of_raw(chars: &[char], open: usize, hashes: usize) -> usize {
 struct Walk {
     tokens: Vec<Token>,
     at: usize,
-    /// Each name, and the module in which it stands.
+    /// Each name, and its module.
     found: Vec<(Named, Vec<String>)>,
     test_modules: Vec<String>,
 }
