@@ -1,6 +1,6 @@
 //! `localpool demo` as a person runs it: it succeeds, writes to no disk but its own, and leaves nothing behind, however
-//! it ends. Needs root and loop devices; each run has a temporary directory of its own, by which its things are told
-//! from others'.
+//! it ends. Needs root and loop devices; each run has its own temporary directory, which tells its things from those of
+//! others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A blank loop disk, which stands beside the demo's.
+/// A blank loop disk that is not the demo's.
 struct BlankDisk {
     dir: TempDir,
     node: String,
@@ -94,7 +94,7 @@ impl Demo {
         Self { child: command.spawn().unwrap(), tmp, printed: Vec::new() }
     }
 
-    /// Reads on to a line with that word, and leaves the rest unread.
+    /// Reads up to a line with that word, and leaves the rest unread.
     fn wait_for(&mut self, word: &str) {
         let stdout = BufReader::with_capacity(1, self.child.stdout.as_mut().unwrap());
         for line in stdout.lines() {
@@ -120,7 +120,7 @@ impl Demo {
         let until = Instant::now() + Duration::from_secs(60);
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < until, "it does not end");
-            // Its pipes hold more than it has left to say.
+            // Its pipes have room for the rest of its output.
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut errors = String::new();
@@ -152,7 +152,7 @@ impl Ended {
         assert_eq!(bound_loops(tmp), Vec::<PathBuf>::new(), "loop devices");
         assert_eq!(processes(tmp), Vec::<String>::new(), "processes");
         for name in self.loops() {
-            // Another test may have it by now, and then its partitions are that one's.
+            // Another test may use the device by now, and then the partitions are that test's.
             let device = Path::new("/sys/block").join(name);
             let free = !device.join("loop/backing_file").exists();
             let partitions = fs::read_dir(&device).unwrap().flatten().filter(|e| e.path().join("partition").exists());
@@ -195,7 +195,7 @@ fn loop_the_demo_does_every_step_and_leaves_a_blank_disk_beside_it_untouched_and
     {
         assert!(ended.text.contains(step), "{step}: {}", ended.text);
     }
-    // It was seen, as free to take: what kept it whole is that no set of the demo asks for it.
+    // The demo saw it as free to take; it stayed whole because no set of the demo selects it.
     let line = ended.text.lines().find(|line| line.starts_with(&format!("{} ", blank.node)));
     assert!(line.is_some_and(|line| line.contains("Unclaimed")), "{line:?} in {}", ended.text);
     assert_eq!(blank.writes(), before, "writes, discards and flushes of {}", blank.node);
@@ -271,7 +271,7 @@ fn loop_a_demo_that_nobody_can_read_says_why_it_fails_and_leaves_nothing_behind(
 fn the_demo_without_root_says_that_it_needs_root_and_does_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = if nix::unistd::geteuid().is_root() {
-        // The folder of the build may be closed to others.
+        // Others may not be allowed to read the build folder.
         let copy = dir.path().join("localpool");
         fs::copy(BINARY, &copy).unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
 //! README's section "By hand, on a loop disk", as a person would follow it: its blocks are run in their order, by one
-//! shell, and say what they are shown to say. Needs root and a loop device.
+//! shell, and must print what README shows. Needs root and a loop device.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,10 +9,10 @@ use std::process::Command;
 use regex::Regex;
 
 const SECTION: &str = "## By hand, on a loop disk";
-/// Where README works; the test has a folder of its own.
+/// The folder that README uses; the test has its own.
 const FOLDER: &str = "/var/tmp/localpool-try";
 
-/// The section's blocks of a language.
+/// The section's blocks in a language.
 fn blocks(language: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let section = readme.split_once(SECTION).unwrap().1.split("\n## ").next().unwrap().to_owned();
@@ -20,14 +20,14 @@ fn blocks(language: &str) -> Vec<String> {
     section.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// Without what differs from disk to disk: its number and its id; and one blank for many, as columns move with both.
+/// Without the number and the id, which differ from disk to disk; and with single blanks, as these change the columns.
 fn plain(text: &str) -> String {
     let text = Regex::new("loop[0-9]+").unwrap().replace_all(text, "loopN");
     let text = Regex::new("gpt-[0-9a-f-]{36}").unwrap().replace_all(&text, "gpt-ID");
     Regex::new(" +").unwrap().replace_all(&text, " ").into_owned()
 }
 
-/// What README shows of this disk, but for the other disks of that machine.
+/// What README shows for this disk, without the other disks of that machine.
 fn wanted(block: &str) -> Vec<String> {
     let other = |line: &&str| line.contains("loop") && !line.contains("without a file");
     block.lines().filter(other).map(plain).collect()
@@ -48,11 +48,11 @@ fn loop_the_lines_that_readme_shows_for_a_loop_disk_do_what_it_says() {
     let folder = parent.path().join("try");
     let ours = |block: &str| {
         let block = block.replace("make build\n", "").replace("$PWD/target/release", binary.to_str().unwrap());
-        // A disk with the node's name would be ours, whoever made it.
+        // The driver would take every disk with the node's name, whoever made it.
         let block = block.replace("NODE_NAME=try", &format!("NODE_NAME=try-{}", std::process::id()));
         block.replace(FOLDER, folder.to_str().unwrap())
     };
-    // Looks until the disk is as it is said to be; the last look is the answer.
+    // Looks until the disk is in the expected state; the last look is the answer.
     let script = format!(
         "set -euo pipefail
 DISK=
@@ -73,7 +73,7 @@ DISK=
     let (out, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}\n{errors}");
     let said: Vec<String> = out.lines().map(plain).collect();
-    // How many of the seconds are left is another number at each look.
+    // The remaining seconds differ at each look.
     let rest = |line: &str| Regex::new("for [0-9]+ s more").unwrap().replace(line, "for N s more").into_owned();
     let said: Vec<String> = said.iter().map(|line| rest(line)).collect();
     for block in [alone, young, claimed, given_back] {

@@ -1,4 +1,4 @@
-//! What a scan and the kernel's events say of real devices. Needs root; makes its own image files.
+//! What a scan and the kernel's events say about real devices. Needs root; makes its own image files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use localpool::host::raw::{Kind, MountHow};
 use localpool::host::sysfs::scan;
 use localpool::host::{Hint, RawDisk, Roots};
 
-/// Runs a command that must succeed, and gives its output.
+/// Runs a command that must succeed, and returns its output.
 fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -110,7 +110,7 @@ fn loop_a_device_is_known_by_its_file_also_where_no_path_leads_to_it() {
     }
     let disk = Loop::attach();
     let file = std::fs::metadata(disk.path("disk.img")).unwrap();
-    // Another filesystem on top, with another file of that name: what the path leads to in a container.
+    // Another filesystem on top, with another file of that name, as a container would see it.
     let folder = disk.folder.path().to_str().unwrap();
     run("mount", &["-t", "tmpfs", "localpool-test", folder]);
     std::fs::write(disk.path("disk.img"), "another file").unwrap();
@@ -227,7 +227,7 @@ fn loop_both_disks_of_a_btrfs_are_in_use_while_one_is_mounted() {
     unmounted(&second);
 }
 
-/// Every socket of the machine hears the flood below, so nobody counts events beside it.
+/// Every socket of the machine gets the flood below, so nobody counts events during it.
 static EVENTS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -259,7 +259,7 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
     let trigger = format!("/sys/block/{}/uevent", disk.name());
-    // More than any buffer holds, as nobody reads meanwhile.
+    // More than any buffer holds, while nobody reads.
     for _ in 0..20_000 {
         std::fs::write(&trigger, "change").unwrap();
     }

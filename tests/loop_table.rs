@@ -1,6 +1,6 @@
-//! Our tables before the judges of the trade: sgdisk, sfdisk, parted and libblkid, at sectors of 512 and 4096.
+//! Our tables, checked by the common tools: sgdisk, sfdisk, parted and libblkid, at sectors of 512 and 4096.
 //!
-//! Needs root, for loop devices with sectors of 4096; not root, each test says that it was skipped.
+//! Needs root, for loop devices with sectors of 4096; without root, each test says that it was skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must stop; clippy knows only #[test] functions")]
 
@@ -21,7 +21,7 @@ const SIZE: u64 = 64 * MIB;
 const DISK: Uuid = Uuid::from_u128(0xd15c0000_0000_4000_8000_000000000001);
 const VOLUME: Uuid = Uuid::from_u128(0x70100000_0000_5000_8000_000000000002);
 
-/// A loop device on an image of its own; both go when it is dropped, on a panic too.
+/// A loop device on an image of its own; both are removed when it is dropped, also on a panic.
 struct Loop {
     node: PathBuf,
     /// Removed with the device.
@@ -40,7 +40,7 @@ impl Loop {
         Self { node, _image: image, file, geometry: Geometry { size: SIZE, sector, offloads_zeroes: false } }
     }
 
-    /// A command on the device, after which nobody reads what was cached before.
+    /// A command on the device; afterwards nobody reads what was cached before.
     fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.file.sync_all().unwrap();
         let device = path(&self.node);
@@ -63,13 +63,13 @@ impl Loop {
         choice.table
     }
 
-    /// What sfdisk makes of the table.
+    /// How sfdisk reads the table.
     fn sfdisk(&self) -> serde_json::Value {
         let said: serde_json::Value = serde_json::from_str(&self.run("sfdisk", &["-J", "DEV"])).unwrap();
         said["partitiontable"].clone()
     }
 
-    /// Number, GUID, first byte, bytes, by sfdisk and by libblkid (through partx), which must agree.
+    /// Number, GUID, first byte and size, from sfdisk and from libblkid (through partx), which must agree.
     fn partitions(&self) -> Vec<(u32, Uuid, u64, u64)> {
         let sector = u64::from(self.geometry.sector);
         let table = self.sfdisk();
@@ -153,7 +153,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Runs a test on a loop device of either sector size; says so where that cannot be.
+/// Runs a test on a loop device of either sector size, or says why it cannot.
 fn on_both_sectors(name: &str, test: impl Fn(&Loop)) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED {name}: loop devices need root");

@@ -1,4 +1,4 @@
-//! A state directory that was lost or put back from a backup, on a node whose volumes others still know of.
+//! A state directory that was lost or restored from a backup, on a node whose volumes are still known elsewhere.
 
 mod fake_node;
 
@@ -23,7 +23,7 @@ fn geometry() -> Geometry {
     Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
 }
 
-/// A node that is told of volumes.
+/// A node that gets a list of its volumes.
 fn start(host: &Arc<FakeHost>, layout: &Layout, told: &Told) -> Node {
     let node = Node::start(host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
     let told = told.clone();
@@ -31,7 +31,7 @@ fn start(host: &Arc<FakeHost>, layout: &Layout, told: &Told) -> Node {
     Node { pool, agent: agent.asking_for_own(Box::new(move || told.clone())) }
 }
 
-/// A bare device with a volume, and what its object says.
+/// A bare device with a volume, and the report of its object.
 fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
     let host = Arc::new(FakeHost::default());
     let device = host.add_disk("fake0", "SERIAL-0", geometry());
@@ -42,14 +42,15 @@ fn pool() -> (Arc<FakeHost>, Arc<Platter>, Told) {
     (host, device, told)
 }
 
-/// What the object of a volume says.
+/// The report of a volume's object.
 fn told(node: &Node, name: &str) -> Told {
     let view = node.pool.volume(id(name)).expect("there");
     let volume = Some(LostVolume { id: view.id, set: view.set, record: view.record.expect("described") });
     Ok(vec![ToldVolume { disk: view.disk, id: Some(view.id), volume, is_made: true }])
 }
 
-/// The state directory is lost, and the disk has another serial since: a new machine, another driver, a quirk of a kernel.
+/// The state directory is lost, and since then the disk has another serial: a new machine, another driver, a quirk of a
+/// kernel.
 #[test]
 fn a_lost_device_of_a_volume_that_has_another_identity_by_now_is_taken_by_no_set() {
     let (host, device, told) = pool();
@@ -61,7 +62,7 @@ fn a_lost_device_of_a_volume_that_has_another_identity_by_now_is_taken_by_no_set
     let mut node = start(&host, &Layout::Carved {}, &told);
     node.passes().expect("looks");
     assert_eq!((node.pool.members().len(), device.write_count()), (0, before));
-    // Another disk of the size is no suspect once it was read.
+    // Another disk of the same size is no suspect once it was read.
     host.add_disk("fake1", "SERIAL-1", geometry());
     node.passes().expect("claims");
     let claimed: Vec<String> = node.pool.disk_views().iter().map(|disk| disk.path.display().to_string()).collect();
@@ -73,7 +74,7 @@ fn a_lost_device_of_a_volume_that_has_another_identity_by_now_is_taken_by_no_set
 fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_taken_back() {
     let (host, device, told) = pool();
     let writes = device.write_count();
-    // Lost, or from before the volume: then the agent knows of it when it would claim.
+    // The journal is lost, or older than the volume: then the agent learns of the volume when it would claim.
     for older in [None, Some("{\"format\": 1}")] {
         host.state.lose();
         if let Some(text) = older {
@@ -126,7 +127,8 @@ fn a_label_that_a_tenant_wrote_joins_no_pool_after_the_state_directory_was_lost_
         node.passes().expect("looks");
         assert!(node.pool.members().is_empty() && device.content() == forged.content());
     }
-    // One from before the volume: what the pool has is served without those who tell, and what it does not know waits.
+    // An older journal than the volume: what the pool has is served without the reports, and what it does not know
+    // waits.
     host.state.lose();
     host.state().store(JOURNAL, "{\"format\": 1}").expect("stored");
     for told in [&none(), &told, &none()] {
@@ -155,7 +157,7 @@ fn a_disk_of_ours_that_the_journal_does_not_know_joins_when_others_have_told_and
     }
 }
 
-/// As `localpool devices` does where no agent runs: it makes no pass, and has no journal perhaps.
+/// As `localpool devices` does if no agent runs: it makes no pass, and perhaps has no journal.
 #[test]
 fn a_look_that_has_nobody_to_ask_shows_a_disk_of_ours_as_ours() {
     let host = Arc::new(FakeHost::default());
@@ -172,7 +174,7 @@ fn a_look_that_has_nobody_to_ask_shows_a_disk_of_ours_as_ours() {
     }
 }
 
-/// A device whose first volume a journal has in one of its states, and that has another volume since.
+/// A device whose first volume is in the journal, in one of its states, and that has another volume since.
 fn older(state: &str) -> (Arc<FakeHost>, Arc<Platter>, Told) {
     let host = Arc::new(FakeHost::default());
     let device = host.add_disk("fake0", "SERIAL-0", geometry());
@@ -189,7 +191,7 @@ fn older(state: &str) -> (Arc<FakeHost>, Arc<Platter>, Told) {
     node.pool.create(&request("b", WantedUsage::Mount(Some(FsKind::Ext4)), MIB)).expect("made");
     let told = told(&node, "b");
     drop(node);
-    // Where nothing looks that does not know of it.
+    // At a place where a look that does not know of it does not read.
     device.poke(30 * MIB, b"what a tenant wrote, and nobody recognises");
     host.state().store(JOURNAL, &older[state]).expect("put back");
     (host, device, told)
@@ -258,7 +260,7 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
             node.pool.usable(id(kept)).expect("a person has said so");
         }
         assert!(device.content() == before, "{state}: something was written");
-        // The object of the one that was forgotten may be there as well by now.
+        // By now the object of the forgotten volume may be there as well.
         let both = told.as_ref().expect("told").iter().flat_map(|b| {
             let volume = b.volume.clone().map(|volume| LostVolume { id: id("a"), ..volume });
             [ToldVolume { id: Some(id("a")), volume, ..b.clone() }, b.clone()]
@@ -271,7 +273,7 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         }
         node.pool.delete(id(kept)).expect("as any other");
         node.pool.work_until_idle().expect("erased");
-        // The object of the one that is not there may outlive the other volume.
+        // The object of the missing volume may outlive the other volume.
         let mut node = start(&host, &Layout::RawDevice {}, &told);
         assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
         node.pool.create(&request("d", BLOCK, MIB)).expect("as before");
@@ -284,7 +286,7 @@ fn a_dispute_of_two_records_is_ended_by_a_person_and_not_by_an_object_that_goes(
         let (host, device, told) = older(state);
         start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
         let before = device.content();
-        // Deleted by hand, which erases nothing.
+        // Deleted by hand; that erases nothing.
         let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
         let pass = node.passes().expect("looks");
         node.pool.work_until_idle().expect("nothing to do");
@@ -319,7 +321,7 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
     assert!(node.pool.members().is_empty());
     assert_eq!(node.pool.delete(id("b")).expect("nobody waits"), Change::AlreadySo);
     assert!(device.content() == before, "something was written");
-    // Blanked by hand; the object of the volume may still be there.
+    // Blanked by hand; the volume's object may still be there.
     device.poke(30 * MIB, &[0; 4096]);
     let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
     node.agent.verb(&adopt).expect("sets may have it");
@@ -385,7 +387,7 @@ fn an_object_that_this_version_cannot_read_keeps_its_device_from_an_older_journa
     }
 }
 
-/// The erasure has ended, the object is not let go yet, as the API server is away, and the device is given back meanwhile.
+/// The erasure has ended, the object is not yet let go as the API server is away, and meanwhile the device is released.
 #[test]
 fn the_object_of_a_volume_that_was_erased_holds_nothing_up_after_its_device_was_given_back() {
     let (host, _, told) = pool();
@@ -476,7 +478,7 @@ fn a_device_that_an_older_journal_has_as_given_back_and_that_has_a_volume_since_
 fn where_both_records_have_one_volume_another_object_of_the_device_disputes_nothing() {
     let (host, _, a) = pool();
     let a = a.expect("told");
-    // An object from a backup beside that of the volume that is there.
+    // An object from a backup beside the object of the volume that is there.
     let stale = older("erased").2.expect("told").remove(0);
     let stale = ToldVolume { disk: a[0].disk.clone(), ..stale };
     for told in [vec![stale.clone(), a[0].clone()], vec![a[0].clone(), stale]] {
@@ -502,7 +504,7 @@ fn a_set_that_gives_disks_back_gives_none_back_that_an_older_journal_calls_done_
     }
 }
 
-/// Before an agent runs, and where one does not answer: a look must not write over what it wrote.
+/// Before an agent runs, and while it does not answer: a look must not overwrite what the agent wrote.
 #[test]
 fn a_plan_of_sets_writes_nothing_into_a_journal_with_a_dispute() {
     let (host, _, told) = older("free");
@@ -520,7 +522,7 @@ fn a_dispute_stays_where_nobody_can_be_asked() {
     let (host, device, told) = older("erasing");
     start(&host, &Layout::RawDevice {}, &told).passes().expect("looks");
     let before = device.content();
-    // As a command does where no agent runs.
+    // As a command does if no agent runs.
     let rules = vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)];
     let mut node = Node::start(&host, rules, Duration::ZERO).expect("starts");
     let pass = node.passes().expect("looks");
@@ -529,7 +531,7 @@ fn a_dispute_stays_where_nobody_can_be_asked() {
     assert!(device.content() == before, "something was written");
 }
 
-/// What an object says of a volume that was deleted, or was only to be made, contradicts nobody.
+/// The report of an object contradicts nothing if its volume was deleted, or was not made yet.
 #[test]
 fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
     let (host, _, volume_a) = pool();

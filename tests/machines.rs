@@ -1,4 +1,4 @@
-//! What a scan says of twenty-four machines that are kept as text, of a generated one, and of this one.
+//! What a scan says about twenty-four machines that are kept as text, about a generated one, and about this one.
 //!
 //! The machines are in fixtures/machines; loop_scan.rs has what needs real devices.
 
@@ -485,7 +485,7 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
     let (mut seen, mut gone, mut said) = (0, 0, 0);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            // Disks go and come back whole, and lose a file for a moment.
+            // Whole disks leave and come back, and lose a file for a moment.
             for n in (0..homes.len()).cycle() {
                 if stop.load(std::sync::atomic::Ordering::Relaxed) {
                     return;
@@ -539,7 +539,7 @@ fn a_device_that_another_provisioners_link_leads_to_is_on_offer() {
 #[test]
 fn where_offers_cannot_be_read_no_device_is_known_to_be_free() {
     let m = machine("offered");
-    // A path longer than any can be: an error, also for root.
+    // A path longer than the limit: an error, also for root.
     let deep = "d".repeat(255);
     let roots = Roots { mnt: m.root().join("mnt").join(vec![deep.as_str(); 17].join("/")), ..Roots::under(m.root()) };
     let disks = scan(&roots).unwrap();
@@ -643,7 +643,7 @@ fn what_is_mounted_or_swapped_on_says_what_it_holds() {
     assert_eq!(words(&m.disk("sda").fs_type), "-");
 }
 
-/// Name, size, read-only, removable, rotational, sectors: what lsblk and we both read.
+/// Name, size, read-only, removable, rotational, sectors: what both lsblk and we read.
 type Facts = BTreeSet<(String, u64, bool, bool, bool, u32, u32)>;
 
 fn ours(disks: &[RawDisk]) -> Facts {
@@ -678,8 +678,8 @@ fn lsblk(sysroot: Option<&Path>) -> Option<Facts> {
 
 #[test]
 fn this_machine_is_as_lsblk_sees_it() {
-    // Other tests bind loop devices meanwhile: what is compared is each device that was the same before and after, by its
-    // sequence number, too.
+    // Meanwhile other tests bind loop devices: only devices that were the same before and after are compared, also by
+    // their sequence number.
     let before = scan(&Roots::default()).unwrap();
     let theirs = lsblk(None);
     let after = scan(&Roots::default()).unwrap();

@@ -1,5 +1,5 @@
-//! Requests that are wrong: each is refused with the right code and the name of what is wrong, no disk is touched, and the
-//! driver goes on.
+//! Requests that are wrong: each is refused with the right code and names what is wrong, no disk is touched, and the
+//! driver keeps running.
 
 use localpool::csi::proto::volume_capability::access_mode::Mode;
 use localpool::csi::proto::volume_content_source::{SnapshotSource, Type};
@@ -10,7 +10,7 @@ use crate::client::{Client, Made, assert_refused, block, capability, create, mou
 use crate::driver::{CARVED, Driver, Start, WHOLE, set};
 use crate::lab::{Disk, GIB, Lab, MIB, text};
 
-/// A driver with a carved and a whole disk, and a volume on the first, that nothing here may change.
+/// A driver with a carved and a whole disk, and a volume on the first, which nothing here may change.
 struct Bench {
     disks: [Disk; 2],
     before: [(u64, u64); 2],
@@ -123,7 +123,7 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
     }
     assert_refused(client.delete(&long).await, INVALID, &["volume_id", "129"]);
     assert_refused(client.get(&long).await, INVALID, &["volume_id", "129"]);
-    // What is no id of ours names no volume of ours.
+    // An id that is not one of ours names no volume of ours.
     for stranger in ["../../etc/passwd", "x", &id.to_uppercase(), &format!("{id} ")] {
         client.delete(stranger).await.unwrap();
         assert_refused(client.get(stranger).await, Code::NotFound, &[stranger]);
@@ -188,7 +188,7 @@ async fn loop_capabilities_that_a_local_volume_cannot_have_are_refused() {
         assert_refused(client.try_create(request).await, INVALID, &[words]);
         let capacity = GetCapacityRequest { volume_capabilities: bad.clone(), ..Default::default() };
         assert_refused(client.controller.get_capacity(capacity).await, INVALID, &[words]);
-        // To ask whether they are possible is no mistake; the answer is no.
+        // Asking whether they are possible is no error; the answer is no.
         let validate =
             ValidateVolumeCapabilitiesRequest { volume_id: id.clone(), volume_capabilities: bad, ..Default::default() };
         let answer = client.controller.validate_volume_capabilities(validate).await.unwrap().into_inner();

@@ -1,4 +1,4 @@
-//! Starting on files, sockets and directories that are not what they should be: said in words, nothing touched.
+//! Starts on files, sockets and directories that are not what they should be: the driver says so, and touches nothing.
 
 use std::fs;
 use std::path::Path;
@@ -117,7 +117,7 @@ async fn loop_a_journal_cut_short_is_kept_and_nothing_is_claimed_until_it_is_set
     assert!(said.contains("nothing is wrong with it"), "{said}");
 }
 
-/// A filesystem in memory of the lab's own, so small that it is soon full.
+/// A filesystem in memory for this lab, so small that it is soon full.
 fn tiny_state(lab: &Lab, start: &mut Start, options: &str) {
     fs::create_dir(lab.path("tiny")).unwrap();
     let flags = nix::mount::MsFlags::empty();
@@ -142,13 +142,13 @@ async fn loop_a_full_state_directory_costs_only_what_must_be_remembered_there() 
     fs::write(&filler, vec![1; 1 << 20]).expect_err("it is full");
     let (driver, mut client) = start.ready().await;
     disks.iter().for_each(|disk| drop(driver.await_verdict(&disk.node, "Ours", "in pool")));
-    // On which disk a volume may be must be remembered before the disk is written.
+    // The disk on which a volume may be must be remembered before that disk is written.
     let before = disks.each_ref().map(Disk::fingerprint);
     let refused = client.try_create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await.unwrap_err();
-    // The document without which the journal would be another machine's comes before that.
+    // Before that comes the document that says which machine the journal belongs to.
     let no_space = |said: &str| said.contains(text(&start.state.join("standalone"))) && said.contains("No space left");
     assert!(no_space(refused.message()), "{refused}");
-    // A release must be remembered before the disk is wiped; it is not done by half.
+    // A release must be remembered before the disk is wiped; it is not done halfway.
     let free = &disks[0];
     let said = driver.cli_refused(&["disk", "release", free.path()]);
     assert!(no_space(&said), "{said}");
@@ -165,7 +165,7 @@ async fn loop_a_full_state_directory_costs_only_what_must_be_remembered_there() 
     let refused = client.try_create(create(&lab.named("pvc-2"), "fast", MIB, &block())).await.unwrap_err();
     assert!(refused.message().contains("journal.json") && refused.message().contains("No space left"), "{refused}");
     driver.stop();
-    // Its disks are its own after a restart.
+    // After a restart its disks are still its own.
     let (driver, _client) = start.ready().await;
     driver.await_verdict(&disks[1].node, "Ours", "in pool");
 }

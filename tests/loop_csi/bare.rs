@@ -1,4 +1,4 @@
-//! Bare devices: what a tenant makes inside one is his, and no disk of the machine.
+//! Bare devices: what a tenant makes inside one is the tenant's, and no disk of the machine.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::content::{pattern, write_synced};
 use crate::driver::{SOON, Start, WHOLE, set};
 use crate::lab::{Disk, MIB, eventually, run, text};
 
-/// A partition that the kernel maps, as udev does when the last one who had the disk open for writing closes it.
+/// A partition that the kernel maps, as udev does when the last process that had the disk open for writing closes it.
 fn map(disk: &Disk) {
     run("partx", &["--add", disk.path()]);
     assert_eq!(disk.mapped(), [format!("{}p1", disk.name())]);
@@ -28,7 +28,7 @@ async fn loop_a_partition_that_a_tenant_made_inside_a_bare_volume_is_never_given
     let (staging, target) = (lab.path("staging"), lab.path("target"));
     client.stage(&made.id, &staging, &block()).await.unwrap();
     client.publish(&made.id, &staging, &target, &block()).await.unwrap();
-    // The kernel cannot be asked to read it again, which sgdisk says by its status.
+    // The kernel cannot be asked to read it again, which sgdisk reports by its status.
     let _ = Command::new("sgdisk").args(["--new=1:2048:+16M", text(&target)]).output().unwrap();
     client.unpublish(&made.id, &target).await.unwrap();
     driver.stop();
@@ -39,7 +39,7 @@ async fn loop_a_partition_that_a_tenant_made_inside_a_bare_volume_is_never_given
     assert_eq!(client.capacity("parts", &block()).await, (0, 0), "the tenant's partition is on offer");
     assert_eq!(disk.mapped(), [] as [String; 0], "it stays mapped");
     driver.await_verdict(&disk.node, "Ours", &format!("in pool as a bare device, holds volume {}", made.id));
-    // He maps it while the driver runs: it is seen, and left to him.
+    // The tenant maps it while the driver runs: the driver sees it, and does not touch it.
     map(&disk);
     disk.announce();
     driver.await_verdict(&part, "Theirs", "which is of a pool disk, by whoever uses that volume");

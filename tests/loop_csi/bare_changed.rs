@@ -1,4 +1,4 @@
-//! What a bare device keeps of the volume that it had: its read-only flag, and what it gained by growing.
+//! What a bare device keeps of its earlier volume: the read-only flag, and the space that it gained by growing.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
@@ -70,7 +70,7 @@ async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_c
     let all = client.capacity("bare", &block()).await;
     let made = client.create(create(&lab.named("vm"), "bare", MIB, &block())).await;
     let (staging, target) = (lab.path("staging"), lab.path("target"));
-    // As a container has it: a node of its own, by whatever name.
+    // As in a container: a node of its own, with any name.
     let (other, number) = (lab.path("node"), std::fs::metadata(&disk.node).unwrap().rdev());
     mknod(&other, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number).unwrap();
     for opened in [other, disk.node.clone()] {

@@ -1,4 +1,4 @@
-//! Bytes that nothing recognises: whose set says `blankness: Zeros` takes no disk that holds some.
+//! Bytes that nothing recognises: a set with `blankness: Zeros` takes no disk that has some.
 
 use crate::driver::{CARVED, Start, set};
 use crate::lab::MIB;
@@ -15,7 +15,7 @@ async fn loop_a_disk_with_bytes_that_nothing_recognises_is_left_by_a_set_that_as
     let why = "set default/set: it holds bytes that nothing recognises, the first that was seen at byte 98566144";
     driver.await_verdict(&written.node, "Unclaimed", why);
     assert_eq!(written.writes(), 0);
-    // Told of by an event, it is read again.
+    // After an event it is read again.
     written.write(94 * MIB, &[0; 4096]);
     written.announce();
     driver.await_verdict(&written.node, "Ours", "in pool");

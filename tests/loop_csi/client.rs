@@ -17,7 +17,7 @@ use tonic::{Code, Response, Status};
 
 use crate::lab::text;
 
-/// No call of a test takes longer.
+/// No call of a test may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Client {
         self.controller.delete_volume(request).await.map(drop)
     }
 
-    /// What there is to give to a class, for a use: the sum, and the largest.
+    /// What a class can offer for a use: the sum, and the largest volume.
     pub async fn capacity(&mut self, class: &str, capability: &VolumeCapability) -> (u64, u64) {
         let request = GetCapacityRequest {
             parameters: parameters(class),
@@ -80,7 +80,7 @@ impl Client {
         (bytes(answer.available_capacity), bytes(answer.maximum_volume_size.unwrap()))
     }
 
-    /// Waits until that much can be given again: what was deleted is erased then.
+    /// Waits until that much is available again: the deleted volumes are erased then.
     pub async fn await_capacity(&mut self, class: &str, capability: &VolumeCapability, wanted: (u64, u64)) {
         let until = tokio::time::Instant::now() + crate::driver::SOON;
         loop {
@@ -235,7 +235,7 @@ pub fn usage(stats: &NodeGetVolumeStatsResponse, unit: Unit) -> Option<&VolumeUs
     stats.usage.iter().find(|usage| usage.unit == i32::from(unit))
 }
 
-/// A call must be refused with this code, and a sentence that has all these words.
+/// A call must be refused with this code, and a sentence that contains all these words.
 #[track_caller]
 pub fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
     let status = result.expect_err("it should have been refused");

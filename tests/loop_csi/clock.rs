@@ -1,4 +1,4 @@
-//! A wall clock that jumps under a running driver: what counts time must not believe it.
+//! A wall clock that jumps under a running driver: nothing that measures time may rely on it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::content::{pattern, write_synced};
 use crate::driver::{CARVED, Driver, Start, set};
 use crate::lab::{Lab, MIB};
 
-/// A driver whose clock is right, and can be set off.
+/// A driver whose clock is right, and can be changed.
 async fn start(lab: &Lab, min_age: &str) -> (Driver, Client) {
     let mut start = Start::new(lab, &set(lab, "fast", "pool-*.img", CARVED));
     start.min_age = min_age.to_owned();
@@ -21,7 +21,7 @@ fn set_off(lab: &Lab, by: &str) {
     fs::rename(lab.path("clock.new"), lab.path("clock")).unwrap();
 }
 
-/// The year in which the driver thinks to be, by its last line.
+/// The year that the driver believes in, by its last line.
 fn year(driver: &Driver) -> u32 {
     let log = driver.start.log();
     let stamp = log.lines().rev().find_map(|line| line.get(..4)?.parse().ok());
@@ -37,7 +37,7 @@ async fn loop_a_clock_that_jumps_does_not_end_the_time_before_a_claim() {
     let now = year(&driver);
     for (by, jumped) in [("+4000d", now + 10), ("-4000d", now - 11)] {
         set_off(&lab, by);
-        // Its attachment makes the driver look at all disks again.
+        // When it is attached, the driver looks at all disks again.
         let other = lab.disk(&format!("pool-in-{jumped}"), 64 * MIB);
         driver.await_verdict(&other.node, "Unclaimed", "seen too recently");
         driver.await_verdict(&disk.node, "Unclaimed", "seen too recently");

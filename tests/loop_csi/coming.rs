@@ -1,5 +1,5 @@
-//! Disks that come and go under a running driver. A loop device that is open cannot be detached; so a disk goes here by
-//! losing its size, for which its driver lets go of it, and comes back as a copy of what it was, under another name.
+//! Disks that come and go under a running driver. A loop device that is open cannot be detached; so here a disk leaves
+//! by losing its size, upon which the driver closes it, and comes back as a copy of what it was, under another name.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use crate::content::{first_dirty, pattern, write_synced};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
-/// Takes a disk away; gives the image that comes back, with all that the driver has written to it: the driver stands still
-/// meanwhile, as it writes the second copy of a label in the background.
+/// Takes a disk away; returns the image that comes back, with everything that the driver has written to it. The driver
+/// is stopped meanwhile, as it writes the second copy of a label in the background.
 fn take_away(lab: &Lab, driver: &Driver, disk: &Disk) -> std::path::PathBuf {
     let kept = lab.path("away.kept");
     let held = driver.hold();
@@ -78,7 +78,7 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
     let again = client.try_create(create(&lab.named("fs"), "goes", 20 * MIB, &mount("ext4"))).await;
     assert_refused(again, Code::Aborted, &["missing"]);
     assert_eq!(client.capacity("goes", &block()).await, (0, 0));
-    // Nobody holds it any more, and others go on.
+    // Nobody holds it any more, and other disks are served.
     gone.detach();
     let other = client.create(create(&lab.named("other"), "stays", 4 * MIB, &block())).await;
     client.delete(&other.id).await.unwrap();
@@ -98,7 +98,7 @@ async fn loop_a_disk_that_goes_leaves_its_volumes_listed_and_brings_them_back_un
     client.publish(&raw.id, &staging, &target, &block()).await.unwrap();
     assert!(fs::read(&target).unwrap() == pattern(4, 4 << 20));
     client.unpublish(&raw.id, &target).await.unwrap();
-    // And what is deleted is erased: its worker came back with it.
+    // A deleted volume is erased: the disk's worker came back with it.
     for id in [&made.id, &raw.id] {
         client.delete(id).await.unwrap();
     }

@@ -1,4 +1,5 @@
-//! One volume on two disks: neither is used before a person says which one it is, and what the other one has is kept.
+//! One volume on two disks: neither is used before a person decides which one it is, and the data of the other one is
+//! kept.
 
 use tonic::Code;
 
@@ -22,7 +23,7 @@ async fn loop_a_conflict_is_shown_and_settled_by_command() {
     client.unstage(&made.id, &staging).await.unwrap();
     driver.stop();
     one.detach();
-    // Nobody remembers the disk that is away, and the same volume is made once more.
+    // Nobody remembers the disk that is away, so the same volume is made a second time.
     std::fs::remove_dir_all(&start.state).unwrap();
     let other = lab.disk("other", 128 * MIB);
     let (driver, mut client) = start.ready().await;
@@ -61,7 +62,7 @@ async fn loop_a_conflict_is_shown_and_settled_by_command() {
     client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
     assert_eq!(std::fs::read_to_string(staging.join("file")).unwrap(), "kept");
     client.unstage(&made.id, &staging).await.unwrap();
-    // What the other disk had is there still, for whoever wants it.
+    // The data of the other disk is still there, for whoever wants it.
     let volumes = driver.cli_ok(&["volumes"]);
     assert!(volumes.lines().any(|line| line.contains("Found") && !line.contains(&made.id)), "{volumes}");
     client.delete(&made.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! What files and images hold: patterns to write, and what is there now.
+//! The content of files and images: patterns to write, and what is there now.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::unistd::{Whence, lseek64};
 
-/// What a file holds: a hash of each block that is not all zeros, with its place.
+/// The content of a file: a hash of each block that is not all zeros, with its place.
 pub fn fingerprint(image: &Path) -> u64 {
     let mut hash = DefaultHasher::new();
     each_block(image, 0, fs::metadata(image).unwrap().size(), |at, block| {
@@ -43,7 +43,7 @@ fn each_block(image: &Path, from: u64, to: u64, mut each: impl FnMut(u64, &[u8])
         if data >= to {
             return;
         }
-        // Blocks lie the same way whatever the file's holes are.
+        // Blocks have the same boundaries wherever the file's holes are.
         let start = (data / BLOCK * BLOCK).max(at);
         let end = to.min(start / BLOCK * BLOCK + BLOCK);
         let mut block = vec![0; usize::try_from(end - start).unwrap()];
@@ -53,7 +53,7 @@ fn each_block(image: &Path, from: u64, to: u64, mut each: impl FnMut(u64, &[u8])
     }
 }
 
-/// Bytes that no other place has: each word says where it is.
+/// Bytes that are unique to their place: each word says where it is.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let words = (0..len as u64 / 8).flat_map(|n| (n ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
     words.collect()

@@ -15,10 +15,10 @@ use crate::client::Client;
 use crate::lab::{Lab, attached, eventually, text};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_localpool");
-/// For everything that has to come about by itself; what takes longer has gone wrong.
+/// The limit for everything that has to happen by itself; if it takes longer, something has gone wrong.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// What a driver is started with.
+/// The configuration that a driver starts with.
 #[derive(Clone)]
 pub struct Start {
     pub socket: PathBuf,
@@ -26,7 +26,7 @@ pub struct Start {
     pub sets: PathBuf,
     pub node: String,
     pub min_age: String,
-    /// The wall clock of its process: a file that says how far it is off, as libfaketime reads it.
+    /// The wall clock of its process: a file with its offset, as libfaketime reads it.
     pub clock: Option<PathBuf>,
     log: PathBuf,
     lab: PathBuf,
@@ -38,7 +38,7 @@ pub struct Driver {
 }
 
 impl Start {
-    /// Writes the sets down; starts nothing.
+    /// Writes the sets to a file; starts nothing.
     pub fn new(lab: &Lab, sets: &str) -> Self {
         Self::named(lab, "driver", sets)
     }
@@ -80,7 +80,8 @@ impl Start {
     }
 
     /// Starts it, and waits until it answers that it is ready, and has looked at each disk of the lab. Drivers of other
-    /// tests hold a blank disk exclusively while they look at it; then the first look says so, and a later one takes it.
+    /// tests hold a blank disk exclusively while they look at it; then the first look reports that, and a later one
+    /// takes the disk.
     pub async fn ready(&self) -> (Driver, Client) {
         let (driver, client) = self.ready_at_once().await;
         let mut held = Vec::new();
@@ -106,7 +107,7 @@ impl Start {
     }
 
     pub fn log(&self) -> String {
-        // A device would have no end.
+        // Reading a device would never end.
         if !self.log.is_file() {
             return format!("it logs to {}", self.log.display());
         }
@@ -140,10 +141,10 @@ impl Driver {
         assert_eq!(status.signal(), Some(9), "it ended before it was killed: {}", self.start.log());
     }
 
-    /// SIGKILL of one that cannot end, as a disk hangs under it. It is waited for when what this gives is dropped.
+    /// SIGKILL of a driver that cannot end because a disk hangs under it. Dropping the result waits for its end.
     pub fn kill_in_vain(mut self) -> Self {
         self.child.kill().unwrap();
-        // Who connects before another one is there would find the socket of this one, and wait.
+        // Without this, a client that connects before the next driver runs would find this one's socket, and wait.
         fs::remove_file(&self.start.socket).unwrap();
         self
     }
@@ -152,7 +153,7 @@ impl Driver {
         kill(self.pid(), Signal::SIGTERM).unwrap();
     }
 
-    /// SIGTERM; it must end, in good order.
+    /// SIGTERM; it must end in good order.
     pub fn stop(mut self) {
         self.terminate();
         let status = self.end();
@@ -170,7 +171,7 @@ impl Driver {
         status.unwrap()
     }
 
-    /// Whether a thread of it waits for a disk, uninterruptibly.
+    /// Whether one of its threads waits for a disk, uninterruptibly.
     pub fn waits_in_the_kernel(&self) -> bool {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid())) else { return false };
         let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).unwrap_or_default();
@@ -181,7 +182,7 @@ impl Driver {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until the driver has started a tool with such a name; gives its process.
+    /// Waits until the driver has started a tool with such a name; returns its process.
     pub async fn await_tool(&self, name: &str) -> Pid {
         let until = Instant::now() + SOON;
         loop {
@@ -200,7 +201,7 @@ impl Driver {
         Held(tool)
     }
 
-    /// Stops every thread of the driver where it is, until `resume`: none of its writes is on the way to a disk then.
+    /// Stops every thread of the driver until `resume`: meanwhile none of its writes is on the way to a disk.
     pub fn hold(&self) -> Held {
         kill(self.pid(), Signal::SIGSTOP).unwrap();
         let held = Held(self.pid());
@@ -228,21 +229,21 @@ impl Driver {
         cli(&self.start.state, words)
     }
 
-    /// What a verb prints that must succeed.
+    /// The output of a verb that must succeed.
     pub fn cli_ok(&self, words: &[&str]) -> String {
         let out = self.cli(words);
         assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// What a verb says that must be refused.
+    /// The message of a verb that must be refused.
     pub fn cli_refused(&self, words: &[&str]) -> String {
         let out = self.cli(words);
         assert!(!out.status.success(), "{words:?} was done: {}", String::from_utf8_lossy(&out.stdout));
         String::from_utf8(out.stderr).unwrap()
     }
 
-    /// Verdict and reason of a device, as the running agent says them.
+    /// Verdict and reason of a device, from the running agent.
     pub fn verdict(&self, node: &Path) -> (String, String) {
         let list = self.cli_ok(&["devices", "-o", "json"]);
         verdict_in(&list, node)
@@ -260,7 +261,7 @@ impl Driver {
     }
 }
 
-/// A stopped process; it goes on when this goes.
+/// A stopped process; it continues when this is dropped.
 pub struct Held(Pid);
 
 impl Held {
@@ -290,7 +291,7 @@ impl Drop for Driver {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = self.start.log();
-            // Of what it says again and again, the time apart, the first is enough: what came before tells more.
+            // If it repeats itself, apart from the time, the first line is enough: what came before says more.
             let mut said = HashSet::new();
             let news = log.lines().filter(|line| said.insert(line.split_once(' ').map_or(*line, |(_, rest)| rest)));
             let news: Vec<&str> = news.collect();

@@ -1,4 +1,4 @@
-//! What a set would take: a dry run and `localpool set plan` say it, and touch nothing.
+//! What a set would take: a dry run and `localpool set plan` report it, and touch nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -79,7 +79,7 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     let running = driver.cli_ok(&["disk", "release", "--dry-run", disk.path()]);
     assert!(running.contains("would wipe") && !running.contains("no agent"), "{running}");
     driver.stop();
-    // Without its backup the table is one that a start would mend; and nothing of the disk is mapped.
+    // Without its backup, a start would repair the table; and no partition of the disk is mapped.
     disk.unmap();
     disk.write(disk.size() - 33 * 512, &[0; 33 * 512]);
     let before = (disk.fingerprint(), disk.writes(), disk.mapped());
@@ -100,7 +100,7 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent runs on"]);
     assert_eq!(documents(&start.state), state, "a dry run changed the state directory");
     assert!(!nobody.exists(), "a dry run made a state directory");
-    // It is no promise of another process's: the real thing does what was said.
+    // Even in another process, the real release does what the dry run announced.
     let done = cli(&start.state, &["disk", "release", disk.path(), "--node-name", &start.node]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(disk.is_blank());
@@ -115,13 +115,13 @@ async fn loop_a_dry_run_for_a_volume_or_a_document_without_an_agent_writes_nothi
     let made = client.create(create(&lab.named("pvc"), "fast", MIB, &block())).await;
     disk.settle();
     driver.stop();
-    // What a start would mend, and documents that are to be set aside.
+    // What a start would repair, and documents that are to be set aside.
     disk.unmap();
     disk.write(disk.size() - 33 * 512, &[0; 33 * 512]);
     let journal = start.state.join("journal.json");
     let text = fs::read(&journal).unwrap();
     fs::write(&journal, &text[..text.len() / 2]).unwrap();
-    // The same that its label says, or the disk would be nobody's to write.
+    // It must match the label, or the disk would be nobody's to write.
     fs::copy(start.state.join("standalone"), start.state.join("cluster")).unwrap();
     let before = (disk.fingerprint(), disk.writes(), disk.mapped());
     let (state, nobody) = (documents(&start.state), lab.path("nobody.state"));

@@ -1,4 +1,4 @@
-//! Disks that hang, for real: loop devices on a filesystem that is frozen. Reads are answered, and writes wait until it is
+//! Disks that really hang: loop devices on a filesystem that is frozen. Reads are answered, and writes wait until it is
 //! thawed.
 
 use std::path::PathBuf;
@@ -11,17 +11,18 @@ use crate::client::{Client, block, create, mount};
 use crate::driver::{CARVED, SOON, Start, set};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
-/// What an answer may take on a busy machine. What waits for the frozen disk takes as long as it is frozen.
+/// How long an answer may take on a busy machine. An operation that waits for the frozen disk takes as long as the
+/// freeze.
 const AN_ANSWER: Duration = Duration::from_secs(8);
-/// What it takes at most where the machine has time for it, and how many rounds of calls a machine gets to have it: a wait for
-/// the frozen disk that is shorter than `AN_ANSWER` is in each of them.
+/// How long it may take if the machine is not busy, and how many rounds of calls a machine gets to achieve that: a wait
+/// for the frozen disk that is shorter than `AN_ANSWER` would show in each of them.
 const PROMISED: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
 
-/// How long a disk hangs, where a test does not end that.
+/// How long a disk hangs, unless a test ends that.
 const AT_MOST: Duration = Duration::from_secs(90);
 
-/// A filesystem in a lab that freezes what lies on it.
+/// A filesystem in a lab that freezes together with the files on it.
 struct Freezer(PathBuf);
 
 impl Freezer {
@@ -40,7 +41,7 @@ impl Freezer {
         disk
     }
 
-    /// Not for ever: a process that waits for a frozen disk cannot even be killed, and a test that fails must end.
+    /// Not for ever: a process that waits for a frozen disk cannot even be killed, and a failed test must end.
     fn freeze(&self) {
         run("fsfreeze", &["--freeze", text(&self.0)]);
         let dir = self.0.clone();
@@ -66,7 +67,7 @@ async fn timed<T>(what: &str, call: impl Future<Output = T>) -> (T, Duration) {
     (answer.unwrap_or_else(|_| panic!("{what} waits for a disk that it has nothing to do with")), begun.elapsed())
 }
 
-/// The answer that took longest of all so far.
+/// The slowest answer so far.
 #[derive(Default)]
 struct Longest(Option<(&'static str, Duration)>);
 
@@ -80,7 +81,7 @@ impl Longest {
     }
 }
 
-/// Everything that an orchestrator asks, of a volume on a disk that is well, is answered within a second.
+/// Everything that an orchestrator asks about a volume on a healthy disk is answered within a second.
 async fn assert_served(lab: &Lab, client: &mut Client, id: &str) {
     let mut longest = Vec::new();
     while longest.len() < ROUNDS {
@@ -134,7 +135,7 @@ async fn loop_while_a_disk_of_the_pool_hangs_every_call_on_another_disk_answers_
             let (mut client, hanging) = (client.clone(), hanging.clone());
             tokio::spawn(async move { client.try_create(hanging).await })
         };
-        // Whichever comes second is told of the first one.
+        // The second one to arrive gets an answer about the first.
         let (mut one, mut other) = (create(), create());
         let (told, creating) = in_time("one of two calls of one name", async {
             tokio::select! { told = &mut one => (told, other), told = &mut other => (told, one) }
@@ -152,7 +153,7 @@ async fn loop_while_a_disk_of_the_pool_hangs_every_call_on_another_disk_answers_
     assert!(told.message().contains(sick.path()), "{told:?}");
 
     freezer.thaw();
-    // It waited for its own write, or for one that the driver does in the background and is told to come back.
+    // It waited for its own write, or for one that the driver does in the background; then it is asked to retry.
     if let Err(told) = creating.await.unwrap() {
         assert_eq!(told.code(), Code::Aborted, "{told:?}");
     }
@@ -182,7 +183,7 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     let kept = client.create(create(&lab.named("kept"), "sick", 16 * MIB, &mount("ext4"))).await;
     let well = client.create(create(&lab.named("well"), "well", 16 * MIB, &mount("ext4"))).await;
     driver.stop();
-    // A table that must be mended: a look only reads, and the opening writes.
+    // A table that must be repaired: a look only reads, and opening the disk writes.
     sick.write(sick.size() - 512, &[0; 512]);
     freezer.freeze();
 
@@ -194,7 +195,7 @@ async fn loop_a_disk_of_the_pool_that_hangs_at_the_start_keeps_no_other_waiting_
     for id in [&kept.id, &well.id] {
         client.delete(id).await.unwrap();
     }
-    // Stopped before, it may be between the two copies of a table.
+    // If it had been stopped earlier, it might be between the two copies of a table.
     client.await_capacity("sick", &mount("ext4"), all).await;
     driver.stop();
     sick.assert_tables_verify();
@@ -218,7 +219,7 @@ async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that
         let (mut client, request) = (client.clone(), create(&lab.named("hanging"), "sick", 16 * MIB, &block()));
         tokio::spawn(async move { client.try_create(request).await })
     };
-    // Longer than a disk that answers takes.
+    // For longer than a healthy disk takes.
     let hangs = || {
         std::thread::sleep(Duration::from_millis(20));
         driver.waits_in_the_kernel()
@@ -244,7 +245,7 @@ async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that
     for id in [&kept.id, &well.id] {
         client.delete(id).await.unwrap();
     }
-    // Stopped before, it may be between the two copies of a table.
+    // If it had been stopped earlier, it might be between the two copies of a table.
     for (class, all) in ["sick", "well"].into_iter().zip(all) {
         client.await_capacity(class, &mount("ext4"), all).await;
     }

@@ -1,4 +1,4 @@
-//! A disk of the pool is held: tools and operators that ask for a whole disk are refused by the kernel.
+//! A disk of the pool is held: the kernel refuses tools and operators that ask for a whole disk.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use crate::client::{Client, block, create, mount};
 use crate::driver::{CARVED, Driver, SOON, Start, set};
 use crate::lab::{Disk, MIB, eventually, run, text};
 
-/// Each would destroy the disk, and none asks before it does.
+/// Each of them would destroy the disk, and none asks first.
 const DESTROYERS: [&[&str]; 5] = [
     &["mkfs.ext4", "-q", "-F"],
     &["mkfs.xfs", "-q", "-f"],
@@ -39,7 +39,7 @@ async fn loop_nobody_who_asks_for_a_whole_disk_gets_one_of_the_pool() {
     let (driver, _client): (Driver, Client) = start.ready().await;
     driver.await_verdict(&disk.node, "Ours", "0 volumes");
     assert_held(&disk);
-    // Also after a restart, in whichever way, and with volumes mounted or not.
+    // Also after a restart, whatever ended the driver, and with volumes mounted or not.
     driver.kill();
     let (driver, _client) = start.ready().await;
     assert_held(&disk);
@@ -52,7 +52,7 @@ async fn loop_nobody_who_asks_for_a_whole_disk_gets_one_of_the_pool() {
     client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
     assert_held(&disk);
     client.unstage(&made.id, &staging).await.unwrap();
-    // Its partitions say what they are for; `devices` without more leaves them out.
+    // Its partitions have their own reasons; `devices` without options leaves them out.
     driver.stop();
     let (driver, mut client) = start.ready().await;
     let partition = |number: u32| PathBuf::from(format!("{}p{number}", disk.path()));
@@ -65,7 +65,7 @@ async fn loop_nobody_who_asks_for_a_whole_disk_gets_one_of_the_pool() {
     for id in client.ids().await {
         client.delete(&id).await.unwrap();
     }
-    // What is given back is anybody's.
+    // A released disk is anybody's.
     let released = || driver.cli(&["disk", "release", disk.path()]).status.success();
     assert!(eventually(SOON, released));
     run("mkfs.ext4", &["-q", "-F", text(&disk.node)]);

@@ -1,5 +1,5 @@
-//! A directory of a test's own and all that hangs on it: image files, loop devices, mounts. Gone at the end, also of a
-//! test that panics. What belongs to it is found by looking at the machine, never by a list.
+//! A directory for one test and everything that belongs to it: image files, loop devices, mounts. All is removed at the
+//! end, also if the test panics. What belongs to it is found by looking at the machine, never by a list.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -19,7 +19,7 @@ pub struct Lab {
     _turn: Turn,
 }
 
-/// Drivers of other tests look at every disk, and hold it exclusively for that moment. Few tests mind.
+/// Drivers of other tests look at every disk, and hold it exclusively for that moment. Few tests are disturbed by that.
 enum Turn {
     Shared(#[allow(dead_code, reason = "it is held, not used")] RwLockReadGuard<'static, ()>),
     Alone(#[allow(dead_code, reason = "it is held, not used")] RwLockWriteGuard<'static, ()>),
@@ -32,11 +32,11 @@ static TURN: RwLock<()> = RwLock::new(());
 pub struct Disk {
     pub node: PathBuf,
     pub image: PathBuf,
-    /// The kernel counts on where the last user of the loop device ended.
+    /// The kernel's counter continues from the last user of the loop device.
     writes_before: u64,
 }
 
-/// Takes a lab for a test, or ends one that needs root where there is none.
+/// Gets a lab for a test, or ends a test that needs root if there is no root.
 #[macro_export]
 macro_rules! lab {
     () => {
@@ -54,7 +54,7 @@ macro_rules! lab {
 }
 
 impl Lab {
-    /// `None` without root, which it says.
+    /// `None` without root, with a line that says so.
     pub fn new() -> Option<Self> {
         Self::with(|| Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -72,7 +72,7 @@ impl Lab {
             return None;
         }
         let turn = turn();
-        // On a disk, not in memory: a loop device on tmpfs zeroes by writing, and then much is different.
+        // On a disk, not in memory: a loop device on tmpfs zeroes by writing, which changes much.
         let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
         let dir = tempfile::Builder::new().prefix(DIRECTORY).tempdir_in(base).unwrap().keep();
         Some(Self { dir: fs::canonicalize(dir).unwrap(), _turn: turn })
@@ -82,13 +82,13 @@ impl Lab {
         self.dir.join(name)
     }
 
-    /// A node of this lab alone: a driver takes every disk that carries its node's name, whoever attached it.
+    /// A node name for this lab alone: a driver takes every disk with its node's name, whoever attached it.
     pub fn node(&self) -> String {
         let dir = self.dir.file_name().unwrap().to_str().unwrap();
         dir.replace(DIRECTORY, "node-").to_lowercase()
     }
 
-    /// A volume name of this lab alone: the filesystem's UUID follows from it, and no kernel mounts two with one UUID.
+    /// A volume name for this lab alone: the filesystem's UUID follows from it, and no kernel mounts two with one UUID.
     pub fn named(&self, name: &str) -> String {
         format!("{name}-{}", self.node())
     }
@@ -206,7 +206,7 @@ impl Disk {
         }
     }
 
-    /// Takes the device away from under the image.
+    /// Removes the image from the device.
     pub fn detach(&self) {
         self.unmap();
         run("losetup", &["--detach", self.path()]);
@@ -214,7 +214,7 @@ impl Disk {
         assert!(eventually(Duration::from_secs(5), gone), "somebody keeps {} open", self.path());
     }
 
-    /// Lets the kernel say that something about the device changed.
+    /// Makes the kernel announce a change of the device.
     pub fn announce(&self) {
         fs::write(format!("/sys/block/{}/uevent", self.name()), "change").unwrap();
     }
@@ -231,21 +231,21 @@ impl Disk {
         bytes
     }
 
-    /// Write requests, and discards and flushes with them, that the kernel has sent to the device since it is ours.
+    /// Write requests, discards and flushes included, that the kernel has sent to the device since it is ours.
     pub fn writes(&self) -> u64 {
         let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
         let fields: Vec<u64> = stat.split_whitespace().map(|field| field.parse().unwrap()).collect();
         fields[4] + fields[11] + fields[15] - self.writes_before
     }
 
-    /// What is on it, once nobody is at it any more.
+    /// Its content, once nobody writes to it any more.
     pub fn fingerprint(&self) -> u64 {
         self.settle();
         fingerprint(&self.image)
     }
 
     /// Waits for the worker that writes a label over its older copy as well, a moment after each change. A disk without
-    /// a label, or with one that nobody works on, is taken as it is.
+    /// a label, or with one that no worker writes, is taken as it is.
     pub fn settle(&self) {
         if self.size() < 2 * MIB {
             return;
@@ -268,7 +268,7 @@ impl Disk {
         fs::metadata(&self.image).unwrap().size()
     }
 
-    /// What sgdisk says of the partition tables; it must find nothing wrong.
+    /// What sgdisk says about the partition tables; it must find nothing wrong.
     pub fn assert_tables_verify(&self) {
         let said = run("sgdisk", &["--verify", self.path()]);
         assert!(said.contains("No problems found"), "sgdisk on {}: {said}", self.path());
@@ -300,7 +300,7 @@ pub fn mount_table() -> Vec<Mounted> {
     table.lines().map(line).collect()
 }
 
-/// Runs a tool of the test's own; its failure is the test's.
+/// Runs a tool for a test; if the tool fails, so does the test.
 pub fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -312,7 +312,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Waits for what must come, and not longer than it may take.
+/// Waits for something that must happen within its time limit.
 pub fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + within;
     loop {

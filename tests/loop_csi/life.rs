@@ -15,11 +15,11 @@ use crate::lab::{Disk, Lab, MIB, mount_table, run, text};
 
 const USES: [Option<&str>; 4] = [None, Some("ext4"), Some("xfs"), Some("btrfs")];
 const WRITTEN: usize = 1 << 20;
-/// More than xfs needs at least.
+/// More than the least that xfs needs.
 const ASKED: u64 = 310 * MIB;
 const MORE: u64 = 64 * MIB;
 
-/// How a disk is cut, and what it then has to give for raw block volumes: in all, and in one piece.
+/// How a disk is cut, and what it can then offer for raw block volumes: in all, and in one piece.
 struct Case {
     layout: &'static str,
     disk: u64,
@@ -29,7 +29,7 @@ struct Case {
 const SLOTS_BY_SIZE: Case = Case {
     layout: "partitioningSpec: {partSize: 320Mi}",
     disk: 1000 * MIB,
-    // Three whole ones, and the remainder is one too.
+    // Three whole slots, and the rest is one too.
     gives: |disk, all, largest| largest == 320 * MIB && all > 3 * 320 * MIB && all > disk - 5 * MIB,
 };
 const SLOTS_BY_COUNT: Case = Case {
@@ -210,7 +210,7 @@ impl Life<'_> {
     fn write(&self, made: &Made) {
         if self.fs.is_some() {
             write_synced(&self.target().join("data"), &pattern(7, WRITTEN)).unwrap();
-            // btrfs counts what is used only when a transaction ends.
+            // btrfs updates the used space only when a transaction ends.
             run("sync", &["--file-system", text(&self.target())]);
             return;
         }
@@ -251,7 +251,7 @@ impl Life<'_> {
             assert!(bytes.used >= written && bytes.available > 0 && bytes.total <= size, "{fs}: {stats:?}");
             assert!(bytes.total > size / 2 && bytes.used + bytes.available <= bytes.total, "{fs}: {stats:?}");
             let inodes = usage(&stats, Unit::Inodes).expect("inodes of a filesystem");
-            // btrfs has no fixed number of inodes, and says 0.
+            // btrfs has no fixed number of inodes, and reports 0.
             let used = if fs == "btrfs" { inodes.total == 0 } else { inodes.used > 0 && inodes.available > 0 };
             assert!(used && inodes.used + inodes.available == inodes.total, "{fs}: {stats:?}");
         }
@@ -262,7 +262,7 @@ impl Life<'_> {
         u64::try_from(usage(&stats, Unit::Bytes).unwrap().total).unwrap()
     }
 
-    /// Grows it under its user; gives the new size.
+    /// Grows it while it is in use; returns the new size.
     async fn grow(&self, client: &mut Client, made: &Made) -> u64 {
         let wanted = made.size + MORE;
         let was = self.filesystem_bytes(client, made).await;
@@ -283,7 +283,7 @@ impl Life<'_> {
         wanted
     }
 
-    /// The kernel lets a mounted ext4 grow only by who has CAP_SYS_RESOURCE, which root here may lack: then the
+    /// The kernel only lets a process with CAP_SYS_RESOURCE grow a mounted ext4, and root here may lack it: then the
     /// driver says so, and the filesystem grows when it is staged again.
     async fn grow_at_stage(&self, client: &mut Client, made: &Made, refused: tonic::Status) {
         assert_eq!(self.fs, Some("ext4"), "{refused}");
@@ -295,7 +295,7 @@ impl Life<'_> {
         client.publish(&made.id, &self.staging(), &self.target(), &capability).await.unwrap();
     }
 
-    /// Layouts of fixed places: what is there already is no work, and more cannot be had.
+    /// Layouts of fixed places: for the size that is there already, there is nothing to do, and there is no more.
     async fn grow_up_to_its_size(&self, client: &mut Client, made: &Made) -> u64 {
         for wanted in [made.size, made.size - MIB] {
             assert_eq!(client.expand(&made.id, wanted, 0).await.unwrap().0, made.size);
@@ -309,7 +309,7 @@ impl Life<'_> {
     }
 }
 
-/// What a published volume shows is on the disk, and not in anybody's memory.
+/// What a published volume shows is on the disk, not only in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_what_was_synced_to_a_block_volume_is_on_the_disk_at_the_place_of_its_partition() {
     let lab = crate::lab!();
@@ -325,7 +325,7 @@ async fn loop_what_was_synced_to_a_block_volume_is_on_the_disk_at_the_place_of_i
     assert!(Path::new(&life.target()).exists());
 }
 
-/// Each line that cannot be logged would be a panic of whoever logs: of the agent itself, or of an answer.
+/// A line that cannot be logged would make the logging thread panic: the agent itself, or an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_driver_whose_log_is_on_a_full_disk_serves_on() {
     let lab = crate::lab!();

@@ -1,6 +1,6 @@
-//! The promises of the driver, end to end: the real binary as `localpool standalone` on real loop devices, asked through
-//! its CSI socket and its command line. Needs root; each test has a directory, disks and a driver of its own, and leaves
-//! nothing behind.
+//! The promises of the driver, end to end: the real binary as `localpool standalone` on real loop devices, called
+//! through its CSI socket and its command line. Needs root; each test has its own directory, disks and driver, and
+//! leaves nothing behind.
 //!
 //! Without root each test says so and passes; the summary of `make test` counts those lines.
 

@@ -1,4 +1,4 @@
-//! mkfs that hangs, fails, or outlives its driver: the bit on the disk says whether it ever ended.
+//! mkfs that hangs, fails, or outlives its driver: the bit on the disk says whether it ever finished.
 
 use std::fs;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn loop_an_mkfs_that_fails_says_so_and_the_next_stage_makes_the_filesystem
     fs::write(staging.join("file"), "data").unwrap();
 }
 
-/// Left behind, it would open the device later: when there is data on it, or another tenant's.
+/// If it was left behind, it would open the device later: when it has data, or another tenant's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_an_mkfs_ends_with_its_driver_and_the_next_driver_makes_the_filesystem() {
     let lab = crate::lab!();

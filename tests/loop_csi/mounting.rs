@@ -192,7 +192,7 @@ async fn loop_a_mount_of_somebody_else_is_neither_covered_nor_taken_down() {
     assert_eq!(fs::read_to_string(foreign.join("precious")).unwrap(), "data");
 }
 
-/// A bound device node holds nothing open, and would lead to whichever device gets its number next.
+/// A bound device node holds nothing open, and would lead to the next device that gets its number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn loop_a_published_block_volume_is_not_deleted_though_nobody_has_it_open() {
     let lab = crate::lab!();

@@ -1,5 +1,5 @@
-//! LocalVolumes: disks named by their paths are taken, others are not; what is on them is destroyed only by order, and
-//! never under somebody's hands.
+//! LocalVolumes: disks named by their paths are taken, others are not; the data on them is destroyed only by order, and
+//! never while somebody uses it.
 
 use crate::client::{block, create};
 use crate::driver::{Start, WHOLE, set};
@@ -29,7 +29,7 @@ async fn loop_a_disk_that_a_local_volume_names_is_taken_and_no_other_and_a_name_
     assert!(listed.iter().any(|(id, _)| *id == made.id));
     assert_eq!((driver.verdict(&beside.node).0.as_str(), beside.writes()), ("Unclaimed", 0));
     driver.stop();
-    // The label says whose it is; the path says nothing any more.
+    // The label says whose it is; the path does not matter any more.
     let other = local_volume("fast", &[&named], "").replace(named.path(), "/dev/disk/by-id/another");
     // The same state and node, with another file.
     let start = Start::new(&lab, &other);
@@ -73,7 +73,7 @@ async fn loop_content_is_destroyed_by_order_only_and_never_what_is_mounted_parti
     driver.await_verdict(&beside.node, "Theirs", "holds ext4");
     driver.await_verdict(&mounted.node, "Theirs", "mounted at");
     driver.await_verdict(&partitioned.node, "Theirs", "partition table (gpt)");
-    // Once more, and long enough: whoever is spared stays so.
+    // Once more, and for long enough: the disks that were spared remain untouched.
     for disk in &spared {
         disk.announce();
     }

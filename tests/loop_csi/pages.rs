@@ -27,7 +27,7 @@ async fn loop_pages_give_every_volume_that_stays_once_while_others_come_and_go()
         if token.is_empty() {
             break;
         }
-        // The one whose id is the token goes, and new ones come.
+        // The volume whose id is the token is deleted, and new ones are created.
         let gone = seen.last().unwrap().clone();
         client.delete(&gone).await.unwrap();
         kept.retain(|id| *id != gone);

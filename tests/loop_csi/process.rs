@@ -1,4 +1,4 @@
-//! The process: how it stops, what it leaves, and that only one of them is the agent.
+//! The process: how it stops, what it leaves behind, and that only one process is the agent.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! The disk is the record: what it says survives the loss of everything else, and half of itself.
+//! The disk is the record: it survives the loss of everything else, and of half of itself.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ struct Kept {
     start: Start,
     made: Made,
     staging: PathBuf,
-    /// What the disk had to give before.
+    /// What the disk could offer before.
     free: (u64, u64),
 }
 
@@ -26,7 +26,7 @@ impl Kept {
         let start = Start::new(lab, &set(lab, "fast", "pool*.img", CARVED));
         let (driver, mut client) = start.ready().await;
         let free = client.capacity("fast", &mount("ext4")).await;
-        // The journal knows the volume of a disk that was here before: its id is made on no other one.
+        // The journal remembers on which disk the volume is: its id is created on no other one.
         let name = lab.named(&format!("kept-{sector}"));
         let made = client.create(create(&name, "fast", 20 * MIB, &mount("ext4"))).await;
         let kept = Self { disk, start, made, staging: lab.path("staging"), free };
@@ -46,7 +46,7 @@ impl Kept {
         client.unstage(&self.made.id, &self.staging).await.unwrap();
     }
 
-    /// The driver of another node, with a state directory of its own.
+    /// The driver of another node, with its own state directory.
     async fn other_node(&self, lab: &Lab) -> (Driver, Client) {
         let mut start = Start::named(lab, "other", &fs::read_to_string(&self.start.sets).unwrap());
         start.node = format!("other-{}", self.start.node);
@@ -102,7 +102,7 @@ async fn loop_a_disk_of_another_node_is_left_alone_until_it_and_its_volumes_are_
     kept.assert_whole(&mut client).await;
     driver.stop();
     kept.disk.assert_tables_verify();
-    // The node that had it sees that it is another's now.
+    // The node that had it sees that it belongs to another node now.
     let (driver, _client) = kept.start.ready().await;
     driver.await_verdict(&kept.disk.node, "Theirs", "in the pool of node other-");
 }
@@ -126,7 +126,7 @@ async fn loop_a_disk_of_another_machine_of_the_same_node_name_is_left_alone_unti
     driver.cli_ok(&["volume", "adopt", &kept.made.id]);
     kept.assert_whole(&mut client).await;
     driver.stop();
-    // It is the other one's now, for commands where no agent runs, too.
+    // It belongs to the other node now, also for commands while no agent runs.
     let alone = cli(&kept.start.state, &["devices", "--node-name", &kept.start.node, "-o", "json"]);
     let (verdict, reason) = verdict_in(&String::from_utf8(alone.stdout).unwrap(), &kept.disk.node);
     assert!(verdict == "Theirs" && reason.contains("in the pool of node"), "{verdict} {reason}");
@@ -138,7 +138,7 @@ async fn loop_a_state_directory_that_names_no_machine_keeps_its_disks() {
     let start = Start::new(&lab, &set(&lab, "fast", "pool*.img", CARVED));
     let named = start.state.join("standalone");
     fs::create_dir(&start.state).unwrap();
-    // As labels said before machines were told apart.
+    // As labels were before machines were distinguished.
     fs::write(&named, "standalone\n").unwrap();
     let kept = Kept::new(&lab, 512).await;
     fs::remove_file(&named).unwrap();
@@ -157,7 +157,7 @@ async fn loop_a_state_directory_that_names_no_machine_keeps_its_disks() {
 async fn loop_a_command_goes_on_where_the_agents_socket_is_there_and_nobody_answers() {
     let lab = crate::lab!();
     let kept = Kept::new(&lab, 512).await;
-    // As of an agent that was killed while a disk hangs under it.
+    // The socket of an agent that was killed while a disk hangs under it.
     let socket = kept.start.state.join("agent.sock");
     let _ = fs::remove_file(&socket);
     let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -215,13 +215,13 @@ async fn loop_a_copy_of_a_pool_disk_is_not_ready_and_the_original_goes_on() {
     assert_eq!((kept.disk.fingerprint(), copy.fingerprint()), (before, before), "one of them was written");
     assert_eq!((copy.writes(), copy.mapped()), (0, vec![]));
     kept.assert_whole(&mut client).await;
-    // After a restart, too, when both are seen at once.
+    // Also after a restart, when both are seen at once.
     driver.stop();
     let (driver, mut client) = kept.start.ready().await;
     driver.await_verdict(&copy.node, "Ours", "not ready");
     kept.assert_whole(&mut client).await;
     assert_eq!((copy.fingerprint(), copy.writes()), (before, 0));
-    // The original leaves, at once and over a restart: its place stays empty until a person says otherwise.
+    // The original leaves, at once and over a restart: its place stays empty until a person decides otherwise.
     driver.stop();
     let original = kept.disk.fingerprint();
     kept.disk.detach();

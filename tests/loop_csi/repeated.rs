@@ -1,4 +1,4 @@
-//! Calls that come twice, all at once, or whose caller has gone: one volume in the end, and the same answer.
+//! Calls that are repeated, all at once, or whose caller has gone: one volume in the end, and the same answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,7 +74,7 @@ async fn loop_sixteen_creates_at_once_make_sixteen_volumes_that_share_no_byte() 
     assert_eq!(client.clone().ids().await.into_iter().collect::<BTreeSet<_>>(), ids);
     driver.stop();
     let volumes = disks.iter().map(|disk| {
-        // Overlaps are among the problems that sgdisk looks for.
+        // sgdisk also looks for overlaps.
         disk.assert_tables_verify();
         run("sgdisk", &["--print", disk.path()]).matches("20.0 MiB").count()
     });
@@ -121,7 +121,7 @@ async fn loop_a_stage_whose_caller_went_away_during_mkfs_goes_on_and_a_later_one
     let mkfs = driver.hold_tool("mkfs").await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    // Whoever asks again is told to come back; whoever wants it gone, too.
+    // A repeated call is asked to retry; so is a call to delete it.
     for _ in 0..3 {
         assert_refused(client.stage(&made.id, &staging, &capability).await, Code::Aborted, &[&made.id]);
         assert_refused(client.delete(&made.id).await, Code::Aborted, &[&made.id]);
@@ -159,7 +159,7 @@ async fn loop_a_volume_for_one_pod_is_refused_a_second_target_and_one_for_many_i
     }
 }
 
-/// Repeats a call as an orchestrator does, as long as it is told to come back.
+/// Repeats a call as an orchestrator does, as long as it is asked to retry.
 pub async fn retry<T>(call: impl AsyncFn() -> Result<T, Status>) -> T {
     let until = tokio::time::Instant::now() + SOON;
     loop {

@@ -1,4 +1,4 @@
-//! Disks that are not ours: never claimed, never written, and each with a reason that a person can read.
+//! Disks that are not localpool's: never claimed, never written, and each with a reason that a person can read.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::client::{block, create};
 use crate::driver::{BARE, SOON, Start, WHOLE, cli, set, verdict_in};
 use crate::lab::{Disk, Lab, MIB, eventually, run, text};
 
-/// A disk with something on it, and what must be said of it.
+/// A disk with something on it, and the words that must be in its reason.
 struct Taken {
     disk: Disk,
     words: &'static str,
@@ -94,7 +94,7 @@ async fn loop_a_disk_with_anything_on_it_is_never_taken_though_a_set_selects_it(
     assert_eq!(verdict, "Unclaimed", "{reason}");
     assert!(reason.contains("set default/fast"), "why no set takes it: {reason}");
     driver.stop();
-    // Nobody runs any more: who looks now sees the same, and makes nothing.
+    // No agent runs any more: a look now shows the same, and creates nothing.
     let alone = cli(&lab.path("nobody"), &["devices", "-o", "json"]);
     let list = String::from_utf8(alone.stdout).unwrap();
     for Taken { disk, words } in &taken {
@@ -126,7 +126,7 @@ async fn loop_a_disk_that_is_formatted_before_its_time_is_never_taken() {
     let witness = lab.disk("pool-witness", 64 * MIB);
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!((formatted.writes(), witness.writes()), (0, 0), "it was claimed before its time");
-    // No udev here, and so no event tells of it; the second look has to see it.
+    // Without udev here, no event reports it; the second look has to see it.
     run("mkfs.ext4", &["-q", formatted.path()]);
     let before = formatted.fingerprint();
     driver.await_verdict(&witness.node, "Ours", "in pool");
@@ -143,7 +143,7 @@ async fn loop_a_bare_device_of_an_agent_that_another_one_knows_nothing_of_is_not
     let sets = set(&lab, "fast", "pool.img", BARE);
     let (driver, mut client) = Start::new(&lab, &sets).ready().await;
     driver.await_verdict(&disk.node, "Ours", "in pool");
-    // A volume that nothing shows: whoever looks finds a blank device.
+    // A volume without any trace of its content: a look finds a blank device.
     let made = client.create(create(&lab.named("pvc-1"), "fast", MIB, &block())).await;
     let (other, _client) = Start::named(&lab, "other", &sets).ready_at_once().await;
     other.await_verdict(&disk.node, "Unclaimed", "locked by localpool");
@@ -172,7 +172,8 @@ async fn loop_a_disk_that_somebody_holds_open_is_taken_when_he_lets_go_and_not_b
 async fn loop_a_blank_disk_that_a_program_has_open_to_write_is_not_claimed_before_that_ends() {
     let lab = crate::lab!();
     let disk = lab.disk("tested", 64 * MIB);
-    // As a test of a new disk has it: not exclusively, and for long. One that only reads keeps nobody from it.
+    // As a test of a new disk keeps it open: not exclusively, and for long. A process that only reads keeps nobody from
+    // it.
     let reader = std::fs::File::open(&disk.node).unwrap();
     let writer = std::fs::File::options().write(true).open(&disk.node).unwrap();
     let start = Start::new(&lab, &set(&lab, "tested", "tested.img", WHOLE));

@@ -1,4 +1,4 @@
-//! Bound device nodes whose device has gone: whoever has one reaches the device that has got its number.
+//! Bound device nodes whose device has gone: their users reach the device that has got the number since.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,13 +15,13 @@ fn number(node: &Path) -> u64 {
     fs::metadata(node).unwrap().rdev()
 }
 
-/// Takes all partitions away, as the kernel does when it reads a table again, and has them back in an order in which that one
-/// gets the number `wanted`: the kernel gives the lowest that is free.
+/// Removes all partitions, as the kernel does when it reads a table again, and adds them again in such an order that
+/// the partition gets the number `wanted`: the kernel gives out the lowest that is free.
 fn deal_anew(disk: &Disk, partition: u32, wanted: u64) {
     let node = disk.node.with_file_name(format!("{}p{partition}", disk.name()));
     let mapped: Vec<u32> = disk.mapped().iter().map(|name| name.rsplit('p').next().unwrap().parse().unwrap()).collect();
     let add = |number: &u32| drop(run("partx", &["--add", "--nr", &number.to_string(), disk.path()]));
-    // Others on this machine get numbers, too.
+    // Other programs on this machine get numbers, too.
     for _ in 0..20 {
         disk.unmap();
         for other in mapped.iter().filter(|other| **other != partition) {

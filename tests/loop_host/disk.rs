@@ -36,7 +36,7 @@ fn loop_what_is_written_is_read_back_at_any_offset_and_length() {
         {
             assert_eq!(read(&open, MIB + from as u64, len), data[from..from + len], "{len} bytes from {from}");
         }
-        // On the medium, not only in a cache: the image has it.
+        // On the medium, not only in a cache: it is in the image.
         let mut image = vec![0; data.len()];
         File::open(disk.image()).unwrap().read_exact_at(&mut image, MIB).unwrap();
         assert!(image == data);
@@ -116,7 +116,7 @@ fn loop_data_that_a_partition_still_had_in_its_cache_never_comes_back_over_the_z
     let mut tenant = OpenOptions::new().write(true).open(&node).unwrap();
     tenant.write_all(&pattern(16 << 20, 9)).unwrap();
     drop(tenant);
-    // A reader that stays keeps the pages of the whole disk, too.
+    // A reader that stays open also keeps the pages of the whole disk.
     let mut reader = File::open(&disk.path).unwrap();
     reader.read_exact(&mut vec![0; 36 << 20]).unwrap();
 
@@ -167,7 +167,7 @@ fn loop_a_disk_that_took_the_number_or_the_node_of_another_is_never_opened() {
         file.path = disk.image();
         assert_eq!(refused(&file, access), "it is not a block device");
     }
-    // The kernel's own count, not ours: the same device with the same file, bound again.
+    // The kernel counts this itself: the same device with the same file, bound again.
     crate::fixture::run("losetup", &["--detach", disk.text()]);
     crate::fixture::run("losetup", &[disk.text(), disk.image().to_str().unwrap()]);
     assert!(refused(&scanned, Access::Own).contains("another disk has taken its number"));
@@ -181,7 +181,7 @@ fn loop_a_claim_needs_a_disk_that_nobody_holds_and_lets_nobody_hold_it() {
 
     let theirs = exclusive().unwrap();
     assert!(matches!(RealDisk::open(&disk.raw(), Access::Claim), Err(HostError::Busy { .. })));
-    // Ours is opened all the same: exclusiveness is asked for only once.
+    // Our own disk is still opened: exclusiveness is asked for only once.
     drop(disk.own());
     drop(theirs);
 
@@ -192,14 +192,14 @@ fn loop_a_claim_needs_a_disk_that_nobody_holds_and_lets_nobody_hold_it() {
 
     let claim = RealDisk::open(&disk.raw(), Access::Claim).unwrap();
     assert_eq!(exclusive().unwrap_err().raw_os_error(), Some(nix::libc::EBUSY));
-    // The kernel lets nobody use a partition of a disk that is held, so the hold ends with the first one.
+    // The kernel lets nobody use a partition of a held disk, so the hold ends with the first one.
     claim.map(1, extent(1, 2)).unwrap();
     claim.prove_unused(1).unwrap();
     drop(claim);
     drop(exclusive().unwrap());
 }
 
-/// udev does that for each disk that somebody has written to, if nobody locks it at that moment.
+/// udev does that with each disk that somebody has written to, if nobody locks it at that moment.
 #[test]
 fn loop_nobody_can_drop_the_partitions_of_a_disk_that_waits_for_its_lock() {
     needs_root!();
@@ -220,7 +220,7 @@ fn loop_nobody_can_drop_the_partitions_of_a_disk_that_waits_for_its_lock() {
             std::thread::yield_now();
         }
         for _ in 0..20 {
-            // The kernel itself asks for no lock.
+            // The kernel itself does not look at locks.
             let reread = Command::new("blockdev").args(["--rereadpt", disk.text()]).output().unwrap();
             assert!(!reread.status.success(), "the table was read again");
             assert_eq!(ours.mapped().unwrap(), [Mapping { number: 3, extent: extent(2, 4) }]);
@@ -237,7 +237,7 @@ fn loop_an_exclusive_lock_waits_for_others_names_them_and_is_shared_again_after(
     let disk = Loop::new(8 * MIB, 512);
     let ours = disk.own().waiting_at_most(Duration::from_millis(150));
     assert!(File::open(&disk.path).unwrap().try_lock().is_err(), "an open disk has no lock");
-    // A shared lock for life does not keep udev out, nor a second process of ours.
+    // A shared lock for life keeps out neither udev nor a second process of localpool.
     drop(disk.own());
 
     let mut tool = Command::new("flock")

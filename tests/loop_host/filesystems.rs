@@ -1,4 +1,4 @@
-//! The three filesystems: made, mounted, grown, checked, named; and tools that fail.
+//! The three filesystems: made, mounted, grown, checked, identified; and tools that fail.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::fixture::{Loop, MIB, SECTORS, Target, extent, mount, run};
 use crate::needs_root;
 
-/// The same for a device, and another for each that exists at the same time: mkfs.btrfs looks at all.
+/// The same for one device, and different for each that exists at the same time: mkfs.btrfs looks at all devices.
 fn uuid(device: &Path) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, device.as_os_str().as_encoded_bytes())
 }
@@ -98,7 +98,7 @@ fn loop_ext4_grows_while_it_is_not_mounted_and_the_others_say_that_they_cannot()
         fs::write(target.0.join("file"), "content").unwrap();
         RealMounts.unmount(&target.0).unwrap();
         if kind == FsKind::Ext4 {
-            // Mounted long after it was last checked, which resize2fs refuses.
+            // Mounted long after its last check, which resize2fs refuses.
             run("debugfs", &["-w", "-R", "set_super_value lastcheck 20200101", node.to_str().unwrap()]);
         }
         open.resize(2, extent(2, 802)).unwrap();

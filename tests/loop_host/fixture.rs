@@ -18,9 +18,9 @@ pub const SECTORS: [u32; 2] = [512, 4096];
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The turn of a test that needs root, or `None` where there is none, which it says. One at a time: a program
-/// that one test starts has, until its exec, copies of the exclusive descriptors of the others, and mkfs.btrfs
-/// opens every device of the machine.
+/// The turn of a test that needs root; `None` without root, with a line that says so. One at a time: a program that one
+/// test starts has, until its exec, copies of the exclusive descriptors of the others, and mkfs.btrfs opens every
+/// device of the machine.
 pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     if !nix::unistd::geteuid().is_root() {
         // In one write, so that the line stays whole beside those of other threads.
@@ -31,7 +31,7 @@ pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Takes the turn for the rest of the test, or ends a test that needs root where there is none.
+/// Takes the turn for the rest of the test, or ends a test that needs root if there is no root.
 #[macro_export]
 macro_rules! needs_root {
     () => {
@@ -40,7 +40,7 @@ macro_rules! needs_root {
     };
 }
 
-/// Runs a tool of the test's own; its failure is the test's.
+/// Runs a tool for a test; if the tool fails, so does the test.
 pub fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
@@ -59,7 +59,7 @@ impl Loop {
         Self::bind(size, sector, &["--find"])
     }
 
-    /// One whose table the kernel reads when it is asked to.
+    /// A device whose table the kernel reads when it is asked to.
     pub fn with_table(size: u64) -> Self {
         Self::bind(size, 512, &["--partscan", "--find"])
     }
@@ -95,7 +95,7 @@ impl Loop {
         self.path.to_str().unwrap()
     }
 
-    /// What a scan would say of it.
+    /// What a scan would say about it.
     pub fn raw(&self) -> RawDisk {
         let dev = fs::metadata(&self.path).unwrap().rdev();
         let attribute = |name: &str| fs::read_to_string(format!("/sys/class/block/{}/{name}", self.name())).unwrap();
@@ -136,7 +136,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // A test may have unbound it, and then it may be somebody else's by now.
+        // A test may have detached it, and then it may be somebody else's by now.
         let backing = fs::read_to_string(format!("/sys/class/block/{}/loop/backing_file", self.name()));
         if backing.is_ok_and(|file| Path::new(file.trim()) != self.image()) {
             return;
@@ -146,7 +146,7 @@ impl Drop for Loop {
     }
 }
 
-/// A directory of the test's own to mount on, unmounted at the end however often it was mounted.
+/// A directory for a test to mount on, unmounted at the end however often it was mounted.
 pub struct Target(pub PathBuf);
 
 impl Target {

@@ -102,7 +102,7 @@ fn loop_a_device_node_is_bound_to_a_file_and_the_file_is_then_the_device() {
     assert!(bound.file_type().is_block_device());
     assert_eq!(bound.rdev(), fs::metadata(&disk.path).unwrap().rdev());
     assert!(refusal(RealMounts.usage(&target.0).map(drop)).contains("is a device node"));
-    // A repeated call finds the target in its place, and what is mounted is never removed.
+    // A repeated call finds the target in its place, and a mounted target is never removed.
     RealMounts.make_target(&target.0, TargetKind::File).unwrap();
     assert!(matches!(RealMounts.remove_target(&target.0), Err(HostError::Busy { .. })));
     RealMounts.unmount(&target.0).unwrap();

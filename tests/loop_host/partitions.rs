@@ -78,7 +78,7 @@ fn loop_a_mounted_partition_is_busy_and_stays_mapped_with_its_data() {
         assert_eq!(object, format!("partition 2 of {}, mounted at {},", disk.text(), target.0.display()));
     }
     assert_eq!(open.mapped().unwrap(), [Mapping { number: 2, extent: extent(2, 34) }]);
-    // It grows in use, and its neighbour comes and goes meanwhile.
+    // It grows while it is in use, and meanwhile its neighbour comes and goes.
     open.map(3, extent(50, 60)).unwrap();
     open.resize(2, extent(2, 50)).unwrap();
     assert!(open.resize(2, extent(2, 51)).is_err(), "over its neighbour");
@@ -98,8 +98,8 @@ fn loop_unused_is_proven_against_exclusive_openers_only() {
     let open = disk.own();
     open.prove_unused(5).expect("what is not mapped is in nobody's use");
     open.map(5, extent(1, 2)).unwrap();
-    // A mere reader keeps the kernel from forgetting the partition: one that goes is waited for, one that
-    // stays is not waited for too long.
+    // Even a reader keeps the kernel from removing the partition: the driver waits for a reader that ends, and does not
+    // wait too long for one that does not.
     let reader = fs::File::open(open.node(5)).unwrap();
     open.prove_unused(5).unwrap();
     assert!(matches!(open.unmap(5), Err(HostError::Busy { .. })));
@@ -125,7 +125,7 @@ fn loop_who_holds_a_partition_exclusively_is_not_waited_for_however_long_readers
     let open = disk.own().waiting_for_readers_at_most(Duration::from_secs(24 * 3600));
     open.map(5, extent(1, 2)).unwrap();
     let holder = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(open.node(5)).unwrap();
-    // One that is waited for never goes.
+    // A reader that never ends.
     let (reply, answer) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| reply.send(open.unmap(5)).unwrap());

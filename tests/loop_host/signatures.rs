@@ -1,4 +1,4 @@
-//! What a probe finds, against what the real tools make.
+//! What a probe finds, compared with what the real tools make.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -78,7 +78,7 @@ fn loop_two_filesystems_on_one_disk_are_two_signatures() {
     needs_root!();
     let disk = Loop::new(320 * MIB, 512);
     run("mkfs.ext4", &["-q", disk.text()]);
-    // The superblock of a btrfs, as some other mkfs leaves it behind.
+    // The superblock of a btrfs, as another mkfs leaves it behind.
     let old = Loop::new(128 * MIB, 512);
     run("mkfs.btrfs", &["-q", old.text()]);
     let mut superblock = [0; 4096];
