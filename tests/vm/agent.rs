@@ -33,7 +33,7 @@ impl Agent {
         Ok(Self { stream: BufReader::new(stream), last: u64::from(std::process::id()) << 20 })
     }
 
-    /// Runs a script of bash; gives out what it printed.
+    /// Runs a bash script; returns what it printed.
     pub fn run(&mut self, script: &str, limit: Duration) -> Result<String, AgentError> {
         self.last += 1;
         let line = format!("{} {} {}\n", self.last, limit.as_secs(), base64(script));
@@ -51,7 +51,7 @@ impl Agent {
             let (Ok(id), Ok(status), Ok(length)) = numbers else { return Err(AgentError::Garbled(head)) };
             let mut said = vec![0; length];
             self.stream.read_exact(&mut said).map_err(silent)?;
-            // An answer that came too late, for an earlier script.
+            // A late answer to an earlier script.
             if id != self.last {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! A sector that the medium does not give back until it is written again, at each place where a pool disk keeps what it
-//! knows of itself; and all of them at once, beside a copy of the disk.
+//! A sector that cannot be read until it is written again, at each place where a pool disk keeps its own record; and
+//! all of them at once, beside a copy of the disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,12 +14,12 @@ use crate::guest::LIMIT;
 use crate::hotplug::await_ours;
 use crate::report::Report;
 
-/// A disk, and the set of its own.
+/// A disk; its set has the same name.
 const NAME: &str = "bad-sectors";
 const SIZE: u64 = 1000;
 const SECTORS: u64 = SIZE * MIB / 512;
 
-/// What is at a sector.
+/// The content of a sector.
 const PLACES: [(&str, u64); 7] = [
     ("protective MBR", 0),
     ("primary header", 1),
@@ -61,7 +61,7 @@ fn lose_each(bench: &mut Bench, disk: &Disk) {
                 format!("dd if=$(disk {NAME}) of=/dev/null bs=512 skip={sector} count=1 iflag=direct status=none");
             bench.guest.try_run(&read, LIMIT).map(drop).map_err(|error| error.to_string())
         });
-        // The kernel tells of the failure, else nothing was tried here.
+        // The kernel reports the failure; otherwise nothing was tested here.
         bench.guest.run(&format!("dmesg | grep -E \"error, dev $(basename $(disk {NAME})), sector\""));
         bench.use_again(&volume);
         bench.has_its_data(&volume);
@@ -72,7 +72,7 @@ fn lose_each(bench: &mut Bench, disk: &Disk) {
     bench.csi(async |csi| csi.delete(&volume.id).await.unwrap());
 }
 
-/// Nobody saw the copy beside the disk before, so that nothing else is known of it.
+/// Nobody saw the copy beside the disk before, so nothing else is known about it.
 fn lose_all(bench: &mut Bench, disk: &Disk) {
     let copy = Disk::new("bad-sectors-copy", Bus::Scsi).mib(SIZE);
     await_ours(bench, NAME);
@@ -94,7 +94,7 @@ fn lose_all(bench: &mut Bench, disk: &Disk) {
     bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
     let staged = bench.csi(async |csi| csi.stage(&volume.id, volume.usage).await);
     assert!(staged.is_err(), "the volume was found on the copy");
-    // A sector that nothing is in; QEMU lets zeros by.
+    // A sector that is not in use; QEMU does not notice a write of zeros.
     bench.guest.run(&format!("dd if=/dev/urandom of=$(disk {NAME}) bs=512 seek=1000 count=1 oflag=direct status=none"));
     await_ours(bench, NAME);
     bench.use_again(&volume);
@@ -106,7 +106,7 @@ fn lose_all(bench: &mut Bench, disk: &Disk) {
     bench.csi(async |csi| csi.delete(&volume.id).await.unwrap());
 }
 
-/// Whether `localpool devices` has these words in the reason of a disk.
+/// Whether `localpool devices` has these words in the reason for a disk.
 fn says(bench: &mut Bench, serial: &str, words: &str) -> Result<(), String> {
     let devices = bench.devices();
     let device = devices.iter().find(|device| device["serial"] == serial).ok_or("it is not there")?;
@@ -114,11 +114,11 @@ fn says(bench: &mut Bench, serial: &str, words: &str) -> Result<(), String> {
     if reason.contains(words) { Ok(()) } else { Err(device.to_string()) }
 }
 
-/// The same image, of which these sectors cannot be read until the disk is written to.
+/// The same image, with these sectors unreadable until the disk is written to.
 fn unreadable(disk: &Disk, folder: &Path, sectors: &[u64]) -> Value {
     let mut drive = disk.blockdev(folder).unwrap();
     let file = drive["file"].take();
-    // What was injected stays so until another rule takes its place.
+    // An injected rule remains until another one takes its place.
     let rules = |sector: &u64| {
         [(1, 5), (2, 0)].map(|(state, errno)| {
             json!({"event": "read_aio", "iotype": "read", "state": state, "sector": sector, "errno": errno})

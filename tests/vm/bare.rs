@@ -1,5 +1,5 @@
-//! A bare device of the pool is its tenant's to the last byte: what is built on it goes to nobody else, and what it holds
-//! says nothing of the pool.
+//! A bare device of the pool is its tenant's to the last byte: what is built on it is given to nobody else, and what is
+//! on it says nothing about the pool.
 
 use serde_json::Value;
 use tonic::Code;
@@ -16,18 +16,19 @@ use crate::report::Report;
 const NAME: &str = "bare-tenant";
 /// Classes that would take what is built on it.
 const GREEDY: [&str; 2] = ["second-tenant", "third-tenant"];
-/// A labelled disk of the pool, whose label the tenant has got hold of.
+/// A labelled disk of the pool; the tenant has a copy of its label.
 const LABELLED: &str = "hot-scsi";
 
-/// Of the reason why something that is built on it is nobody else's.
+/// In the reason why nobody else may have what is built on it.
 const OF_POOL: &str = "which is of a pool disk";
 
-/// What the tenant builds on the device `D`, and the node of it.
+/// What the tenant builds on the device `D`, and its node.
 struct Build {
     what: &'static str,
     make: &'static str,
     node: &'static str,
-    /// What a delete says of the host that keeps it; else it is taken away when the device joins the pool.
+    /// If the host keeps it: the words with which a delete is refused. Otherwise it is taken apart when the device
+    /// joins the pool.
     kept: Option<&'static str>,
     end: &'static str,
 }
@@ -83,7 +84,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         copied_label(bench, &id);
         bench.csi(async |csi| csi.delete(&id).await.unwrap());
     });
-    // Also where it ended early.
+    // Also if it ended early.
     if bench.guest.try_run(&format!("disk {LABELLED}"), LIMIT).is_err() {
         bench.guest.plug(&pulled());
     }
@@ -110,14 +111,14 @@ fn with_disk(script: &str) -> String {
     format!("DISK=$(disk {NAME}); {script}")
 }
 
-/// The tenant builds, its pod ends, and the driver starts again while it stands.
+/// The tenant builds, its pod ends, and the driver starts again while the construction stands.
 fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
     make(bench, id, build.make);
     let node = bench.guest.run(&with_disk(&format!("echo {}", build.node))).trim().to_owned();
     assert!(node.starts_with("/dev/") && !node.contains(' '), "{} is {node:?}", build.what);
     bench.driver_again();
     await_ours(bench, NAME);
-    // As long as whatever is blank must stay so before it is taken, and longer.
+    // Longer than a blank device must stay blank before it is taken.
     bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
     match build.kept {
         Some(holder) => {
@@ -136,7 +137,7 @@ fn is_kept(bench: &mut Bench, id: &str, build: &Build) {
     bench.guest.run(&with_disk(&format!("{}\nudevadm settle", build.end)));
 }
 
-/// A tenant builds while a pod of his has the volume.
+/// A tenant builds while one of its pods has the volume.
 fn make(bench: &mut Bench, id: &str, script: &str) {
     bench.csi(async |csi| {
         csi.stage(id, Use::Block).await.unwrap();
@@ -159,7 +160,7 @@ fn pulled() -> Disk {
     hotplug::disks().into_iter().find(|disk| disk.name == LABELLED).expect("a disk")
 }
 
-/// An array of the pool disk's size, with both of its tables and its label; it comes to the driver while that disk is away.
+/// An array of the pool disk's size, with both of its tables and its label; the driver sees it while that disk is away.
 fn copied_into_array(bench: &mut Bench, id: &str) {
     let pulled = pulled();
     await_ours(bench, LABELLED);

@@ -1,4 +1,4 @@
-//! What all checks share: the guest, its disks, and what is made on them once.
+//! What all checks share: the guest, its disks, and what is made on them only once.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,9 +18,9 @@ pub struct Bench {
     pub folder: PathBuf,
     pub guest: Guest,
     pub cases: Vec<Case>,
-    /// Of systemd, for the driver in the guest.
+    /// The systemd unit of the driver in the guest.
     pub unit: &'static str,
-    /// To that driver.
+    /// The connection to that driver.
     pub connection: Option<(Runtime, Csi)>,
 }
 
@@ -44,7 +44,7 @@ impl Bench {
         Self { folder, guest, cases: cases(), unit: UNIT, connection: None }
     }
 
-    /// Makes the disks look as their cases say, once in the life of a guest.
+    /// Makes the disks look as their cases say, once in a guest's life.
     pub fn fill(&mut self, report: &mut Report) {
         if self.guest.try_run("test -e /run/filled", crate::guest::LIMIT).is_ok() {
             return;
@@ -61,14 +61,14 @@ impl Bench {
         self.guest.run("udevadm settle; sync");
     }
 
-    /// What `localpool devices` prints, as a program reads it.
+    /// The output of `localpool devices`, as a program reads it.
     pub fn devices(&mut self) -> Vec<Value> {
         let text = self.guest.run("/opt/localpool devices --node-name guest -o json");
         let list: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
         list["devices"].as_array().unwrap().clone()
     }
 
-    /// Pulls out a disk of one check, which the guest does not boot with again, and gives it up.
+    /// Pulls out a disk of one check, which the guest will not boot with again, and gives it up.
     pub fn take_out(&mut self, disk: &Disk) {
         let device = self.devices().into_iter().find(|device| device["serial"] == disk.serial.as_str());
         self.guest.unplug(disk);
@@ -88,7 +88,7 @@ impl Bench {
         self.guest.boot_again(&self.folder, &recabled(&all_disks(&self.cases)));
     }
 
-    /// For a person who works on a check.
+    /// For a person who edits a check.
     pub fn stay(self) -> ExitCode {
         println!("the guest is up; `scripts/test-vm run COMMAND` runs in it, Ctrl-C ends it");
         self.guest.stay();

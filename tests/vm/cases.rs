@@ -1,8 +1,8 @@
-//! Every disk of the guest: how it is made, and whose it must be said to be.
+//! Every disk of the guest: how it is made, and whose the driver must say it is.
 //!
 //! A case has one or more disks, a script that makes them look as its name says (`$D`, `$D2`, … are their nodes), and
 //! the verdict with words of the reason, now and after a power cut. What no script can make in a guest is written byte
-//! by byte, as the format's own tools would leave it.
+//! by byte, as the format's own tools would write it.
 
 use crate::disks::{Bus, Disk};
 
@@ -11,16 +11,16 @@ pub struct Case {
     pub disks: Vec<Disk>,
     pub fill: String,
     pub judged: Vec<Judged>,
-    /// Whoever uses the disk may write to it at any time.
+    /// The user of the disk may write to it at any time.
     pub is_busy: bool,
 }
 
-/// A device and what must be said of it.
+/// A device and the verdict that it must get.
 pub struct Judged {
-    /// Words of bash that print its node.
+    /// A bash command that prints its node.
     pub node: String,
     pub now: Said,
-    /// After a power cut, where that is something else; `None` for what does not come back by itself.
+    /// The verdict after a power cut, if it is another one; `None` for a device that does not come back by itself.
     pub later: Option<Said>,
     /// The set that takes it.
     pub set: Option<&'static str>,
@@ -52,19 +52,19 @@ fn case<const N: usize>(name: &'static str, disks: [Disk; N], fill: &str, now: S
 }
 
 impl Case {
-    /// What is said of its disks after a power cut.
+    /// The verdict on its disks after a power cut.
     fn later(mut self, said: Said) -> Self {
         self.judged.iter_mut().for_each(|judged| judged.later = Some(said));
         self
     }
 
-    /// One of its disks is judged otherwise.
+    /// One of its disks gets another verdict.
     fn but(mut self, index: usize, now: Said, later: Said) -> Self {
         (self.judged[index].now, self.judged[index].later) = (now, Some(later));
         self
     }
 
-    /// Where its disks are, when no serial of their own leads to them.
+    /// Where its disks are, if no serial of their own leads to them.
     fn seen_at<const N: usize>(mut self, nodes: [&str; N]) -> Self {
         self.judged.iter_mut().zip(nodes).for_each(|(judged, node)| judged.node = node.to_owned());
         self
@@ -76,7 +76,7 @@ impl Case {
         self
     }
 
-    /// The set that takes what is unclaimed of it.
+    /// The set that takes its unclaimed devices.
     fn taken_by(mut self, set: &'static str) -> Self {
         self.judged
             .iter_mut()
@@ -171,7 +171,7 @@ fn not_disks() -> Vec<Case> {
             "echo /dev/zram0",
             theirs("compressed RAM (zram)"),
         ),
-        // Its size is zero, and a server may come any time.
+        // Its size is zero, and a server may be connected at any time.
         on_none(
             "nbd without a server",
             "modprobe nbd nbds_max=1",
@@ -196,7 +196,7 @@ fn signatures() -> Vec<Case> {
         dd if=/run/hybrid.iso of=$D bs=1M conv=fsync status=none";
     let luks = "cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q $D <<<secret";
     let nobody = "udevadm settle && test -z \"$(ls /sys/block/${D#/dev/}/holders)\"";
-    // udev puts the array together again whenever one of its disks was written to.
+    // udev assembles the array again whenever one of its disks was written to.
     let apart = format!(
         "mdadm --quiet --create /dev/md/apart --metadata=1.0 --level=0 --raid-devices=2 --run $D $D2\n{}\n{}",
         take_apart("$D2", "wipefs -q --all $D2"),
@@ -280,14 +280,14 @@ fn signatures() -> Vec<Case> {
             &apart,
             theirs("holds linux_raid_member"),
         )
-        // At a boot, udev begins to put it together.
+        // At boot, udev starts to assemble it.
         .later(theirs("a RAID array"))
         .but(1, UNCLAIMED, UNCLAIMED)
         .taken_by("flash"),
     ]
 }
 
-/// Stops what holds a disk, until `then` succeeds.
+/// Stops whatever holds a disk, until `then` succeeds.
 fn take_apart(disk: &str, then: &str) -> String {
     format!(
         "for try in {{1..30}}; do
@@ -350,7 +350,7 @@ fn in_use() -> Vec<Case> {
         case("swap that is on", [scsi("swap-on")], "mkswap -q $D; swapon $D", theirs("is used as swap")).later(theirs("holds swap")).busy(),
         case("its node is bind-mounted", [virtio("node-bound")], "touch /run/pod-device; mount --bind $D /run/pod-device",
             theirs("is bind-mounted at /run/pod-device")).later(UNCLAIMED),
-        // By its world wide name the link leads to it for ever.
+        // The link uses the world wide name, so it always leads to this disk.
         case("the Local Storage Operator's link leads to it", [scsi("offered").wwn(0x5000_c500_0000_0002)],
             "udevadm settle; mkdir -p /mnt/local-storage/fast; ln -s /dev/disk/by-id/wwn-0x5000c50000000002 /mnt/local-storage/fast/
              [[ $(readlink -f /mnt/local-storage/fast/*) == $D ]]",
@@ -424,7 +424,7 @@ fn records() -> Vec<Case> {
         "claim-once guest $D; dd if=$D of=$D2 bs=1M conv=fsync status=none",
         ours,
     )
-    // On another bus, none of them is the hardware that the record names.
+    // On another bus, none of them is the hardware that is on record.
     .later(one_of_two)
     .but(1, one_of_two, one_of_two);
     copied.judged.iter_mut().for_each(|judged| judged.set = Some("earlier"));

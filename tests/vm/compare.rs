@@ -1,11 +1,11 @@
-//! The same disks by the eyes of lsblk and blkid: where they see something, we never see nothing; facts are the same.
+//! The same disks as lsblk and blkid see them: if they see something, we never see nothing; facts are the same.
 
 use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::report::Report;
 
-/// How often what is different may be looked at again.
+/// How often to look again at what differs.
 const LOOKS: usize = 3;
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
@@ -20,7 +20,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
             if found.is_empty() {
                 break;
             }
-            // lsblk tells what udev has on record, which may be from before the disk was written to.
+            // lsblk reports udev's record, which may be older than the last write to the disk.
             let trigger = "timeout 60 udevadm trigger --action=change --subsystem-match=block --settle || true";
             bench.guest.run(trigger);
             found = differences(bench);
@@ -29,7 +29,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
     report.check(names[1], || {
         let devices = bench.by_path();
-        // Whoever reads a suspended device waits until it goes on.
+        // A read of a suspended device waits until that is resumed.
         let nodes: Vec<&str> = devices
             .iter()
             .filter(|(_, device)| device["verdict"] == "Unclaimed")
@@ -39,7 +39,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         let seen = bench
             .guest
             .run(&format!("blkid --probe --output export {0} || true; wipefs --no-act {0}", nodes.join(" ")));
-        // Of a partition, blkid also tells about its entry in the table around it.
+        // For a partition, blkid also reports its entry in the table around it.
         let telling =
             |line: &&str| !line.starts_with("DEVNAME=") && !line.starts_with("PART_ENTRY_") && !line.is_empty();
         let seen: Vec<&str> = seen.lines().filter(telling).collect();
@@ -47,7 +47,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
 }
 
-/// What lsblk says otherwise than we.
+/// What lsblk reports differently.
 fn differences(bench: &mut Bench) -> Vec<String> {
     let devices = bench.by_path();
     let text = bench.guest.run("lsblk --json --bytes --list --output KNAME,SIZE,ROTA,RO,LOG-SEC,MODEL,TYPE,FSTYPE");

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-/// No call takes longer, in a guest that is emulated.
+/// No call may take longer, in a guest that is emulated.
 const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Use {
 }
 
 impl Csi {
-    /// Over a connection that the guest's end is waiting for, or will be.
+    /// Over a connection that the other end in the guest waits for now or later.
     pub async fn over(socket: &Path) -> Self {
         let socket = socket.to_owned();
         let connector = tower::service_fn(move |_| {
@@ -64,7 +64,7 @@ impl Csi {
         Ok(self.identity.probe(ProbeRequest::default()).await?.into_inner().ready.unwrap_or(true))
     }
 
-    /// Gives out the volume's id.
+    /// Returns the volume's id.
     pub async fn create(&mut self, name: &str, class: &str, mib: u64, usage: Use) -> Result<String, Status> {
         let bytes = i64::try_from(mib << 20).unwrap();
         let request = CreateVolumeRequest {
@@ -146,7 +146,7 @@ pub fn staging(id: &str) -> String {
     format!("/var/lib/pods/{id}/staging")
 }
 
-/// A folder, or, of a raw block volume, the device itself.
+/// A folder, or, for a raw block volume, the device itself.
 pub fn target(id: &str) -> String {
     format!("/var/lib/pods/{id}/target")
 }

@@ -1,4 +1,4 @@
-//! A disk of the guest: its image on the host, how it is attached, and what it says of itself; as QEMU wants to read it.
+//! A disk of the guest: its image on the host, how it is attached, and what it says about itself; as QEMU reads it.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub enum Bus {
 }
 
 impl Bus {
-    /// Takes a PCI port of its own.
+    /// Whether it takes a PCI port of its own.
     pub fn has_port(self) -> bool {
         matches!(self, Self::Nvme | Self::Zoned | Self::Virtio)
     }
@@ -28,19 +28,19 @@ impl Bus {
 
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Names device, image and serial, where nothing else is said.
+    /// The name of device, image and serial, unless another one is given.
     pub name: String,
     pub bus: Bus,
     pub image: String,
     pub serial: String,
-    /// Of the image, in MiB; an empty drive has none.
+    /// The size of the image in MiB; an empty drive has no image.
     pub mib: u64,
     pub sector: u32,
-    /// 1: no turning parts.
+    /// 1: not rotating.
     pub rotation: u16,
-    /// Of SCSI and SATA: what a namespace of QEMU's NVMe has for it, Linux does not believe.
+    /// Only for SCSI and SATA: Linux does not believe the one that a namespace of QEMU's NVMe has.
     pub wwn: Option<u64>,
-    /// Of SCSI and SATA, where it is not QEMU's own.
+    /// Only for SCSI and SATA, if it is not QEMU's own.
     pub model: Option<String>,
     pub read_only: bool,
     pub removable: bool,
@@ -49,7 +49,7 @@ pub struct Disk {
 }
 
 pub const MIB: u64 = 1 << 20;
-/// Where the one device of a PCI port is. If nothing is said, QEMU puts a second one beside it, which no guest sees.
+/// Where the only device of a PCI port is. If this is not set, QEMU puts a second one beside it, which no guest sees.
 const FIRST: &str = "0x0";
 
 impl Disk {
@@ -130,7 +130,8 @@ impl Disk {
             json!({
                 "driver": "raw", "node-name": self.name, "read-only": self.read_only,
                 "discard": "unmap", "detect-zeroes": if self.read_only { "off" } else { "unmap" },
-                // What QEMU wrote is in the host's cache, which outlives it: a kill still is a power cut of the guest.
+                // What QEMU wrote is in the host's cache, which outlives QEMU: a kill is still a power cut for the
+                // guest.
                 "cache": {"direct": false, "no-flush": true},
                 "file": {"driver": "file", "filename": folder.join(&self.image), "locking": "off"},
             })
@@ -155,7 +156,7 @@ impl Disk {
             device.as_object_mut().unwrap().extend(sectors.as_object().unwrap().clone());
             device
         };
-        // What the disk says of itself only where it was told to.
+        // The disk says this about itself only if it was told to.
         let told = |device: Value, said: [(&str, Option<Value>); 2]| {
             let mut device = sized(device);
             let said = said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -1,4 +1,5 @@
-//! The driver in the guest: `localpool standalone` with sets for the disks of all cases, and this program's way to it.
+//! The driver in the guest: `localpool standalone` with sets for the disks of all cases, and this program's connection
+//! to it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,10 +12,10 @@ use crate::csi::Csi;
 
 /// How long a disk must stay blank and unchanged here.
 pub const MIN_AGE: Duration = Duration::from_secs(5);
-/// For what happens by itself, in a guest that is emulated.
+/// The limit for whatever happens by itself, in a guest that is emulated.
 pub const SOON: Duration = Duration::from_secs(300);
 
-/// Sets that share the disks of the cases among them by what they are, and one for each disk of a check of its own.
+/// Sets that divide the disks of the cases by what they are, and one for each disk that belongs to one check.
 const SETS: &str = "
 nvme|models: [NVMe]\\n    maxSize: 900Mi|layout: Whole
 flash|vendors: [QEMU, ATA]\\n    deviceMechanicalProperties: [NonRotational]\\n    maxSize: 900Mi|partitioningSpec: {count: 2}
@@ -33,13 +34,13 @@ stuck-bare|paths: ['/dev/disk/by-id/*stuck-bare', '/dev/disk/by-id/*stuck-free']
 second-tenant|paths: ['/dev/disk/by-id/*bare-tenant-part*']\\n    deviceTypes: [disk, part]|layout: RawDevice
 ";
 
-/// What no set can ask for, a LocalVolume names.
+/// A LocalVolume names what no set can select.
 const NAMED: &str = "---\\napiVersion: local.storage.openshift.io/v1\\nkind: LocalVolume\\nmetadata:\\n  name: third-tenant\\n  \
      namespace: vm\\nspec:\\n  storageClassDevices:\\n  - storageClassName: third-tenant\\n    \
      forceWipeDevicesAndDestroyAllData: true\\n    devicePaths: [/dev/mapper/tenantvg-data]\\n";
 
 impl Bench {
-    /// Starts the driver where it does not run.
+    /// Starts the driver if it does not run.
     pub fn driver(&mut self) {
         let unit = self.unit;
         let documents = SETS.trim().lines().map(document).collect::<String>() + NAMED;
@@ -56,14 +57,14 @@ impl Bench {
         });
     }
 
-    /// Ends the driver and starts it anew; what is mounted and published stays.
+    /// Stops the driver and starts it again; everything mounted and published stays.
     pub fn driver_again(&mut self) {
         self.connection = None;
         self.guest.run("systemctl stop csi-port 2>/dev/null || true; systemctl stop localpool");
         self.driver();
     }
 
-    /// Asks the driver in CSI's words, over one connection as long as the guest is up.
+    /// Calls the driver's CSI services, over one connection for as long as the guest is up.
     pub fn csi<T>(&mut self, ask: impl AsyncFnOnce(&mut Csi) -> T) -> T {
         let (runtime, mut csi) = self.connection.take().unwrap_or_else(|| self.connect());
         let answer = runtime.block_on(ask(&mut csi));
@@ -75,7 +76,7 @@ impl Bench {
         self.driver();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let csi = runtime.block_on(Csi::over(&self.folder.join("csi")));
-        // The guest's end is opened after ours, as a virtio port without another end reads as if that had left.
+        // The guest's end is opened after ours: a virtio port without a peer reads as if the peer had closed it.
         self.guest.run(
             "systemctl stop csi-port 2>/dev/null || true
              systemd-run --quiet --collect --unit=csi-port \
@@ -84,7 +85,7 @@ impl Bench {
         (runtime, csi)
     }
 
-    /// Waits until `look` has nothing to say against it.
+    /// Waits until `look` finds nothing wrong.
     #[track_caller]
     pub fn eventually<T>(&mut self, what: &str, look: impl Fn(&mut Self) -> Result<T, String>) -> T {
         let until = Instant::now() + SOON;
@@ -100,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// What `localpool devices` says of each node.
+    /// What `localpool devices` says about each node.
     pub fn by_path(&mut self) -> HashMap<String, Value> {
         let path = |device: &Value| device["path"].as_str().unwrap().to_owned();
         self.devices().into_iter().map(|device| (path(&device), device)).collect()

@@ -1,4 +1,4 @@
-//! What `localpool devices` says of each disk itself is what QEMU was told to make it.
+//! What `localpool devices` says about each disk itself is what QEMU was told to make it.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     report.check(name, || {
         let devices = bench.devices();
         let mut differences = Vec::new();
-        // Of a drive, most is the disc's.
+        // Most facts about a drive are those of the disc in it.
         for disk in all_disks(&bench.cases).iter().filter(|disk| disk.bus != Bus::Cdrom) {
             let mut rows = devices.iter().filter(|device| device["serial"] == disk.serial).peekable();
             if rows.peek().is_none() {
@@ -29,17 +29,17 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
 }
 
-/// A disk as its row must have it; null is what it must not have.
+/// A disk as its row must show it; null is what must not be there.
 fn given(disk: &Disk) -> Value {
     let Disk { bus, serial, mib, sector, rotation, wwn, model, read_only, removable, .. } = disk;
     let naa = wwn.map(|wwn| format!("0x{wwn:016x}"));
     let model = |own: &str| Some(model.clone().unwrap_or_else(|| own.to_owned()));
     let has_turning_parts = *rotation != 1;
-    // virtio and USB cannot say what turns in them, and the kernel then says that something does.
+    // virtio and USB cannot say whether they rotate, and the kernel then says that they do.
     let (transport, vendor, model, wwn, rotational) = match bus {
         Bus::Nvme | Bus::Zoned => {
             let model = "QEMU NVMe Ctrl";
-            // Linux makes it up from this, as it does not believe what QEMU's namespaces call themselves.
+            // Linux makes it up from this, as it does not believe the names of QEMU's namespaces.
             let wwn = format!("nvme.1b36-{}-{}-00000001", hex(serial), hex(model));
             ("nvme", None, Some(model.to_owned()), Some(wwn), false)
         }

@@ -1,4 +1,4 @@
-//! The guest: QEMU with its disks, its console kept in a log, and the two ways into it (`agent`, `qmp`).
+//! The guest: QEMU with its disks, its console kept in a log, and two connections to it (`agent`, `qmp`).
 //!
 //! Plain emulation, so that it runs where KVM does not. QEMU ends with this process, however that ends (setpriv), and
 //! writes only to images below the run's own folder.
@@ -15,14 +15,14 @@ use crate::agent::{Agent, AgentError};
 use crate::disks::{Bus, Disk};
 use crate::qmp::{Qmp, QmpError};
 
-/// PCI ports for disks, also for those that are plugged in later.
+/// PCI ports for disks, including those that are plugged in later.
 const PORTS: usize = 32;
 const SATA_PORTS: usize = 6;
 /// From power on to the first answer, on a busy machine.
 const BOOT: Duration = Duration::from_secs(600);
-/// How often a disk may be plugged in.
+/// How often to try to plug a disk in.
 const PLUGS: usize = 3;
-/// What a script may take where nothing else is said.
+/// How long a script may take, unless another limit is given.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
 const KERNEL_LINE: &str = "root=LABEL=guest-root rw console=ttyS0 quiet mitigations=off panic=-1 \
@@ -48,7 +48,7 @@ impl Drop for Machine {
 }
 
 impl Guest {
-    /// Boots with these disks. Images that are there already keep what is on them.
+    /// Boots with these disks. Images that exist already keep their content.
     pub fn start(folder: &Path, logs: &Path, disks: &[Disk], boots: u32) -> Self {
         let images = folder.join("images");
         std::fs::create_dir_all(&images).unwrap();
@@ -115,14 +115,14 @@ impl Guest {
         self.qmp.execute("blockdev-del", &json!({"node-name": disk.name})).unwrap();
     }
 
-    /// Gives QEMU another way to the image of a disk that is pulled out.
+    /// Gives QEMU another access to the image of a disk that is pulled out.
     pub fn change_drive(&mut self, disk: &Disk, drive: impl FnOnce(&Path) -> Value) {
         self.remove_drive(disk);
         self.qmp.execute("blockdev-add", &drive(&self.images)).unwrap();
     }
 
-    /// Plugs a disk in until the guest's kernel sees it: an emulated USB hub may miss that something is plugged in right
-    /// after it was pulled out.
+    /// Plugs a disk in again until the guest's kernel sees it: an emulated USB hub may miss a disk that is plugged in
+    /// right after another was pulled out.
     pub fn plug(&mut self, disk: &Disk) {
         let look = format!("for try in {{1..40}}; do disk {} && exit; sleep 0.5; done; exit 1", disk.serial);
         for _ in 0..PLUGS {
@@ -136,7 +136,7 @@ impl Guest {
         panic!("the guest's kernel does not see {}, which was plugged in {PLUGS} times", disk.name);
     }
 
-    /// PCI disks go into a port that was free all the time, so that they come back under another name.
+    /// PCI disks go into a port that was free all the time, so that they return under another name.
     fn plug_once(&mut self, disk: &Disk) {
         let ports = if disk.bus.has_port() { 0..PORTS } else { 0..1 };
         for port in ports.rev() {
@@ -159,18 +159,18 @@ impl Guest {
         self.qmp.execute("qom-set", &json!({"path": path, "property": property, "value": value})).unwrap();
     }
 
-    /// Lets a disk answer nobody any more, but for one request that QEMU still lets through: what is throttled to a byte a
-    /// second takes days.
+    /// Makes a disk stop answering, except for one request that QEMU still lets through: at a byte a second everything
+    /// else takes days.
     pub fn freeze(&mut self, disk: &Disk) {
         self.throttle(disk, 1);
     }
 
-    /// All that waited for it goes on.
+    /// Everything that waited for it continues.
     pub fn thaw(&mut self, disk: &Disk) {
         self.throttle(disk, 0);
     }
 
-    /// Nought is no limit.
+    /// Zero means no limit.
     fn throttle(&mut self, disk: &Disk, bytes: u32) {
         let limit =
             json!({"id": disk.name, "bps": bytes, "bps_rd": 0, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0});
@@ -187,7 +187,7 @@ impl Guest {
         self.agent.run(&format!("set -euo pipefail\n{script}"), limit)
     }
 
-    /// What a script printed; it must succeed.
+    /// The output of a script, which must succeed.
     #[track_caller]
     pub fn run(&mut self, script: &str) -> String {
         match self.try_run(script, LIMIT) {
@@ -196,7 +196,7 @@ impl Guest {
         }
     }
 
-    /// Leaves the ways in to others, and waits until QEMU ends: whoever started this program ends it.
+    /// Releases the connections for others, and waits until QEMU ends: whoever started this program ends it.
     pub fn stay(self) {
         let Self { machine, agent, qmp, .. } = self;
         drop((agent, qmp));
@@ -217,7 +217,7 @@ fn port(disk: &Disk, ports: &mut Range<usize>, sata: &mut Range<usize>) -> Strin
 
 fn machine(folder: &Path, console: &Path) -> Command {
     let at = |name: &str| folder.join(name).display().to_string();
-    // A parent that dies takes QEMU with it; the signal comes from the thread that starts it, which is the main one.
+    // A parent that dies takes QEMU with it; the signal follows the thread that starts QEMU, which is the main one.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"]);
     command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"]);

@@ -1,4 +1,4 @@
-//! A device that answers nobody: its reads wait in the kernel, as on a disk whose controller is stuck.
+//! A device that answers nobody: reads wait in the kernel, as on a disk with a stuck controller.
 
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         return;
     }
     report.check(name, || hang(bench));
-    // Whatever waits for it goes on, also where the check ended early.
+    // Everything that waits for it continues, also if the check ended early.
     bench.guest.run("for name in hang-below hang; do dmsetup resume $name 2>/dev/null || true; done; udevadm settle");
     bench.guest.run("for name in hang hang-below; do dmsetup remove $name 2>/dev/null || true; done");
 }
 
-/// A mapping over a suspended one: nothing in sysfs tells that it does not answer.
+/// A mapping over a suspended one: nothing in sysfs shows that it does not answer.
 fn hang(bench: &mut Bench) {
-    // Larger than what the sets of this guest take.
+    // Larger than the disks that the sets of this guest take.
     let disk = Disk::new(NAME, Bus::Scsi).mib(1000);
     bench.guest.add_drive(&disk);
     bench.guest.plug(&disk);

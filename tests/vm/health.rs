@@ -1,13 +1,13 @@
-//! What disks of each bus say of their health, and a set that asks for it; an NVMe disk that begins to fail.
+//! What disks on each bus say of their health, and a set that requires it; an NVMe disk that begins to fail.
 
 use std::collections::BTreeMap;
 
 use crate::bench::Bench;
 use crate::report::Report;
 
-/// Blank disks of the cases, by whether they say how they are.
+/// Blank disks of the cases that say how they are.
 const SAY: [&str; 2] = ["blank-nvme", "blank-sata"];
-/// The SCSI disk is one that keeps no log of informational exceptions.
+/// Those that do not. The SCSI disk keeps no log of informational exceptions.
 const SAY_NOTHING: [&str; 3] = ["blank-virtio", "blank-usb", "blank-ssd"];
 const FAILING: &str = "blank-nvme";
 /// Bit 2 of the critical warning in NVMe's SMART log.
@@ -46,7 +46,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
 }
 
-/// What `localpool set plan` says of each of the disks, for a set that asks for this health.
+/// What `localpool set plan` says about each of the disks, for a set that requires this health.
 fn plan(bench: &mut Bench, least: &str) -> BTreeMap<&'static str, String> {
     let serials = [&SAY[..], &SAY_NOTHING].concat();
     let set = format!(

@@ -1,6 +1,6 @@
-//! A host that boots as docs/hosts.md advises. Of labelled disks the rules of `localpool udev-rules` alone keep it off what
-//! tenants wrote: its lists of groups and arrays name theirs. Of bare devices, which no rule knows, those lists do, and that
-//! the host finds its own filesystem by the hardware.
+//! A host that boots as docs/hosts.md advises. For labelled disks, only the rules of `localpool udev-rules` keep it off
+//! what tenants wrote: its lists of groups and arrays name the tenants' too. No rule knows bare devices: there these
+//! lists do it, and the fact that the host finds its own filesystem by the hardware.
 
 use crate::bench::Bench;
 use crate::csi::{Use, target};
@@ -10,16 +10,16 @@ use crate::hotplug::await_ours;
 use crate::report::Report;
 use crate::volumes::Volume;
 
-/// A disk with a label, which the guest's initramfs does not see, and the set of its own.
+/// A labelled disk that the guest's initramfs does not see; its set has the same name.
 const LABELLED: &str = "hot-nvme";
-/// The set of the disks that are used bare.
+/// The set of the disks that are used as bare devices.
 const BARE: &str = "host-rules";
-/// A disk of the host's own with two filesystems. It comes when all others are there, so that a copy of it would come first.
+/// A disk of the host's own with two filesystems. It comes when all others are there, so a copy of it would come first.
 const OWN: &str = "host-own";
 const RULES: &str = "/etc/udev/rules.d/60-localpool.rules";
 const FILES: &str = "/etc/lvm/lvmlocal.conf /etc/mdadm/mdadm.conf /etc/fstab";
 
-/// What a tenant writes to the device `D`. Its own machine does it: nothing of it runs here.
+/// What a tenant writes to the device `D`. The tenant's own machine does it: nothing of it runs here.
 struct Tenant {
     name: &'static str,
     class: &'static str,
@@ -43,7 +43,7 @@ const TENANTS: [Tenant; 7] = [
     labelled("filesystem", "dd if=${OWN}1 of=$D bs=1M conv=fsync,notrunc status=none"),
     bare("bare-group", "group barevg"),
     bare("bare-array", "array bare"),
-    // With a partition that has the PARTUUID of the host's.
+    // Its partition has the PARTUUID of the host's partition.
     bare(
         "bare-disk",
         "dd if=$OWN of=$D bs=1M conv=fsync,notrunc status=none; sfdisk --quiet --no-reread --no-tell-kernel --delete $D 1",
@@ -58,8 +58,8 @@ const TOOLS: &str = r#"
     }
 "#;
 
-/// What the host has of its own, and what it is told to start. Its array is found by a member: one that the initramfs started after
-/// a power cut is not called as it was made.
+/// What is the host's own, and what it is told to start. Its array is found by a member: if the initramfs starts it
+/// after a power cut, it has another name than when it was made.
 const OWNS: &str = r##"
     HOLDERS=/sys/class/block/$(basename $(disk md-a))/holders
     for try in {1..200}; do [[ -z $(ls $HOLDERS) ]] || break; sleep 1; done
@@ -79,12 +79,12 @@ $(ls /dev/disk/by-id/usb-*host-own*-part2) /mnt/own-by-hardware ext4 $OPTIONS 0 
 struct Written {
     tenant: &'static Tenant,
     id: String,
-    /// Of its device, where that is bare.
+    /// The serial of its device, if that is bare.
     serial: Option<String>,
     sum: String,
 }
 
-/// What there is after the boot.
+/// What exists after the boot.
 struct Scene {
     room: [i64; 2],
     files: Volume,
@@ -133,7 +133,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
             look(bench, scene);
         });
     }
-    // Also where it ended early.
+    // Also if it ended early.
     let end = format!(
         "set +e; sed -i '/^# localpool: begin/,/^# localpool: end/d' /etc/lvm/lvmlocal.conf
          umount /mnt/own-by-uuid /mnt/own-by-hardware; vgchange -q -an tenantsvg barevg
@@ -184,7 +184,7 @@ fn boots(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<String>) -> Scene 
     }
     bench.guest.run("sync");
     bench.boot_again(|all| all.iter().chain(disks.iter().filter(is_bare)).cloned().collect());
-    // What the host starts by itself is there when that of its own is.
+    // Once the host's own group and array are there, so is everything else that it starts by itself.
     bench.guest.run(
         "for try in {1..200}; do [[ -e /dev/guestvg/blank && -e /dev/md/running ]] && udevadm settle && exit; sleep 1; done
          echo the volume group and the array of the host itself are not started; exit 1",
@@ -273,7 +273,7 @@ fn all_is_erased(bench: &mut Bench, scene: &Scene) {
     });
 }
 
-/// What the host has over the volumes of a class, and, where the rules hold, the links that go by what is in them; a line each.
+/// What the host has over the volumes of a class, and, where the rules apply, the links by their content; a line each.
 fn used_by_host(bench: &mut Bench, scene: &Scene, class: &str) -> String {
     let look = |written: &Written| match &written.serial {
         None => format!(
@@ -299,14 +299,14 @@ fn used_by_host(bench: &mut Bench, scene: &Scene, class: &str) -> String {
     ))
 }
 
-/// What classes have left.
+/// What classes can still offer.
 fn room(bench: &mut Bench) -> [i64; 2] {
     bench.csi(async |csi| {
         [csi.capacity(LABELLED, Use::Ext4).await.unwrap(), csi.capacity(BARE, Use::Ext4).await.unwrap()]
     })
 }
 
-/// Of the first and the last bytes, where everybody writes what he is.
+/// Over the first and the last bytes, where all formats have their signature.
 fn sum(bench: &mut Bench, id: &str) -> String {
     bench.guest.run(&format!("{{ head -c 8M {0}; tail -c 8M {0}; }} | sha256sum", target(id)))
 }

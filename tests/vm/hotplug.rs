@@ -1,4 +1,4 @@
-//! Disks that leave and come back while their volumes are in use, on each bus that can; and new ones.
+//! Disks that leave and come back while their volumes are in use, on each bus that supports it; and new ones.
 
 use crate::bench::Bench;
 use crate::csi::Use;
@@ -29,7 +29,7 @@ fn pull_and_plug(bench: &mut Bench, disk: &Disk) {
     await_ours(bench, name);
     let block = bench.volume(&format!("{name}-block"), name, 32, Use::Block);
     let files = bench.volume(&format!("{name}-files"), name, 64, Use::Ext4);
-    // Those who write all the time, as nobody stops for a disk that dies; beside the data that is looked at later.
+    // They write all the time, as nobody stops for a disk that dies; beside the data that is checked later.
     let targets = (crate::csi::target(&files.id), crate::csi::target(&block.id));
     bench.guest.run(&format!(
         "writer() {{ systemd-run --quiet --collect --unit=$1 bash -c \"while dd if=/dev/zero of=$2 bs=64k count=16 conv=fsync,notrunc ${{3:-}}; do :; done\"; }}
@@ -85,7 +85,7 @@ fn plug_new(bench: &mut Bench) {
     let devices = bench.devices();
     let device = devices.iter().find(|device| device["serial"] == "new-used").unwrap();
     assert_eq!(device["verdict"], "Theirs", "{device}");
-    // They are not among the disks that the guest boots with again, so no volume may come to be on them.
+    // They are not among the disks that the guest boots with again, so no volume may be placed on them.
     bench.guest.unplug(&blank);
     bench.guest.unplug(&used);
     bench.eventually("the driver sees that both are away", |bench| {
@@ -98,7 +98,7 @@ fn plug_new(bench: &mut Bench) {
     });
 }
 
-/// With a label, or bare, and here.
+/// Labelled or bare, and present.
 fn is_in_pool(reason: &str) -> bool {
     (reason.starts_with("in pool,") || reason.starts_with("in pool as a bare device,")) && !reason.contains("missing")
 }

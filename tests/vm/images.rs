@@ -1,4 +1,4 @@
-//! The bytes of the disks, seen from outside of the guest: what the driver must not have written.
+//! The bytes of the disks, seen from outside the guest: what the driver must not have written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ pub fn checksums(bench: &mut Bench, which: impl Fn(&Case) -> bool) -> BTreeMap<S
     disks.map(|disk| (disk.image.clone(), checksum(&folder.join(&disk.image)))).collect()
 }
 
-/// Of what is not a hole, and where it is.
+/// Covers what is not a hole, and where it is.
 fn checksum(image: &Path) -> u32 {
     let file = File::open(image).unwrap();
     let size = i64::try_from(file.metadata().unwrap().len()).unwrap();
@@ -33,7 +33,7 @@ fn checksum(image: &Path) -> u32 {
         while at < end {
             let length = usize::try_from((end - at).min(1 << 20)).unwrap();
             file.read_exact_at(&mut block[..length], u64::try_from(at).unwrap()).unwrap();
-            // A hole and zeros are the same to whoever reads them.
+            // A reader cannot distinguish a hole from zeros.
             for (index, page) in block[..length].chunks(4096).enumerate() {
                 if page.iter().any(|byte| *byte != 0) {
                     sum.update(&(at + i64::try_from(index * 4096).unwrap()).to_le_bytes());
@@ -46,7 +46,7 @@ fn checksum(image: &Path) -> u32 {
     sum.finalize()
 }
 
-/// The names whose bytes are not what they were.
+/// The names whose bytes have changed.
 pub fn changed(before: &BTreeMap<String, u32>, after: &BTreeMap<String, u32>) -> Vec<String> {
     before.iter().filter(|(name, sum)| after.get(*name) != Some(sum)).map(|(name, _)| name.clone()).collect()
 }

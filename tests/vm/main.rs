@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             print!("{}", Bench::attach().guest.run(&word));
             return ExitCode::SUCCESS;
         }
-        // `cargo test --test vm` by itself.
+        // `cargo test --test vm` without a guest.
         _ => {
             eprintln!("skipped: the vm tier needs a guest: make test-vm");
             return ExitCode::SUCCESS;

@@ -1,4 +1,4 @@
-//! The sets take every disk that is free and theirs, and nothing else; what is not theirs keeps each byte.
+//! The sets take every disk that is free and selected, and nothing else; every other disk keeps each byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use crate::report::Report;
 use crate::verdicts::{nodes, printed};
 use crate::{driver, hotplug, images, storm};
 
-/// A device without a label does not say whose it is; only one set asks for such ones.
+/// A device without a label does not say which set has it; only one set selects such devices.
 const BARE: &str = "a bare device";
 
-/// The disks of other checks, each with a set of its own name.
+/// The disks of other checks; the set of each has its name.
 fn others() -> impl Iterator<Item = String> {
     hotplug::disks().into_iter().chain([storm::disk()]).map(|disk| disk.name)
 }
 
-/// Disks that the sets take, by what leads to them, with the set.
+/// Disks that the sets take, by the words that lead to them, with the set.
 fn wanted(bench: &Bench) -> BTreeMap<String, String> {
     let all = bench.cases.iter().flat_map(|case| &case.judged);
     let set = |set: &str| if set == "shared" { BARE.to_owned() } else { format!("vm/{set}") };
@@ -23,7 +23,7 @@ fn wanted(bench: &Bench) -> BTreeMap<String, String> {
     all.filter_map(|judged| Some((judged.node.clone(), set(judged.set?)))).chain(own).collect()
 }
 
-/// What the pool has, by what leads to it where a case has it; else by its node.
+/// What the pool has, by the words that lead to it if a case has some; else by its node.
 fn found(bench: &mut Bench) -> BTreeMap<String, String> {
     let mut names: BTreeMap<String, String> = nodes(bench).into_iter().map(|(node, path)| (path, node)).collect();
     let others: Vec<String> = others().map(|serial| format!("disk {serial}")).collect();
@@ -57,7 +57,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
             let missing: Vec<_> = wanted.iter().filter(|(node, set)| found.get(*node) != Some(set)).collect();
             if missing.is_empty() { Ok(()) } else { Err(format!("not yet: {missing:?}")) }
         });
-        // Long enough for whatever else was about to be taken.
+        // Long enough for the driver to take anything else that it would.
         std::thread::sleep(3 * driver::MIN_AGE);
         let (wanted, found) = (wanted(bench), found(bench));
         let more: Vec<_> = found.iter().filter(|(node, _)| !wanted.contains_key(*node)).collect();

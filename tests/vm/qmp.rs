@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Why the monitor did not do what it was asked.
+/// Why the monitor did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum QmpError {
     #[error("QEMU's monitor cannot be reached")]

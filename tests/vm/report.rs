@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 pub struct Report {
-    /// Only checks whose name has it run.
+    /// Only checks with this word in their name are run.
     word: String,
     results: Option<File>,
     passed: usize,
@@ -27,7 +27,7 @@ impl Report {
         name.contains(&self.word)
     }
 
-    /// Runs a check, which fails by a panic. Its name is the promise that it holds.
+    /// Runs a check, which fails by a panic. Its name is the promise that it proves.
     pub fn check(&mut self, name: &str, body: impl FnOnce()) {
         if !self.wants(name) {
             return;
@@ -40,7 +40,7 @@ impl Report {
         self.outcome(name, begun, ended);
     }
 
-    /// A check that is decided already.
+    /// A check that has its outcome already.
     pub fn outcome(&mut self, name: &str, begun: Instant, ended: Result<(), String>) {
         if !self.wants(name) {
             return;

@@ -59,7 +59,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
 }
 
-/// Serial and bus of the disks that can be on any: by the first letters of the kernel's name, and by the transport.
+/// Serial and bus of the disks that can be on any bus: by the first letters of the kernel's name, and by the transport.
 fn places(bench: &mut Bench) -> BTreeSet<(String, String)> {
     let word = |device: &serde_json::Value, name: &str| device[name].as_str().unwrap_or_default().to_owned();
     let bus = |device: &serde_json::Value| {
@@ -72,19 +72,19 @@ fn places(bench: &mut Bench) -> BTreeSet<(String, String)> {
     places
 }
 
-/// Whose every disk is after the power cut, before a driver runs.
+/// The verdict on every disk after the power cut, before a driver runs.
 fn verdicts(bench: &mut Bench, report: &mut Report) {
     let ours = Said { verdict: "Ours", words: "in pool" };
-    // What was free was taken since.
+    // Disks that were free have been taken since.
     verdicts::judge(bench, report, " after a power cut", |judged| {
         let is_taken = judged.set.is_some() && judged.now.verdict == UNCLAIMED.verdict;
         judged.later.map(|later| if is_taken { ours } else { later })
     });
 }
 
-/// The last first, and most of them on another bus.
+/// In reverse order, and most of them on another bus.
 fn recabled(disks: &[Disk]) -> Vec<Disk> {
-    // As many as there are places.
+    // As many as fit.
     let (mut virtio, mut sata) = (12, 5);
     let mut other_bus = |disk: &Disk| match disk.bus {
         _ if disk.read_only || disk.removable || disk.wwn.is_some() => disk.bus,

@@ -1,4 +1,4 @@
-//! Many creates and deletes at once while udev is made to look at the disk all the time.
+//! Many creates and deletes at once while udev is made to read the disk all the time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::hotplug::await_ours;
 use crate::report::Report;
 
 const NAME: &str = "storm";
-/// Volumes that stay all the time, and volumes that are made at once, of which every other goes again.
+/// Volumes that stay all the time, and volumes that are made at once, every other of which is deleted again.
 const STANDING: usize = 20;
 const AT_ONCE: usize = 100;
 const MIB: u64 = 16;
@@ -27,7 +27,7 @@ pub fn disk() -> Disk {
 pub fn check(bench: &mut Bench, report: &mut Report) {
     let name = "100 creates and deletes at once under `udevadm trigger`: no partition vanishes, by-partuuid is right";
     report.check(name, || storm(bench));
-    // Also where it ended early.
+    // Also if it ended early.
     bench.guest.run("touch /run/storm-over; kill $(cat /run/storm-monitor) 2>/dev/null || true");
 }
 
@@ -41,8 +41,9 @@ fn storm(bench: &mut Bench) {
         ids
     });
     let parts: BTreeSet<String> = partitions(bench, &standing).into_iter().collect();
-    // The kernel tells of each partition that goes. Whoever has opened a disk for writing makes udev read its table again.
-    // None of it is a unit of systemd, which is as busy with the events as udev and may answer after minutes.
+    // The kernel reports each partition that goes away. A process that closes a disk after writing makes udev read its
+    // table again. None of this is a unit of systemd, which is as busy with the events as udev and may answer only
+    // after minutes.
     bench.guest.run(
         "D=$(disk storm); S=/sys/block/${D#/dev/}; rm -f /run/storm-*
          setsid udevadm monitor --kernel --subsystem-match=block >/run/storm-events 2>&1 &
@@ -98,7 +99,7 @@ fn storm(bench: &mut Bench) {
     });
 }
 
-/// A call that is made again, as an orchestrator does it, where its time was up or it was told to come back.
+/// A call that is repeated, as an orchestrator does it, if it timed out or was asked to retry.
 pub async fn until_done<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -113,7 +114,7 @@ pub async fn until_done<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> 
     }
 }
 
-/// The kernel's names of the partitions of volumes: where their links lead, if what is there says that it is them.
+/// The kernel's names of the partitions of volumes: the targets of their links, if the devices there confirm it.
 fn partitions(bench: &mut Bench, ids: &[String]) -> Vec<String> {
     let script: String = ids
         .iter()

@@ -1,5 +1,5 @@
-//! Disks of the pool that answer nobody while the driver runs, as behind a controller that is stuck: what waits for them
-//! waits in the kernel and cannot be killed, and every call about another disk is answered.
+//! Disks of the pool that stop answering while the driver runs, as behind a stuck controller: everything that waits for
+//! them waits in the kernel and cannot be killed, and every call about another disk is answered.
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use crate::report::Report;
 use crate::storm::until_done;
 use crate::volumes::Volume;
 
-/// A disk of the pool with a label, a bare one with a volume, and a bare one without.
+/// A disk of the pool with a label, a bare device with a volume, and a bare device without one.
 const STUCK: [&str; 3] = [LABELLED, "stuck-bare", "stuck-free"];
 const LABELLED: &str = "stuck-labelled";
-/// The set of both that are bare.
+/// The set of both bare devices.
 const BARE: &str = "stuck-bare";
-/// Volumes that are wanted of the stuck disks, with class and MiB: that of the disk without one, and room beside others.
+/// Volumes that are requested from the stuck disks, with class and MiB: on the disk without one, and in the free space
+/// of another.
 const MADE: [(&str, &str, u64); 2] = [("stuck-made", BARE, 900), ("stuck-more", LABELLED, 32)];
-/// A disk that answers, and the set of its own.
+/// A disk that answers; its set has the same name.
 const WELL: &str = "hot-nvme";
-/// The unit of the driver that comes after the one that was killed.
+/// The unit of the driver that follows the killed one.
 const NEXT: &str = "localpool-next";
-/// What an answer may take in a guest that is emulated, on a busy machine. What waits for a stuck disk takes as long as that
-/// is stuck.
+/// How long an answer may take in an emulated guest, on a busy machine. Anything that waits for a stuck disk takes as
+/// long as that is stuck.
 const AN_ANSWER: Duration = Duration::from_secs(20);
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
@@ -42,7 +43,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     }
     let mut volumes = Vec::new();
     report.check(name, || stuck(bench, &disks, &mut volumes));
-    // Also where it ended early: nothing that waits for them can end before.
+    // Also if it ended early: nothing that waits for them can end before.
     disks.iter().for_each(|disk| bench.guest.thaw(disk));
     bench.csi(async |csi| {
         for Volume { id, .. } in &volumes {
@@ -72,7 +73,7 @@ fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
     disks.iter().for_each(|disk| bench.guest.freeze(disk));
     read_each(bench);
     let calls = bench.csi(async |csi| {
-        // Whatever it says of it.
+        // The answer does not matter.
         drop(in_time("stats of a volume on a stuck disk", csi.stats(&labelled.id)).await);
         let calls = calls_that_hang(csi, [&leaving.id, &bare.id], &labelled.id);
         serve(csi, &well.id).await;
@@ -106,7 +107,8 @@ fn stuck(bench: &mut Bench, disks: &[Disk], volumes: &mut Vec<Volume>) {
     });
 }
 
-/// The driver cannot end, as it waits for the stuck disks; the next one serves all others meanwhile, and these afterwards.
+/// The driver cannot end, as it waits for the stuck disks; meanwhile the next one serves all others, and later these as
+/// well.
 fn killed(bench: &mut Bench, disks: &[Disk], well: &Volume) {
     disks.iter().for_each(|disk| bench.guest.freeze(disk));
     read_each(bench);
@@ -117,7 +119,7 @@ fn killed(bench: &mut Bench, disks: &[Disk], well: &Volume) {
     });
     bench.connection = None;
     bench.guest.run("systemctl kill --signal=KILL localpool; rm /run/localpool/csi.sock");
-    // What is left of the first one still has its unit.
+    // The remains of the first driver still have its unit.
     bench.unit = NEXT;
     bench.driver();
     bench.eventually("the next driver has looked at the disks that answer", |bench| {
@@ -144,7 +146,7 @@ fn are_stuck(bench: &mut Bench) {
     assert_eq!(waiting, "active\n".repeat(STUCK.len()), "the disks are stuck all the time");
 }
 
-/// Whoever reads from them waits in the kernel: else nothing was tried here.
+/// Reads from them wait in the kernel; otherwise nothing was tested here.
 fn read_each(bench: &mut Bench) {
     let read = |name: &&str| {
         format!(
@@ -154,7 +156,7 @@ fn read_each(bench: &mut Bench) {
     bench.guest.run(&STUCK.iter().map(read).collect::<String>());
 }
 
-/// Work on each of the stuck disks, which waits for it or is told to come back.
+/// Work on each of the stuck disks, which waits for the disk or is asked to retry.
 fn calls_that_hang(csi: &Csi, deleted: [&String; 2], mounted: &str) -> Vec<JoinHandle<Result<(), Status>>> {
     let (mut node, mounted) = (csi.clone(), mounted.to_owned());
     let leave = tokio::spawn(async move {
@@ -173,7 +175,7 @@ fn create(csi: &Csi, (name, class, mib): (&'static str, &'static str, u64)) -> J
     tokio::spawn(async move { csi.create(name, class, mib, Use::Block).await.map(drop) })
 }
 
-/// All that an orchestrator asks of a volume on a disk that answers, and of a new one.
+/// Every call of an orchestrator for a volume on a disk that answers, and for a new one.
 async fn serve(csi: &mut Csi, id: &str) {
     assert!(in_time("Probe", csi.probe()).await.unwrap());
     in_time("Stage", csi.stage(id, Use::Ext4)).await.unwrap();

@@ -1,11 +1,11 @@
-//! What those who have a volume build on it is theirs, though it looks like a blank device of the machine.
+//! What the tenant of a volume builds on it is the tenant's, though it looks like a blank device of the machine.
 
 use crate::bench::Bench;
 use crate::csi::{Use, target};
 use crate::hotplug::await_ours;
 use crate::report::Report;
 
-/// A disk, and the set of its own.
+/// A disk; its set has the same name.
 const NAME: &str = "hot-virtio";
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
@@ -14,7 +14,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         return;
     }
     report.check(name, || build(bench));
-    // Also where it ended early.
+    // Also if it ended early.
     bench.guest.run("for name in tenant tenant-over-loop; do dmsetup remove $name 2>/dev/null || true; done");
     bench.guest.run("losetup --detach /dev/loop5 2>/dev/null || true");
 }

@@ -1,4 +1,4 @@
-//! `localpool devices` says of each disk of each case whose it is, and why.
+//! `localpool devices` says whose each disk of each case is, and why.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
     });
 }
 
-/// How long udev, md and multipath may still be at work on what was made, or found at a boot.
+/// How long udev, md and multipath may still be busy with what was made, or found at boot.
 const AT_WORK: Duration = Duration::from_secs(90);
 
-/// Compares all devices with what `wanted` says of them.
+/// Compares all devices with what `wanted` says about them.
 pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl Fn(&Judged) -> Option<Said>) {
     let begun = Instant::now();
     let all = bench.cases.iter().flat_map(|case| case.judged.iter().map(move |judged| (case, judged)));
@@ -44,7 +44,7 @@ pub fn judge(bench: &mut Bench, report: &mut Report, suffix: &str, wanted: impl 
     }
 }
 
-/// Each check by its name, with what stands against it now.
+/// Each check by its name, with what is wrong now.
 fn look(
     bench: &mut Bench,
     suffix: &str,
@@ -77,7 +77,7 @@ fn compare(device: Option<&Value>, said: Said) -> Result<(), String> {
     Err(format!("{} is {verdict}: {reason}\nand not {}: {}", device["path"], said.verdict, said.words))
 }
 
-/// The node of each judged device, as the kernel names it now.
+/// The node of each judged device, by its present kernel name.
 pub fn nodes(bench: &mut Bench) -> HashMap<String, String> {
     let words: Vec<String> =
         bench.cases.iter().flat_map(|case| &case.judged).map(|judged| judged.node.clone()).collect();
@@ -85,7 +85,7 @@ pub fn nodes(bench: &mut Bench) -> HashMap<String, String> {
     words.into_iter().zip(nodes).collect()
 }
 
-/// What each of these words of bash prints. To start a program for each disk would take minutes.
+/// The output of each of these bash commands. Starting a program for each disk would take minutes.
 pub fn printed(bench: &mut Bench, words: &[String]) -> Vec<String> {
     let lookup = r#"ALL=$(disk)
 disk() {

@@ -1,4 +1,4 @@
-//! Volumes with data: made and filled by CSI's calls, and looked at again after whatever happened to their disk.
+//! Volumes with data: made and filled by CSI calls, and checked again after whatever happened to their disk.
 
 use crate::bench::Bench;
 use crate::csi::{Use, target};
@@ -32,7 +32,7 @@ impl Bench {
         Volume { name: name.to_owned(), id, usage, sum }
     }
 
-    /// Whoever used it has gone.
+    /// Its user has gone.
     pub fn put_away(&mut self, volume: &Volume) {
         let id = volume.id.as_str();
         self.csi(async |csi| {
@@ -49,7 +49,7 @@ impl Bench {
         });
     }
 
-    /// Reads from the medium, not from what the guest remembers.
+    /// Reads from the medium, not from the guest's memory.
     pub fn has_its_data(&mut self, volume: &Volume) {
         let data = data(&volume.id, volume.usage);
         let said =
