@@ -14,7 +14,7 @@ use crate::role::{LogFormat, controller, discovery, node, standalone};
 
 #[derive(Debug, Args)]
 pub struct StandaloneArgs {
-    /// Unix socket to serve CSI on; made with mode 0600, its folder too where there is none
+    /// Unix socket to serve CSI on; made with mode 0600, its folder too if there is none
     #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
     socket: PathBuf,
     #[command(flatten)]

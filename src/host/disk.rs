@@ -5,7 +5,7 @@
 //! Every read and write goes past the page cache. A whole disk and each of its partitions have page
 //! caches of their own, which know nothing of each other, so only O_DIRECT shows what the medium holds.
 //! Before an erase the partition is unmapped: the kernel then writes back and drops the partition's
-//! cache, so that no page of the last tenant can be written over the zeros later.
+//! cache, so that no page of the earlier tenant can be written over the zeros later.
 
 mod aligned;
 mod lock;

@@ -142,7 +142,7 @@ impl Filesystems for RealFilesystems {
     fn check(&self, kind: FsKind, device: &Path) -> Result<(), HostError> {
         match kind {
             FsKind::Ext4 => self.e2fsck(device, &[]),
-            // Both replay their log on mount; their repair tools lose data where a person should choose.
+            // Both replay their log on mount; their repair tools lose data, which is a decision for a person.
             FsKind::Xfs | FsKind::Btrfs => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use super::kernel_name::KernelName;
 pub enum Hint {
     /// A disk or partition, by its kernel name, came, went or changed.
     Changed { name: KernelName },
-    /// udev has written down what it knows of the device; the device itself may be as it was.
+    /// udev has recorded what it knows of the device; the device itself may not have changed.
     Described { name: KernelName },
     /// Something was lost: anything may have changed.
     Overflow,

@@ -1,6 +1,6 @@
 //! Who uses a device: mounts in every mount namespace in sight, members of a mounted btrfs, swap.
 //!
-//! Takes in the scanned devices and /proc; marks `mounts`, `swap`, and, where a mount table makes no
+//! Takes in the scanned devices and /proc; marks `mounts`, `swap`, and, if a mount table makes no
 //! sense, `unreadable`.
 
 use std::collections::BTreeMap;

@@ -158,7 +158,7 @@ pub fn disk_sequence(device: impl AsFd) -> io::Result<Option<u64>> {
     }
 }
 
-/// LOOP_GET_STATUS64: device and inode of a loop device's file, also where no path of this process leads to it.
+/// LOOP_GET_STATUS64: device and inode of a loop device's file, even if no path of this process leads to it.
 pub fn loop_file(device: impl AsFd) -> io::Result<(u64, u64)> {
     let mut info = LoopInfo { device: 0, inode: 0, rest: [0; 27] };
     // SAFETY: the descriptor is open for the call, and the kernel writes at most the size of `info` to it.

@@ -19,7 +19,7 @@ impl KernelName {
         &self.0
     }
 
-    /// Of an entry in sysfs, where a `/` of the name is a `!`: `cciss!c0d0`.
+    /// From an entry in sysfs, which has a `!` for each `/` of the name: `cciss!c0d0`.
     pub fn of_sysfs(entry: &str) -> Self {
         Self(entry.replace('!', "/"))
     }

@@ -140,7 +140,7 @@ pub fn device_on_host(path: &Path) -> Option<DevNo> {
     is_block.then(|| DevNo::of(found.st_rdev))
 }
 
-/// Takes `..` out of a path; `None` where it climbs above its start.
+/// Takes `..` out of a path; `None` if it climbs above its start.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

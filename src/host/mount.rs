@@ -79,7 +79,7 @@ impl Mounts for RealMounts {
             return Ok(());
         }
         make_read_only(target).inspect_err(|_| {
-            // A writable bind where a read-only one was asked for must not stay. Should this fail too, the caller's
+            // A bind that is writable against the request must not stay. Should this fail too, the caller's
             // retry finds a mount without `ro` in the table.
             if let Err(error) = self.unmount(target) {
                 tracing::warn!(target = %target.display(), %error, "a writable bind is left behind");
@@ -251,7 +251,7 @@ impl<'a> Pinned<'a> {
         }
     }
 
-    /// A path that leads to just this file, whatever the original path has become.
+    /// A path that leads to exactly this file, whatever the original path leads to now.
     fn proc_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }

@@ -46,7 +46,7 @@ impl Call {
         self.zeroed = self.zeroed.saturating_add(bytes);
     }
 
-    /// The caller shall not wait for more.
+    /// The caller need not wait for more.
     pub fn is_over(&self) -> bool {
         self.zeroed >= CALL_AT_MOST || self.zeroed > 0 && self.begun.elapsed() >= CALL
     }

@@ -65,7 +65,7 @@ pub trait Filesystems: Send + Sync {
     /// mkfs, whatever is there, then fsync of the device. `uuid` becomes the filesystem's UUID.
     fn make(&self, kind: FsKind, device: &Path, uuid: uuid::Uuid) -> Result<(), HostError>;
 
-    /// Repairs what is safe to repair before a mount (`e2fsck -p`); xfs and btrfs are left alone.
+    /// Repairs what is safe to repair before a mount (`e2fsck -p`); xfs and btrfs are not touched.
     fn check(&self, kind: FsKind, device: &Path) -> Result<(), HostError>;
 
     /// Grows to the size of the device. `mounted_at` is where it is mounted, if it is.

@@ -74,7 +74,7 @@ pub struct RawDisk {
     /// queue/write_zeroes_max_bytes > 0 and queue/discard_max_bytes > 0.
     pub offloads_zeroes: bool,
     pub discards: bool,
-    /// queue/zoned, where it is not `none`.
+    /// queue/zoned, unless it is `none`.
     pub zoned: Option<String>,
     pub numa_node: Option<i32>,
     pub offered: Offer,
@@ -146,7 +146,7 @@ pub enum Kind {
     /// nbd, rbd, drbd: a disk of another machine.
     Network,
     /// Anything that we do not know; the kernel's name of it. The hidden paths of an NVMe multipath head
-    /// have no device node and are left out of a scan.
+    /// have no device node, and a scan skips them.
     Other(String),
 }
 
@@ -157,7 +157,7 @@ pub struct Partition {
     pub number: u32,
     /// Bytes from the start of the disk.
     pub start: u64,
-    /// From udev, or from the table where we read it; GPT only.
+    /// From udev, or from the table if we read it; GPT only.
     pub part_uuid: Option<String>,
     pub part_label: Option<String>,
 }

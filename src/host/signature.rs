@@ -164,7 +164,7 @@ fn recognised(file: &File, tables: Tables) -> Result<Recognised, BlkidErr> {
     Err(BlkidErr::Other(format!("more than {MOST_RESULTS} signatures")))
 }
 
-/// A value of the last find; `None` where it has none, or one that is no text.
+/// A value of the last find; `None` if it has none, or one that is not text.
 fn value(probe: &BlkidProbe, name: &str) -> Option<String> {
     probe.lookup_value(name).ok().filter(|text| !text.is_empty())
 }

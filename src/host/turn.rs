@@ -24,7 +24,7 @@ pub trait Shows {
     fn shown(&self) -> Self::Shown;
 }
 
-/// A state, its lock, and what it showed when the lock was last given back.
+/// A state, its lock, and what it showed when the lock was last released.
 pub struct Turn<T: Shows> {
     state: Mutex<T>,
     /// Since when somebody has it.

@@ -1,4 +1,4 @@
-//! udev's records as they are written: when its rules have judged a device, which is after the kernel has told of it.
+//! udev's records as they are written: when its rules have judged a device, which is after the kernel's own event.
 //! Links, and the serial numbers of USB disks, are known only then.
 //!
 //! Takes in `/run/udev/data` by inotify (udev's own messages do not reach pods), gives out the kernel names of devices.

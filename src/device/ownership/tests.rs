@@ -328,7 +328,7 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
     ];
     let bare = [("sda", Evidence::Bare), ("sdb1", Evidence::Bare), ("sdb", Evidence::Foreign("gpt".into()))];
     let mut said = bare.to_vec();
-    // What a tenant wrote there reads as a label of ours, and one of them has the id of another bare device.
+    // What a tenant wrote there reads as one of our labels, and one of them has the id of another bare device.
     said.extend([("md127", ours()), ("dm-0", ours()), ("dm-1", Evidence::Bare), ("sda1", Evidence::Bare)]);
     for name in ["sda", "sdb1"] {
         assert_eq!(judge_with(&all, name, &Probe::NotLooked, &said), Verdict::Ours, "{name}");

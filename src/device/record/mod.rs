@@ -59,7 +59,7 @@ pub struct Own {
 }
 
 impl Record {
-    /// The label that counts, where there is one.
+    /// The label that counts, if there is one.
     pub fn label(&self) -> Option<&Label> {
         match self {
             Self::Ours(own) | Self::UnfinishedClaim(own) => Some(&own.label),

@@ -18,7 +18,7 @@ use crate::host::backoff::Backoff;
 
 /// How much of each output stream is kept: the end, where the reason is.
 pub(super) const TAIL: usize = 64 << 10;
-/// How long a killed program may take to go. One that waits for a dead disk may never go, and is left behind.
+/// How long a killed program may take to end. One that waits for a dead disk may never end; it is not waited for.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// How often to look at a program that has just written something, and at a silent one.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);

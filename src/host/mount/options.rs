@@ -8,7 +8,7 @@ use crate::host::error::HostError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub flags: MsFlags,
-    /// Joined by commas; empty where there are none.
+    /// Joined by commas; empty if there are none.
     pub data: String,
 }
 

@@ -65,7 +65,7 @@ impl Directory {
         }
     }
 
-    /// An attribute as a word for people; `None` where it is absent, unreadable or empty.
+    /// An attribute as a word for people; `None` if it is absent, unreadable or empty.
     pub fn text(&self, attribute: &str) -> Option<String> {
         printable(&self.bytes(attribute).ok()?)
     }

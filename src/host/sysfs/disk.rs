@@ -23,7 +23,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A disk and its partitions; nothing where it has gone or has no node to open it by.
+    /// A disk and its partitions; nothing if it has gone or has no node to open it by.
     pub fn disk(&mut self, entry: &str) -> Vec<RawDisk> {
         let mut notes = Notes::default();
         let node = match self.block.child(entry) {
@@ -104,7 +104,7 @@ impl Reader<'_> {
         Some((disk, entries))
     }
 
-    /// `None` where it has gone.
+    /// `None` if it has gone.
     fn partition(
         &self,
         parent: &Directory,

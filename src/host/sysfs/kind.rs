@@ -76,7 +76,7 @@ fn backing(node: &Directory, device: &Path, notes: &mut Notes) -> Option<LoopBac
     }
     let found = |file: &Path| std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()));
     let file = PathBuf::from(&name);
-    // In a container the path leads nowhere, or to another file. The kernel knows better, where it may be asked.
+    // In a container the path leads nowhere, or to another file. The kernel knows better, if it may be asked.
     let inode = std::fs::File::open(device).ok().and_then(|device| ioctl::loop_file(device).ok());
     let Some(gone) = name.strip_suffix(DELETED) else {
         // A file on a server that does not answer would block us for ever, so we look for it only if we must.

@@ -42,7 +42,7 @@ pub struct Copies {
     pub backup: Result<Table, TableError>,
     /// The sector where the backup's header was looked for; on a disk that has grown not its last one.
     pub backup_at: u64,
-    /// A GPT signature where a disk of the other sector size has one: that sector size.
+    /// The other sector size, if a GPT signature is where a disk with that sector size has it.
     pub other_sector: Result<Option<u32>, IoError>,
     /// What somebody made over the primary or the MBR; looked for if one of them is not sound.
     pub over: Option<&'static str>,

@@ -18,7 +18,7 @@ struct Piece {
 }
 
 impl<'d> Ends<'d> {
-    /// Nothing is read beforehand.
+    /// Nothing is read in advance.
     pub fn unread(dev: &'d dyn BlockDevice) -> Self {
         Self { dev, pieces: Vec::new() }
     }

@@ -10,7 +10,7 @@ use crate::host::extent::Extent;
 pub enum TableError {
     #[error("reading a partition table")]
     Unreadable {
-        /// The disk that its header names, where that could be read.
+        /// The disk that its header names, if that could be read.
         disk: Option<Uuid>,
         #[source]
         source: IoError,

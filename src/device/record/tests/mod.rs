@@ -247,7 +247,7 @@ fn a_claim_stopped_anywhere_is_nothing_or_is_rolled_forward() {
     }
 }
 
-/// What a restarted agent does: starts again where nothing counts, mends what was begun. Says which it was.
+/// What a restarted agent does: starts again if nothing counts, or completes what was begun. Says which it was.
 fn go_on_with_claim(dev: &Memory) -> usize {
     let again = |dev: &Memory| {
         let place = write_label(dev, &label(OTHER), None).unwrap();
