@@ -221,7 +221,7 @@ fn number(pool: &Pool, volume: Uuid) -> u32 {
     found.expect("it exists")
 }
 
-/// Runs on from `told`, until the end or until the power is off.
+/// Continues after `told`, until the end or until the power is off.
 fn run(life: &Life, machine: &Machine, told: &mut Told) -> Result<(), String> {
     let mut running = start(life, &machine.host)?;
     if told.done > 0 && !life.steps[..told.done].contains(&Step::Release) {

@@ -191,7 +191,7 @@ fn older(state: &str) -> (Arc<FakeHost>, Arc<Platter>, Told) {
     node.pool.create(&request("b", WantedUsage::Mount(Some(FsKind::Ext4)), MIB)).expect("made");
     let told = told(&node, "b");
     drop(node);
-    // At a place where a look that does not know of it does not read.
+    // Where a look reads only if it knows of the volume.
     device.poke(30 * MIB, b"what a tenant wrote, and nobody recognises");
     host.state().store(JOURNAL, &older[state]).expect("put back");
     (host, device, told)

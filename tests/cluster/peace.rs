@@ -70,7 +70,7 @@ pub async fn without_agents<T>(space: &Space, expected: Expected, work: impl Asy
         absence.checks += 1;
     }
     let ended = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(work())).await;
-    // All of them see the agents come back, so nobody goes on before.
+    // All of them see the agents come back, so nobody continues before.
     let mut absence = ABSENCE.lock().await;
     absence.checks -= 1;
     let last = absence.checks == 0;

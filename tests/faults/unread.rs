@@ -76,7 +76,7 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         node.agent.verb(&adopt("/dev/fake1", false)).expect("a person says so");
         assert_eq!(problem(&mut node, "fake1"), "");
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
-        // The disk that was given up thereby is not one of ours when it can be read again.
+        // That gave the other disk up: it is not one of ours when it can be read again.
         disk.clear_faults();
         for _ in 0..2 {
             looks(&mut node);

@@ -230,7 +230,7 @@ pub fn publish(id: &str, staging: &Path, target: &Path, capability: &VolumeCapab
     }
 }
 
-/// The numbers of one unit; `None` where it is not reported.
+/// The numbers of one unit; `None` if it is not reported.
 pub fn usage(stats: &NodeGetVolumeStatsResponse, unit: Unit) -> Option<&VolumeUsage> {
     stats.usage.iter().find(|usage| usage.unit == i32::from(unit))
 }

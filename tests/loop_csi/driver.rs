@@ -194,7 +194,7 @@ impl Driver {
         }
     }
 
-    /// Catches such a tool and stops it where it is, until `resume`.
+    /// Catches such a tool and stops it at once, until `resume`.
     pub async fn hold_tool(&self, name: &str) -> Held {
         let tool = self.await_tool(name).await;
         kill(tool, Signal::SIGSTOP).unwrap();

@@ -206,7 +206,7 @@ impl Guest {
     }
 }
 
-/// Where a disk is attached, on the buses that have places.
+/// Where a disk is attached, for buses with numbered places.
 fn port(disk: &Disk, ports: &mut Range<usize>, sata: &mut Range<usize>) -> String {
     match disk.bus {
         Bus::Sata => format!("ide.{}", sata.next().expect("a port for each SATA disk")),
