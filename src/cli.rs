@@ -205,7 +205,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// What clap answers by itself: help and version, or what is wrong with the command line.
+/// clap's own answers: help and version, or what is wrong with the command line.
 fn show(answer: &clap::Error) -> Result<ExitCode> {
     let printed = answer.print();
     if !answer.use_stderr() {

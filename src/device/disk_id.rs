@@ -93,14 +93,14 @@ impl fmt::Display for DiskId {
     }
 }
 
-/// As its text.
+/// Prints as a plain text.
 impl fmt::Debug for HardwareId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
 }
 
-/// As its text.
+/// Prints as a plain text.
 impl fmt::Debug for DiskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

@@ -140,7 +140,7 @@ pub enum Layout {
 pub struct VolumeRecord {
     /// The full CSI volume name.
     pub name: String,
-    /// What CreateVolume asked for, in bytes; the limit is `None` where none was given.
+    /// What CreateVolume asked for, in bytes; the limit is `None` if none was given.
     pub required: u64,
     pub limit: Option<u64>,
     pub parameters: BTreeMap<String, String>,
@@ -153,7 +153,7 @@ pub struct VolumeRecord {
     pub found: bool,
 }
 
-/// What a tenant uses a volume as.
+/// How a tenant uses a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum VolumeUsage {

@@ -1,4 +1,5 @@
-//! A filter that keeps the host's LVM off what tenants write into our partitions, as a part of its `lvmlocal.conf`. Pure text.
+//! A filter that keeps the host's LVM off what tenants write into our partitions, as a part of its `lvmlocal.conf`.
+//! Pure text.
 //!
 //! LVM asks udev when a device comes, and reads the devices itself when somebody calls it (`vgs`, `vgchange`). The
 //! filter is for the second case. It rejects by the link that [`udev_rules`](super::udev_rules) make, so it names no

@@ -19,7 +19,7 @@ use super::links::names_in;
 use super::state::{StateDir, failed};
 
 const LOCK: &str = "agent.lock";
-/// With a process id behind it: the lock of a process that was killed and had not ended when its place was taken.
+/// Followed by a process id: the lock of a process that was killed and had not ended when its place was taken.
 const LEFT: &str = "agent.lock.";
 /// How often a waiting process looks again: only a look shows that the holder was killed.
 const LOOK: Duration = Duration::from_millis(200);
@@ -56,7 +56,7 @@ impl StateDir {
         }
     }
 
-    /// Whether some process is the agent now. Makes nothing where nothing is.
+    /// Whether some process is the agent now. Creates neither directory nor file.
     pub fn is_locked(&self) -> Result<bool, HostError> {
         let path = self.path().join(LOCK);
         let file = match File::open(&path) {

@@ -12,7 +12,7 @@ pub enum HostError {
         #[source]
         source: std::io::Error,
     },
-    /// The node is another device than the one that was looked at, or gone.
+    /// The node is not the device that was looked at, or it is gone.
     #[error("{path} is not the device that was looked at: {why}")]
     Changed { path: PathBuf, why: String },
     /// In use by somebody: O_EXCL, mount or unmap said EBUSY.

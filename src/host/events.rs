@@ -25,7 +25,7 @@ impl DeviceEvents {
         Ok(Self { kernel: UeventSocket::subscribe()?, udev: Descriptions::watch(roots)? })
     }
 
-    /// The next hint, or `None` where none came in time.
+    /// The next hint, or `None` if none came in time.
     pub fn next(&self, timeout: Duration) -> Result<Option<Hint>, HostError> {
         let deadline = Instant::now() + timeout;
         loop {

@@ -122,7 +122,7 @@ impl RealFilesystems {
 impl Filesystems for RealFilesystems {
     fn make(&self, kind: FsKind, device: &Path, uuid: Uuid) -> Result<(), HostError> {
         // Open from before the first write to after the last: an error in writing back anything in between is
-        // reported to this descriptor's fsync, even where the tool did not ask. Read-only, so that its close
+        // reported to this descriptor's fsync, even if the tool did not ask. Read-only, so that its close
         // makes no udev event.
         let witness = open(device, Hold::Shared)?;
         wipe_stale_signatures(device)?;

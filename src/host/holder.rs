@@ -1,6 +1,6 @@
 //! Who uses a device: for the words of a refusal, and for uses that the kernel does not report by itself.
 //!
-//! Takes in its number, asks sysfs and /proc; gives out words, or nothing where nobody in sight has it.
+//! Takes in its number, asks sysfs and /proc; gives out words, or nothing if nobody in sight has it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,8 +24,8 @@ impl KernelName {
         Self(entry.replace('!', "/"))
     }
 
-    /// Whether this is `disk` or a partition of it: the kernel puts the number behind the disk's name, and a `p` between
-    /// two digits (`sda1`, `nvme0n1p1`).
+    /// Whether this is `disk` or a partition of it: the kernel puts the number behind the disk's name, and a `p`
+    /// between two digits (`sda1`, `nvme0n1p1`).
     pub fn is_or_is_on(&self, disk: &KernelName) -> bool {
         let Some(rest) = self.0.strip_prefix(&disk.0) else { return false };
         let number = if disk.0.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
@@ -80,7 +80,7 @@ impl fmt::Display for KernelName {
     }
 }
 
-/// As its text.
+/// Prints as a plain text.
 impl fmt::Debug for KernelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

@@ -64,7 +64,7 @@ impl DevTree {
         Ok(())
     }
 
-    /// Gives every device its links, sorted. udev's database counts only where /dev has no such link.
+    /// Gives every device its links, sorted. udev's database counts only if /dev has no such link.
     pub fn name_links(&self, disks: &mut [RawDisk], udev: &UdevDatabase) {
         for (link, index) in &self.links {
             disks[*index].links.push(self.dev.join(link));
@@ -158,7 +158,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// What is in a folder; an absent one has nothing in it.
+/// The entries of a folder; none if it is absent.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
     let failed = |source| HostError::Io { what: "cannot list", object: folder.display().to_string(), source };
     let entries = match read_dir(folder) {

@@ -20,7 +20,7 @@ pub struct ParseError {
     pub what: &'static str,
 }
 
-/// Reads a mount table. Of `rw` and `ro` exactly one is in a mount's options: `ro` where the mount or
+/// Reads a mount table. Of `rw` and `ro` exactly one is in a mount's options: `ro` if the mount or
 /// its superblock is read-only.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Mount>, ParseError> {
     text.as_ref()
@@ -125,7 +125,7 @@ pub fn namespaces(proc: &Path) -> Result<Vec<Namespace>, HostError> {
     let mut confined = BTreeMap::new();
     for process in processes(proc)? {
         let Some(inode) = namespace_inode(&process)?.filter(|inode| !seen.contains(inode)) else { continue };
-        // A process in a chroot is shown only the mounts below it: it speaks for its namespace only where nobody else does.
+        // A process in a chroot sees only the mounts below it, so it counts only if its namespace has no other process.
         let Some(root) = visible(std::fs::read_link(process.join("root")), &process)? else { continue };
         if root != Path::new("/") {
             confined.entry((inode, root)).or_insert(process);
@@ -169,7 +169,7 @@ fn namespace_inode(process: &Path) -> Result<Option<u64>, HostError> {
     Ok(link.and_then(inode))
 }
 
-/// `None` where the process has ended (a zombie says EINVAL) or may not be looked at. Any other failure
+/// `None` if the process has ended (a zombie says EINVAL) or may not be looked at. Any other failure
 /// could hide a mount.
 fn visible<T>(looked: std::io::Result<T>, process: &Path) -> Result<Option<T>, HostError> {
     use nix::libc::{EACCES, EINVAL, ENOENT, EPERM, ESRCH};

@@ -119,8 +119,8 @@ impl<Whom: Ord + Clone> Patience<Whom> {
         !self.away.is_empty()
     }
 
-    /// How long to wait for the next one: each one that hangs halves it, so that all together cost little more than
-    /// two.
+    /// How long to wait for the next one: each one that hangs halves it, so that all together take little more
+    /// than twice the patience.
     pub fn patience(&self) -> Duration {
         let hang = self.away.values().filter(|away| away.counts && !away.is_back()).count();
         let halved = u32::try_from(hang).ok().and_then(|hang| 1_u32.checked_shl(hang));

@@ -1,4 +1,5 @@
-//! The machine as everything else sees it: [`Host`], and what it has. Values, and traits that `real`, `fake` and `dry` implement.
+//! The machine as everything else sees it: [`Host`], and what it has. Values, and traits that `real`, `fake` and `dry`
+//! implement.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,7 +128,7 @@ pub enum TargetKind {
 pub struct Mount {
     /// `major:minor` of the mounted filesystem's device.
     pub device: DevNo,
-    /// What of that filesystem is mounted: `/`, or for a bind mount the path inside it.
+    /// Which part of that filesystem is mounted: `/`, or for a bind mount the path inside it.
     pub root: PathBuf,
     pub target: PathBuf,
     pub fs_type: String,

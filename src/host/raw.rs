@@ -166,7 +166,7 @@ pub struct Partition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBacking {
     pub file: PathBuf,
-    /// Device and inode of the file: of the kernel, or by its path where the device cannot be asked.
+    /// Device and inode of the file: from the kernel, or by its path if the device cannot be asked.
     pub inode: Option<(u64, u64)>,
     pub deleted: bool,
 }
@@ -174,7 +174,7 @@ pub struct LoopBacking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dm {
     pub name: String,
-    /// `LVM-…`, `CRYPT-…`, `mpath-…`; empty where the maker gave none.
+    /// `LVM-…`, `CRYPT-…`, `mpath-…`; empty if the maker gave none.
     pub uuid: String,
     pub suspended: bool,
 }
@@ -247,7 +247,7 @@ pub struct Signature {
     pub offset: u64,
 }
 
-/// Which device it is, of all that have had its number since the boot: the kernel counts them (`diskseq`, from Linux 5.15).
+/// Which of the devices with this number since the boot: the kernel counts them (`diskseq`, from Linux 5.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     devno: DevNo,
@@ -266,7 +266,7 @@ impl RawDisk {
     }
 }
 
-/// Whether the device with a kernel name is still the same one, and no smaller or larger.
+/// Whether the device with a kernel name is still the same one, and of the same size.
 pub fn is_unchanged(was: &RawDisk, now: &RawDisk) -> bool {
     (was.incarnation(), was.size) == (now.incarnation(), now.size)
 }

@@ -20,7 +20,7 @@ pub trait StateStore: Send + Sync {
     /// Durable when it returns.
     fn store(&self, name: &str, text: &str) -> Result<(), HostError>;
 
-    /// Gives the document as it is now a second name that begins so; durable when it returns. Returns that name.
+    /// Gives the present document a second name with this prefix; durable when it returns. Returns that name.
     fn keep_copy(&self, name: &str, copy: &str) -> Result<String, HostError>;
 }
 

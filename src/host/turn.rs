@@ -36,7 +36,7 @@ pub struct Turn<T: Shows> {
 /// The lock, until it is dropped. What has changed is shown to the others then.
 pub struct TurnGuard<'t, T: Shows> {
     turn: &'t Turn<T>,
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     state: Option<MutexGuard<'t, T>>,
     is_changed: bool,
 }

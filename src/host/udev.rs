@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::raw::{DevNo, Kind, RawDisk, gpt_uuid};
 
-/// The links that udev gave each device, for where `/dev/disk` itself cannot be seen.
+/// The links that udev gave each device, in case `/dev/disk` itself cannot be seen.
 #[derive(Debug, Default)]
 pub struct UdevDatabase {
     links: HashMap<DevNo, (i32, Vec<PathBuf>)>,
@@ -37,7 +37,7 @@ impl UdevDatabase {
     }
 
     /// The device that has a link, relative to /dev: the one of the highest priority, as udev decides
-    /// it; nobody where two are equal.
+    /// it; none if two are equal.
     pub fn owners(&self) -> HashMap<&Path, DevNo> {
         let mut best: HashMap<&Path, (i32, Option<DevNo>)> = HashMap::new();
         for (devno, (priority, links)) in &self.links {

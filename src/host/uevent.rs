@@ -22,7 +22,7 @@ pub struct UeventSocket {
 const KERNEL_EVENTS: u32 = 1;
 /// Room for some thousand events, so that a shelf of disks at once does not overflow.
 const BUFFER: usize = 2 << 20;
-/// Above what the kernel puts in one event (2 KiB of environment and a path).
+/// More than the kernel puts into one event (2 KiB of environment and a path).
 const LONGEST: usize = 16 << 10;
 
 impl UeventSocket {
@@ -31,7 +31,7 @@ impl UeventSocket {
         let protocol = SockProtocol::NetlinkKObjectUEvent;
         let socket =
             socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol).map_err(failed("cannot open"))?;
-        // Only a larger buffer than usual: without it more hints are Overflow, and nothing is missed.
+        // This only asks for a larger buffer: without it more hints are Overflow, and nothing is missed.
         let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER);
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_EVENTS)).map_err(failed("cannot subscribe to"))?;
         Ok(Self { socket })
@@ -67,7 +67,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> HostError {
     move |why| HostError::Io { what, object: "the kernel's device events".into(), source: why.into() }
 }
 
-/// Reads `action@devpath` and its `KEY=VALUE`s; `None` for what is no block event.
+/// Reads `action@devpath` and its `KEY=VALUE`s; `None` if it is no block event.
 fn parse(message: &[u8]) -> Option<Hint> {
     let mut parts = message.split(|byte| *byte == 0);
     parts.next().filter(|header| header.contains(&b'@'))?;

@@ -18,7 +18,7 @@ fn ours() -> Evidence {
     Evidence::Valid(Arc::new(label("c", "n")))
 }
 
-/// The verdict on `name` among `all`, blank and without record where nothing else is said.
+/// The verdict on `name` among `all`, blank and without record unless something else is said.
 fn judge_with(all: &[RawDisk], name: &str, probe: &Probe, said: &[(&str, Evidence)]) -> Verdict {
     let owner = owner();
     let machine = Machine::new(&owner, all);

@@ -77,7 +77,7 @@ fn an_endless_flood_is_stopped_in_time() {
 #[test]
 fn a_grandchild_that_keeps_the_pipes_does_not_hold_up_the_answer() {
     let began = Instant::now();
-    // In a group of its own (setsid), where the kill of a timeout would not reach it; ends by itself.
+    // In a group of its own (setsid), so the kill after a timeout does not reach it; it ends by itself.
     let done = shell("setsid sleep 4 & echo started", LONG).run().unwrap();
     assert_eq!(done.stdout, "started\n");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

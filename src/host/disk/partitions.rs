@@ -270,7 +270,7 @@ fn read_devno(file: &Path) -> io::Result<Option<DevNo>> {
     }
 }
 
-/// `None` where the file is not there, or its device goes away while it is read.
+/// `None` if the file is not there, or its device goes away while it is read.
 fn read_attribute(file: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),

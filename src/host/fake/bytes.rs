@@ -69,7 +69,7 @@ impl SparseBytes {
         }
     }
 
-    /// True where every byte of the range is zero.
+    /// True if every byte of the range is zero.
     pub fn is_zero(&self, range: Extent) -> bool {
         self.pages.range(range.start / PAGE..range.end.div_ceil(PAGE)).all(|(page, bytes)| {
             let start = range.start.saturating_sub(page * PAGE).min(PAGE);

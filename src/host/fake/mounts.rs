@@ -14,7 +14,7 @@ use crate::host::raw::DevNo;
 pub struct FakeMounts {
     inventory: Arc<Mutex<Inventory>>,
     state: Mutex<State>,
-    /// Of `usage`.
+    /// The gate of `usage`.
     pub gate: Gate,
 }
 

@@ -14,7 +14,7 @@ use crate::host::state::StateStore;
 pub struct FakeState {
     power: Arc<Power>,
     documents: Mutex<BTreeMap<String, String>>,
-    /// Of `store`.
+    /// The gate of `store`.
     pub gate: Gate,
     is_full: AtomicBool,
 }

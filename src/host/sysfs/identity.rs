@@ -99,7 +99,7 @@ fn transport(place: &Path) -> Option<String> {
     })
 }
 
-/// The NUMA node of the PCI function that a disk hangs on, asked once for each function.
+/// The NUMA node of the PCI function that a disk is attached to, asked once for each function.
 #[derive(Default)]
 pub(super) struct NumaNodes {
     known: HashMap<PathBuf, Option<i32>>,

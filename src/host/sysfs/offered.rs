@@ -1,8 +1,8 @@
 //! Disks that another provisioner offers: the Local Storage Operator by links in /mnt/local-storage, the static
 //! provisioner by links or device nodes in its folders.
 //!
-//! Takes in /mnt and the scanned devices; marks `offered`. What is mounted below these folders is marked as mounted, and
-//! no folder is looked into that could be somebody's filesystem.
+//! Takes in /mnt and the scanned devices; marks `offered`. What is mounted below these folders is marked as mounted; a
+//! folder that could be somebody's filesystem is not read.
 
 use std::fs::{DirEntry, FileType, read_dir, read_link};
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ use crate::host::raw::{Offer, RawDisk};
 const OF_CLASSES: &str = "local-storage";
 /// Where the static provisioner looks, as its documents and charts have it.
 const PLAIN: [&str; 2] = ["disks", "fast-disks"];
-/// Links that lead to links are followed this often.
+/// How many links in a row are followed.
 const HOPS: usize = 8;
 
 pub(super) fn mark(mnt: &Path, tree: &DevTree, disks: &mut [RawDisk]) {
@@ -48,7 +48,7 @@ fn mark_unknown(folder: &Path, why: &io::Error, disks: &mut [RawDisk]) {
     }
 }
 
-/// What is in a folder, sorted, without a look at what is mounted there; an absent one has nothing in it.
+/// The entries of a folder, sorted, without a look at what is mounted there; none if it is absent.
 fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, FileType)>> {
     let read = match read_dir(folder) {
         Ok(read) => read,

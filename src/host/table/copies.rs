@@ -48,7 +48,7 @@ pub struct Copies {
     pub over: Option<&'static str>,
 }
 
-/// One of localpool's tables, and what has to be rewritten before the disk has both copies again.
+/// A localpool table, and what has to be rewritten before the disk has both copies again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub table: Table,
@@ -58,7 +58,7 @@ pub struct Choice {
     pub stale: Vec<Part>,
 }
 
-/// Why a disk has no table of localpool's.
+/// Why a disk has no localpool table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableRefusal {
     #[error("no partition table")]
@@ -66,7 +66,7 @@ pub enum TableRefusal {
     /// Somebody else's; the words say what was found.
     #[error("{0}")]
     Foreign(String),
-    /// Localpool's, but contradicted by what lies beside it in a way that no stopped write explains.
+    /// A localpool table, but contradicted by what lies beside it in a way that no stopped write explains.
     #[error("{0}")]
     Broken(String),
     #[error("the partition table cannot be read: {0}")]

@@ -1,5 +1,6 @@
-//! What somebody made where a table was: the signatures that filesystems, volume groups and arrays have at the start of a
-//! disk.
+//! What somebody made where a table was: the signatures that filesystems, volume groups and arrays have at the start of
+//! a disk.
+//!
 //! Reads only, and decides nothing. Asked when a table or its MBR is damaged: something that a person made there is not
 //! damage. A few well-known signatures are enough, as people seldom make anything else over a table; libblkid has the
 //! whole list, but reads a device, not bytes.

@@ -74,7 +74,7 @@ impl Table {
         self.sector
     }
 
-    /// Size of the disk in bytes according to the table; less than its size if the disk has grown since.
+    /// Size of the disk in bytes according to the table; smaller than the real size if the disk has grown since.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -46,8 +46,8 @@ pub enum TableWriteError {
     Mismatch { part: Part },
 }
 
-/// Changes the table from `expected`, which the disk must hold now, to `new`. Grows the table where `new`
-/// is of a larger disk; then the partitions must be the same.
+/// Changes the table from `expected`, which the disk must hold now, to `new`. Grows the table if `new`
+/// is for a larger disk; then the partitions must be the same.
 pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &Table) -> Result<(), TableWriteError> {
     check_change(dev, mark, expected, new)?;
     let now = unchanged(dev, mark, expected)?;
@@ -86,7 +86,7 @@ pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<
     verify(dev, mark, table)
 }
 
-/// What there is of `expected`, which the disk must hold now: asked before anything else is written by it, too.
+/// What the disk has of `expected`, which must be its table now. Other writes that rely on it check this first, too.
 pub fn unchanged(dev: &dyn BlockDevice, mark: &Mark, expected: &Table) -> Result<Choice, TableWriteError> {
     let now = choose(&read_copies(dev), mark).map_err(TableWriteError::Refused)?;
     match difference(expected, &now.table) {
@@ -117,7 +117,7 @@ pub fn wipe_primary(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result
         return Err(TableWriteError::Occupied { what: mbr.to_string() });
     }
     if let (Ok(primary), Err(TableError::Unreadable { .. })) = (&copies.primary, &copies.backup) {
-        // Without the primary nothing would say that what cannot be read there is ours to wipe.
+        // Without the primary nothing shows that unreadable bytes there are ours to wipe.
         put(dev, Part::Backup, primary)?;
     }
     zero(dev, Part::Primary, table)

@@ -25,7 +25,7 @@ fn every_cut(before: &Memory, act: impl Fn(&Memory), mut check: impl FnMut(Memor
     cuts
 }
 
-/// Mends what is stale; afterwards both copies hold the chosen table.
+/// Repairs what is stale; afterwards both copies hold the chosen table.
 fn mend(dev: &Memory) -> Table {
     let choice = chosen(dev);
     repair(dev, &MARK, &choice.table).unwrap();

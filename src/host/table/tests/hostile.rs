@@ -9,7 +9,7 @@ use super::*;
 const LONGEST_READ: usize = 2 * 512 + 16384;
 const ENTRY_BYTES: u64 = 128;
 
-/// Makes the checksums of the header at sector `at` right again, over however many bytes it names that are there.
+/// Recomputes the checksums of the header at sector `at`, over as many of the bytes that it names as exist.
 fn seal(dev: &Memory, at: u64) {
     let start = at * u64::from(dev.geometry().sector);
     let word = |offset| u32::from_le_bytes(dev.bytes(start + offset, 4).try_into().unwrap());
