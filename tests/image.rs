@@ -167,7 +167,7 @@ fn every_program_and_library_in_the_image_belongs_to_a_package_or_is_localpool()
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "list") {
             for line in fs::read_to_string(path).unwrap().lines() {
-                // Packages still say /bin where the merged system has /usr/bin.
+                // Packages still say /bin, but the merged system has /usr/bin.
                 let merged = ["/bin/", "/sbin/", "/lib/", "/lib64/"].iter().any(|old| line.starts_with(old));
                 owned.insert(if merged { format!("/usr{line}") } else { line.to_owned() });
             }

@@ -172,7 +172,7 @@ async fn a_definition_that_is_replaced_by_another_owners_while_the_agent_runs_en
     node.kill().await;
 }
 
-/// As `kubectl apply` of another's file does: the annotations that are not in it stay.
+/// As `kubectl apply` does with somebody else's file: annotations that are not in it stay.
 async fn put_over(client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let over = Patch::Merge(json!({"spec": {"versions": operators_crd()["spec"]["versions"]}}));

@@ -1,4 +1,5 @@
-//! A machine whose state directory came from another cluster. A real agent on a fake machine, against the real API server.
+//! A machine whose state directory came from another cluster. A real agent on a fake machine, against the real API
+//! server.
 
 use std::time::Duration;
 

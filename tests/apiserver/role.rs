@@ -204,7 +204,7 @@ async fn the_controller_waits_for_its_crds_serves_csi_and_hands_its_lease_over()
         let asked = stage.asked(id).await;
         stage.make(&asked, 1).await;
     };
-    // As the provisioner does: the program may hear of the new node a little later than the test.
+    // As the provisioner does: the program may see the new node a little later than the test.
     let making = async {
         loop {
             match csi.create_volume(request.clone()).await {

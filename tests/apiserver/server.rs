@@ -132,7 +132,7 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
         let (stop, stopped) = mpsc::channel();
         let (began, beginning) = mpsc::channel();
-        // The kernel ends the processes with the thread that started them: so also when the tests are killed.
+        // The kernel ends the processes with the thread that started them, so also if the tests are killed.
         let agent_handle = {
             let folder = folder.clone();
             std::thread::spawn(move || {

@@ -48,7 +48,7 @@ fn source_of(metric: &str) -> Option<String> {
     texts.find(|(name, text)| text.contains(&format!("\"{name}\""))).map(|(_, text)| text)
 }
 
-/// What an expression uses.
+/// The metrics and labels in an expression.
 struct Asked {
     metrics: Vec<String>,
     /// Labels in its matchers, with the value.

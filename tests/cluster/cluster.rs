@@ -1,4 +1,5 @@
-//! The cluster that the checks run on: its API as JSON objects, kubectl for what people type, and what a test waits for.
+//! The cluster that the checks run on: its API as JSON objects, kubectl for what people type, and what a test waits
+//! for.
 //!
 //! Takes in KUBECONFIG and what scripts/test-cluster sets in the environment; gives out `Cluster`.
 

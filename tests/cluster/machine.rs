@@ -49,7 +49,7 @@ impl Machine {
         Some(Self { work, folder })
     }
 
-    /// What `localpool-cluster` does.
+    /// Runs `localpool-cluster` with these arguments.
     pub async fn cluster(&self, words: &[&str]) -> String {
         run("localpool-cluster", words).await
     }

@@ -338,7 +338,7 @@ fn each_target_of_make_comes_to_commands_that_ci_runs() {
             let row = row(&shown).map(|row| &ELSEWHERE[row].1);
             let by = match row {
                 Some(Tier(tier)) => command == format!("scripts/test {tier}"),
-                // What builds before is a row of its own.
+                // The build before it has a row of its own.
                 Some(Script(_, words)) => {
                     command.ends_with(&words.replace('"', "").replace("run ", "")) || command == "cluster/build"
                 }

@@ -88,7 +88,7 @@ async fn loop_a_bare_volume_that_a_process_has_open_is_not_deleted_before_that_c
         assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
         assert!(refused.message().contains(&format!("open in sleep (pid {})", process.id())), "{refused}");
     }
-    // The kernel has it open, and no process.
+    // The kernel has it open, but no process has.
     let over = run("losetup", &["--find", "--show", text(&disk.node)]);
     let refused = client.delete(&made.id).await;
     run("losetup", &["--detach", over.trim()]);

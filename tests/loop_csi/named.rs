@@ -131,7 +131,7 @@ async fn loop_what_an_older_set_selects_is_not_wiped_for_a_local_volume() {
     assert_eq!((disk.fingerprint(), disk.writes()), before);
 }
 
-/// Version 1.0 of md's superblock, of an array with one device, for the sector where it lies.
+/// Version 1.0 of md's superblock, of an array with one device, for the sector that it is written to.
 fn md_superblock(sector: u64) -> [u8; 512] {
     let mut block = [0_u8; 512];
     block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());

@@ -25,7 +25,7 @@ pub struct Csi {
     node: NodeClient<Channel>,
 }
 
-/// What a volume is used as.
+/// How a volume is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Block,

@@ -1,6 +1,6 @@
 //! The guest: QEMU with its disks, its console kept in a log, and two connections to it (`agent`, `qmp`).
 //!
-//! Plain emulation, so that it runs where KVM does not. QEMU ends with this process, however that ends (setpriv), and
+//! Plain emulation, so that it runs without KVM. QEMU ends with this process, however that ends (setpriv), and
 //! writes only to images below the run's own folder.
 
 use std::fs::File;

@@ -306,7 +306,7 @@ fn room(bench: &mut Bench) -> [i64; 2] {
     })
 }
 
-/// Over the first and the last bytes, where all formats have their signature.
+/// The checksum of the first and the last bytes, where all formats have their signature.
 fn sum(bench: &mut Bench, id: &str) -> String {
     bench.guest.run(&format!("{{ head -c 8M {0}; tail -c 8M {0}; }} | sha256sum", target(id)))
 }

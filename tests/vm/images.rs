@@ -19,7 +19,7 @@ pub fn checksums(bench: &mut Bench, which: impl Fn(&Case) -> bool) -> BTreeMap<S
     disks.map(|disk| (disk.image.clone(), checksum(&folder.join(&disk.image)))).collect()
 }
 
-/// Covers what is not a hole, and where it is.
+/// Covers the data outside of holes, and its place.
 fn checksum(image: &Path) -> u32 {
     let file = File::open(image).unwrap();
     let size = i64::try_from(file.metadata().unwrap().len()).unwrap();

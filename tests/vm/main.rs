@@ -1,5 +1,5 @@
-//! The vm tier: the real binary in a Debian guest with real NVMe, SCSI, SATA, virtio and USB disks, real udev, md, dm and
-//! LVM. `scripts/test-vm` makes the guest's root and runs this; one boot serves many checks, in the order of `all`.
+//! The vm tier: the real binary in a Debian guest with real NVMe, SCSI, SATA, virtio and USB disks, real udev, md, dm
+//! and LVM. `scripts/test-vm` makes the guest's root and runs this; one boot serves many checks, in the order of `all`.
 //!
 //! Usage: vm all | up | check [WORD] | run COMMAND      (folders by LOCALPOOL_VM_DIR and LOCALPOOL_VM_LOGS)
 

@@ -155,7 +155,7 @@ async fn seed_block(space: &Space) {
     clear(space, workers).await;
 }
 
-/// By model and vendor, solid state only, up to 100 GB.
+/// Selects by model and vendor, solid state only, up to 100 GB.
 async fn seed_filesystem(space: &Space) {
     let others = [
         Disk { model: "WDC WD40EFRX", ..SAMSUNG },

@@ -1,4 +1,5 @@
-//! Another version of chart, binary and custom resources (scripts/later-version), installed over this one and rolled back.
+//! Another version of chart, binary and custom resources (scripts/later-version), installed over this one and rolled
+//! back.
 
 use std::cell::Cell;
 use std::convert::Infallible;
