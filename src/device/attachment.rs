@@ -75,7 +75,7 @@ const PRODUCTS: [(&str, &str, Attachment); 18] = [
     ("", "VMware", unknown("VMware")),
 ];
 
-/// How Azure attaches disks to Hyper-V: the device on VMBus, and for some of them the LUN.
+/// How Azure attaches the disks of its Hyper-V machines: the device on VMBus, and for some of them the LUN.
 const AZURE: [(&str, Option<&str>, Attachment); 6] = [
     ("00000000-0000-", None, unknown("Azure system disk")),
     ("00000000-0001-", None, local("Azure temporary disk")),
@@ -186,8 +186,7 @@ fn disk(raw: &RawDisk) -> Attachment {
         None if raw.name.starts_with("xvd") => unknown("Xen"),
         None if raw.name.starts_with("pmem") => PLAIN,
         Some(_) => PLAIN,
-        // A controller that does not name its transport, as RAID cards; the next arm: a disk that is attached to
-        // nothing at all.
+        // First a controller that does not name its transport, as RAID cards; then a disk that is attached to nothing.
         None if raw.place.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pci")) => PLAIN,
         None => unknown("nothing says what it hangs on"),
     }

@@ -21,7 +21,7 @@ pub fn text() -> String {
     )
 }
 
-/// A file with our part in it, in its present or an earlier form; everything else stays.
+/// The file with our present part in place of an earlier one; everything else stays.
 pub fn put_into(file: &str) -> String {
     let mut rest = without(file);
     if !rest.is_empty() && !rest.ends_with('\n') {
