@@ -27,7 +27,7 @@ impl NodeService {
     }
 }
 
-/// An id that is not one of ours names no volume of ours.
+/// An id that is not one of ours names none of our volumes.
 fn volume_id(text: &str) -> Result<VolumeId, Status> {
     let text = required("volume_id", text)?;
     text.parse().map_err(|_| Status::not_found(format!("there is no volume {text}")))
