@@ -1,4 +1,4 @@
-//! The alerts: each says what to do and uses metrics that exist, and the chart renders them when it is told to.
+//! The alerts: each says what to do and uses metrics that exist, and the chart renders them if its values ask for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

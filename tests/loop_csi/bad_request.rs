@@ -123,7 +123,7 @@ async fn loop_names_and_paths_that_are_too_long_or_lead_elsewhere_are_refused() 
     }
     assert_refused(client.delete(&long).await, INVALID, &["volume_id", "129"]);
     assert_refused(client.get(&long).await, INVALID, &["volume_id", "129"]);
-    // An id that is not one of ours names no volume of ours.
+    // An id that is not one of ours names none of our volumes.
     for stranger in ["../../etc/passwd", "x", &id.to_uppercase(), &format!("{id} ")] {
         client.delete(stranger).await.unwrap();
         assert_refused(client.get(stranger).await, Code::NotFound, &[stranger]);

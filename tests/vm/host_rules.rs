@@ -58,8 +58,8 @@ const TOOLS: &str = r#"
     }
 "#;
 
-/// What is the host's own, and what it is told to start. Its array is found by a member: if the initramfs starts it
-/// after a power cut, it has another name than when it was made.
+/// What is the host's own, and what its configuration starts. Its array is found by a member: if the initramfs starts
+/// it after a power cut, it has another name than when it was made.
 const OWNS: &str = r##"
     HOLDERS=/sys/class/block/$(basename $(disk md-a))/holders
     for try in {1..200}; do [[ -z $(ls $HOLDERS) ]] || break; sleep 1; done
