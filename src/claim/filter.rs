@@ -210,6 +210,32 @@ mod tests {
     }
 
     #[test]
+    fn each_list_says_why_it_does_not_select() {
+        let hostile = || Some(" a\"b\n".to_owned());
+        let all = RawDisk { vendor: hostile(), model: hostile(), serial: hostile(), wwid: hostile(), ..raw() };
+        let all = RawDisk { transport: hostile(), numa_node: Some(-1), ..all };
+        let naa = RawDisk { wwid: Some("naa.5000".into()), ..all.clone() };
+        let none = RawDisk { vendor: None, model: None, serial: None, wwid: None, transport: None, ..raw() };
+        let said: String = [all, naa, none]
+            .iter()
+            .flat_map(|raw| {
+                let changes: [fn(&mut Filter); 8] = [
+                    |f| f.vendors = strings(&["x", "y"]),
+                    |f| f.models = strings(&["x", "y"]),
+                    |f| f.serials = globs(&["x", "y"]),
+                    |f| f.wwns = globs(&["x", "y"]),
+                    |f| f.transports = strings(&["x", "y"]),
+                    |f| f.sector_sizes = vec![4096, 8192],
+                    |f| f.numa_nodes = vec![7, 8],
+                    |f| f.paths = globs(&["x", "y"]),
+                ];
+                changes.map(|change| format!("{}\n", check(change, raw).unwrap_err()))
+            })
+            .collect();
+        sample::holds("claim/golden/lists", &said);
+    }
+
+    #[test]
     fn a_partition_of_a_partition_is_not_selected() {
         let (outer, inner) = (sample::partition("sda", 1, None), sample::partition("sda1", 1, None));
         let part = Filter { types: vec![DeviceType::Part], ..filter() };

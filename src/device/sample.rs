@@ -99,3 +99,15 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
         raw,
     }
 }
+
+/// Holds a text against the file of that name below the sources, or writes the file where `UPDATE_DOCS` is set: what is
+/// said in it is promised to programs, and a change of it is to be seen.
+pub fn holds(file: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder of ours");
+        std::fs::write(&path, text).expect("a file of ours");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == text, "src/{file} is not what is said now, which is:\n{text}");
+}

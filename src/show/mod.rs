@@ -5,6 +5,8 @@
 pub mod devices;
 mod listed;
 pub mod row;
+#[cfg(test)]
+pub mod sample;
 pub mod volumes;
 
 pub use listed::{ListedDevice, verdict_and_reason};

@@ -248,6 +248,32 @@ fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
 }
 
 #[test]
+fn all_that_is_wrong_with_a_filter_is_told_in_the_order_that_it_has_always_had() {
+    let wrong = "[5, \"\", \"[\", -1, 513, 70000, null, {}]";
+    let fields = [
+        "numaNodes",
+        "sectorSizes",
+        "transports",
+        "wwns",
+        "serials",
+        "paths",
+        "vendors",
+        "models",
+        "maxSize",
+        "minSize",
+        "deviceMechanicalProperties",
+        "deviceTypes",
+        "expression",
+        "minHealth",
+        "serial",
+    ];
+    let include: String = fields.map(|field| format!("  {field}: {wrong}\n")).concat();
+    let no_lists: String = ["models", "serials", "numaNodes"].map(|field| format!("  {field}: x\n")).concat();
+    let said = [include, no_lists].map(|lines| refusal(&format!("deviceInclusionSpec:\n{lines}"))).join("\n\n");
+    crate::device::sample::holds("api/local_volume_set/golden/problems", &(said.replace("; ", ";\n") + "\n"));
+}
+
+#[test]
 fn at_most_64_name_filters_are_taken() {
     let list = |count: usize| format!("deviceExclusionSpec: {{deviceNameFilter: [{}]}}", vec!["sda"; count].join(", "));
     assert_eq!(rule(&list(64)).filter.exclude_names.len(), 64);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::facts::FACTS;
 use super::*;
 use crate::device::attachment::Reach;
-use crate::device::sample::{disk, unclaimed};
+use crate::device::sample::{disk, holds, unclaimed};
 use crate::host::RawDisk;
 
 const LOCAL: Attachment = Attachment { reach: Reach::Local, by: None };
@@ -59,6 +59,24 @@ fn each_fact_of_a_device_is_there_by_the_name_that_discovery_gives_it() {
         assert_eq!(ask(text, &device), Ok(()), "{text}");
     }
     assert_eq!(FACTS.len(), FACTS.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len());
+}
+
+/// A set that was written against a name, its type or its words goes on.
+#[test]
+fn each_name_means_what_it_has_always_meant() {
+    let mut raw = RawDisk { serial: Some(" S1 ".into()), zoned: Some("host-aware".into()), ..device().raw };
+    raw.links.extend((0..70).map(|n| format!("/dev/disk/by-id/more-{n}").into()));
+    (raw.size, raw.read_only, raw.removable) = (u64::MAX, true, true);
+    let bare = Device { raw: disk("sdb"), link: "/dev/sdb".into(), ..unclaimed("sdb") };
+    let network = Attachment { reach: Reach::Network, by: Some("Amazon EBS") };
+    let mut said = String::new();
+    for (of, attachment) in [(Device { raw, ..device() }, network), (bare, LOCAL)] {
+        let Value::Map(all) = facts(&Observed { device: &of, attachment }) else { panic!("no map") };
+        let mut lines: Vec<String> = all.map.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
+        lines.sort_unstable();
+        said.extend(lines);
+    }
+    holds("claim/expression/golden/facts", &format!("{}\n{said}", facts::fields()));
 }
 
 #[test]

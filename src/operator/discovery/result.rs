@@ -180,6 +180,10 @@ mod tests {
 
     use super::*;
     use crate::device::attachment::Reach;
+    use crate::device::sample::holds;
+    use crate::show::devices::{Format, render};
+    use crate::show::row::DeviceList;
+    use crate::show::sample::machine;
 
     fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
         DeviceRow {
@@ -193,6 +197,15 @@ mod tests {
             attachment: Reach::Local,
             ..DeviceRow::default()
         }
+    }
+
+    /// From the inventory as an agent sends it, through a status, to the bytes of one device.
+    #[test]
+    fn a_result_says_what_it_has_always_said() {
+        let text = render(&machine(), Format::Json).expect("written");
+        let list: DeviceList = serde_json::from_str(&text).expect("read");
+        let said = serde_json::to_value(status(&list.devices)).expect("written");
+        holds("operator/discovery/golden/result.json", &(serde_json::to_string_pretty(&said).expect("written") + "\n"));
     }
 
     #[test]

@@ -3,10 +3,11 @@ use serde_json::Value;
 
 use super::*;
 use crate::device::reason::Reason;
-use crate::device::sample::{device, disk, label, loop_over, partition, unclaimed};
+use crate::device::sample::{device, disk, holds, label, loop_over, partition, unclaimed};
 use crate::device::{Believed, Device, DiskId, Verdict};
 use crate::host::RawDisk;
 use crate::show::listed::{refusal, verdict_and_reason};
+use crate::show::sample;
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }
@@ -82,6 +83,15 @@ fn the_wide_table_adds_what_tells_disks_apart() {
     ];
     assert_eq!(lines[2][4..16], nvme);
     assert_eq!(lines[4][9], "yes");
+}
+
+/// Tables, names and their order are promised: what people and programs wrote against them goes on.
+#[test]
+fn every_format_says_what_it_has_always_said() {
+    for format in [Format::Table, Format::Wide, Format::Json, Format::Yaml] {
+        let text = render(&sample::machine(), format).unwrap();
+        holds(&format!("show/golden/devices.{}", format.name()), &text);
+    }
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! A machine for tests whose devices have every fact between them, and none.
+
+use super::listed::ListedDevice;
+use crate::device::reason::Reason;
+use crate::device::sample::{device, disk, dm, label, loop_over, partition, with_kind};
+use crate::device::{Believed, Device, DiskId, Verdict};
+use crate::host::RawDisk;
+use crate::host::raw::{Contents, Kind, Probe, Signature};
+
+fn plain(device: Device) -> ListedDevice {
+    ListedDevice { device, note: None }
+}
+
+fn words(words: &str) -> Option<String> {
+    Some(words.to_owned())
+}
+
+fn whole() -> Device {
+    let raw = RawDisk {
+        size: 1_920_383_410_176,
+        logical_sector: 4096,
+        rotational: true,
+        read_only: true,
+        removable: true,
+        vendor: words("ATA     "),
+        model: words("Samsung SSD 870 EVO 2TB"),
+        serial: words("S6PXNM0T"),
+        wwid: words("naa.5002538f7142a3b1"),
+        transport: words("sas"),
+        links: vec![
+            "/dev/disk/by-id/wwn-0x5002538f7142a3b1".into(),
+            "/dev/disk/by-path/pci-0000:3b:00.0-sas-phy1-lun-0".into(),
+        ],
+        holders: vec!["dm-0".into()],
+        partitions: vec!["sda1".into(), "sda2".into()],
+        fs_type: words("ext4"),
+        zoned: words("host-aware"),
+        numa_node: Some(1),
+        ..disk("sda")
+    };
+    let mounted = Reason::Mounted { device: "sda1".into(), target: "/var".into() };
+    Device { link: raw.links[0].clone(), ..device(raw, Verdict::Theirs(mounted)) }
+}
+
+fn signed() -> Device {
+    let found = Signature { kind: "xfs".into(), usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
+    let probe = Probe::Looked(Contents { signatures: vec![found], ..Contents::default() });
+    let raw = RawDisk {
+        model: words("evil\u{1b}[2J\n\"é\""),
+        wwid: words("t10.ATA     QEMU"),
+        discards: false,
+        fs_type: words("ext4"),
+        transport: words("iscsi"),
+        ..disk("sdd")
+    };
+    Device { probe, believed: Believed::No("has the identity of /dev/sde".into()), ..device(raw, Verdict::Unclaimed) }
+}
+
+/// A device of each verdict and sort: with all that can be said of one, and with nothing.
+pub fn machine() -> Vec<ListedDevice> {
+    let own = label("c", "n");
+    let id = DiskId::labelled(own.disk);
+    let nvme = RawDisk {
+        wwid: words("eui.002538b7142a3b10"),
+        transport: words("nvme"),
+        numa_node: Some(0),
+        partitions: vec!["nvme0n1p1".into()],
+        ..disk("nvme0n1")
+    };
+    let pool = Device { label: Some(own.into()), id: id.clone(), ..device(nvme, Verdict::Ours) };
+    let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
+    let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };
+    let ebs = RawDisk { model: words("Amazon Elastic Block Store"), size: u64::MAX, ..disk("nvme2n1") };
+    let idle = |name| RawDisk { size: 0, ..with_kind(name, Kind::Loop(None)) };
+    vec![
+        plain(whole()),
+        ListedDevice { device: pool, note: words("in pool, 3.2 GiB free") },
+        plain(device(partition("nvme0n1", 1, None), Verdict::Ours)),
+        plain(device(partition("sdq", 1, None), Verdict::Ours)),
+        plain(foreign),
+        plain(signed()),
+        plain(device(ebs, Verdict::Unclaimed)),
+        plain(device(disk("vda"), Verdict::Unclaimed)),
+        plain(device(dm("dm-0", "LVM-abc", &["sda"]), Verdict::Unknown("it hangs".into()))),
+        plain(device(loop_over("loop1", "/var/a.img"), Verdict::Unclaimed)),
+        plain(device(idle("loop7"), Verdict::Theirs(Reason::NoMedium))),
+        plain(device(RawDisk { size: 0, ..disk("sr0") }, Verdict::Theirs(Reason::NoMedium))),
+    ]
+}
