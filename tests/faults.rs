@@ -33,7 +33,7 @@ use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{PassReport, Verb};
 use localpool::claim::{Filter, Reclaim, Rule};
 use localpool::device::Verdict;
-use localpool::device::facts::DeviceType;
+use localpool::device::device_type::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef};
 use localpool::device::reason::Reason;
 use localpool::device::set_name::SetName;

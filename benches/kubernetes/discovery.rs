@@ -38,7 +38,7 @@ pub async fn measure(cluster: &Cluster, report: &mut Report) -> Result<()> {
     until("the node has a discovery result", listed).await?;
     let found = seen(results, |result| {
         let status = result.status.iter().flat_map(|status| &status.discovered_devices);
-        status.map(|device| device.path.clone()).collect()
+        status.filter_map(|device| device.facts().text("path").map(str::to_owned)).collect()
     });
     let told = rounds(cluster, found).await;
     discoveries.delete(DISCOVERY_NAME, &DeleteParams::default()).await?;

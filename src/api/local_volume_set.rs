@@ -19,7 +19,7 @@ use super::strict::{At, Case, Field, Object, Problem, Problems};
 use super::tolerations::read_tolerations;
 use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::label::{ErasePolicy, Layout};
 use crate::device::set_name::SetName;
 use crate::host::FsKind;

@@ -16,11 +16,12 @@ use std::sync::{Arc, LazyLock};
 use cel::objects::Value;
 use cel::{Context, Env, ParseErrors, Program};
 
-use self::facts::{DEVICE, Observed, facts};
+use self::facts::{DEVICE, facts};
 pub use self::limits::{ExpressionError, MOST_BYTES};
 use super::mismatch::Mismatch;
 use crate::device::Device;
 use crate::device::attachment::Attachment;
+use crate::device::fact::Observed;
 
 /// The parser goes down with each bracket by kilobytes, and a stack that ends would end the process: this holds what
 /// the longest text can ask for, several times. Only what is used of it takes memory, while a set is read.
@@ -61,7 +62,7 @@ impl Expression {
     /// Whether it holds for a device.
     pub fn selects(&self, device: &Device, attachment: Attachment) -> Result<(), Mismatch> {
         let mut context = Context::with_env(Arc::clone(&ENV));
-        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment }));
+        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment, listing: None }));
         // Nobody else sees what the evaluator was about when it failed.
         let result = catch_unwind(AssertUnwindSafe(|| self.program.execute(&context)));
         let failed = |why: String| Err(Mismatch::ExpressionFails { text: self.shown(), why });

@@ -7,7 +7,7 @@
 use super::glob::Glob;
 use super::mismatch::Mismatch;
 use super::rule::Filter;
-use crate::device::facts::{device_type, type_name};
+use crate::device::device_type::{device_type, type_name};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
@@ -107,7 +107,7 @@ fn names_one_of(name: Option<&str>, wanted: &[String]) -> bool {
 mod tests {
     use super::super::sample::filter;
     use super::*;
-    use crate::device::facts::DeviceType;
+    use crate::device::device_type::DeviceType;
     use crate::device::sample;
     use crate::device::sample::{GIB, disk};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::size::Size;
 use crate::host::KernelName;
 

@@ -4,7 +4,7 @@
 use super::expression::Expression;
 use super::glob::Glob;
 use super::named::Named;
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
 use crate::host::{FsKind, Health};
 

@@ -1,7 +1,7 @@
 //! Rules for tests.
 
 use super::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::label::Layout;
 use crate::device::sample::set;
 use crate::host::FsKind;

@@ -4,10 +4,12 @@
 //! that asks a `Host` to look.
 
 pub mod attachment;
+pub mod device_type;
 pub mod discovery;
 pub mod disk_id;
 pub mod duplicate;
-pub mod facts;
+pub mod fact;
+pub mod fact_table;
 pub mod id;
 pub mod label;
 pub mod lvm_filter;

@@ -102,6 +102,7 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
 
 /// Holds a text against the file of that name below the sources, or writes the file where `UPDATE_DOCS` is set: what is
 /// said in it is promised to programs, and a change of it is to be seen.
+#[cfg(test)]
 pub fn holds(file: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -4,6 +4,8 @@
 
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
+use crate::device::fact::{Column, Fact, FactValue, Facts, Side, TableWidth};
+use crate::device::fact_table::{FACTS, POOL_PARTITION};
 use crate::device::size::Size;
 use crate::host::natural_order::natural;
 use crate::host::raw::Kind;
@@ -54,8 +56,8 @@ pub enum ShowError {
 /// All devices in the order of their names, ending in a line end.
 pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowError> {
     Ok(match format {
-        Format::Table => for_people(&sorted(devices), &NARROW, |row| !row.pool_partition),
-        Format::Wide => for_people(&sorted(devices), &WIDE, |_| true),
+        Format::Table => for_people(&sorted(devices), TableWidth::Narrow),
+        Format::Wide => for_people(&sorted(devices), TableWidth::Wide),
         Format::Json => serde_json::to_string_pretty(&list(devices)).map_err(ShowError::Json)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&list(devices)).map_err(ShowError::Yaml)?,
     })
@@ -76,11 +78,12 @@ pub fn list(devices: &[ListedDevice]) -> DeviceList {
 /// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
 /// is a disk. They are counted below it. The narrow one is without the pool's own partitions, too: a disk says how many
 /// volumes it has, and they come and go.
-fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&DeviceRow) -> bool) -> String {
+fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
     let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
+    let has = |row: &DeviceRow| width == TableWidth::Wide || !row.facts.holds(POOL_PARTITION);
     let rows: Vec<DeviceRow> = rows(disks, devices).into_iter().filter(has).collect();
-    let mut text = table(&rows, columns);
+    let mut text = table(&rows, &columns(width));
     match devices.iter().filter(|shown| is_idle(shown)).count() {
         0 => {}
         1 => text.push_str("(and 1 loop device without a file)\n"),
@@ -89,78 +92,47 @@ fn for_people(devices: &[&ListedDevice], columns: &[Column], has: fn(&DeviceRow)
     text
 }
 
-/// A column: its head, which side its cells stand on, and what a cell says.
-struct Column {
-    head: &'static str,
-    side: Side,
-    cell: fn(&DeviceRow) -> String,
+/// The columns of a table, in their places.
+fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
+    let all = FACTS.iter().filter_map(|fact| Some((fact, fact.column()?)));
+    let mut columns: Vec<_> =
+        all.filter(|(_, column)| width == TableWidth::Wide || column.width == TableWidth::Narrow).collect();
+    columns.sort_by_key(|(_, column)| column.at);
+    columns
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
+fn cell(fact: &Fact, column: &Column, facts: &Facts) -> String {
+    let text = match fact.among(facts) {
+        Some(FactValue::Text(text)) => text,
+        Some(FactValue::Bytes(bytes)) => Size(bytes).to_string(),
+        Some(FactValue::Integer(number)) => number.to_string(),
+        Some(FactValue::Boolean(true)) => "yes".to_owned(),
+        Some(FactValue::Boolean(false)) => "no".to_owned(),
+        Some(FactValue::Texts(texts)) => texts.join(","),
+        None => String::new(),
+    };
+    match column.with.and_then(|with| facts.text(with)) {
+        Some(with) => format!("{text} ({with})"),
+        None => text,
+    }
 }
 
-const fn left(head: &'static str, cell: fn(&DeviceRow) -> String) -> Column {
-    Column { head, side: Side::Left, cell }
-}
-
-const fn right(head: &'static str, cell: fn(&DeviceRow) -> String) -> Column {
-    Column { head, side: Side::Right, cell }
-}
-
-const DEVICE: Column = left("DEVICE", |row| row.path.clone());
-const SIZE: Column = right("SIZE", |row| Size(row.size).to_string());
-const TYPE: Column = left("TYPE", |row| row.kind.clone());
-const MODEL: Column = left("MODEL", |row| row.model.clone().unwrap_or_default());
-const VERDICT: Column = left("VERDICT", |row| row.verdict.clone());
-const WHY: Column = left("WHY", |row| row.reason.clone());
-
-const NARROW: [Column; 6] = [DEVICE, SIZE, TYPE, MODEL, VERDICT, WHY];
-const WIDE: [Column; 20] = [
-    DEVICE,
-    SIZE,
-    TYPE,
-    MODEL,
-    left("SERIAL", |row| row.serial.clone().unwrap_or_default()),
-    left("TRANSPORT", |row| row.transport.clone().unwrap_or_default()),
-    left("ATTACHED", |row| match &row.attached_by {
-        Some(by) => format!("{} ({by})", row.attachment),
-        None => row.attachment.to_string(),
-    }),
-    right("SECTOR", |row| row.sector_size.to_string()),
-    right("PHYSICAL", |row| row.physical_sector_size.to_string()),
-    left("ROTATIONAL", |row| yes_or_no(row.rotational)),
-    left("DISCARD", |row| yes_or_no(row.discard)),
-    left("ZONED", |row| row.zoned.clone().unwrap_or_default()),
-    left("NUMA", |row| row.numa_node.map(|node| node.to_string()).unwrap_or_default()),
-    VERDICT,
-    left("ID", |row| row.disk_id.clone()),
-    left("WWN", |row| row.wwn.clone().unwrap_or_default()),
-    left("LINK", |row| row.link.clone()),
-    left("BY-PATH", |row| row.by_path.clone().unwrap_or_default()),
-    left("CHILDREN", |row| row.children.join(",")),
-    WHY,
-];
-
-fn yes_or_no(holds: bool) -> String {
-    if holds { "yes" } else { "no" }.to_owned()
-}
-
-fn table(rows: &[DeviceRow], columns: &[Column]) -> String {
+fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
     if rows.is_empty() {
         return "no block devices were found\n".to_owned();
     }
-    let head: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();
-    let cells = rows.iter().map(|row| columns.iter().map(|column| printable(&(column.cell)(row))).collect());
+    let head: Vec<String> = columns.iter().map(|(_, column)| column.head.to_owned()).collect();
+    let cells = |row: &DeviceRow| {
+        columns.iter().map(|(fact, column)| printable(&cell(fact, column, &row.facts))).collect::<Vec<_>>()
+    };
+    let cells = rows.iter().map(cells);
     let lines: Vec<Vec<String>> = [head].into_iter().chain(cells).collect();
     let widths: Vec<usize> =
         (0..columns.len()).map(|at| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0)).collect();
     let mut text = String::new();
     for line in lines {
         let mut out = String::new();
-        for ((cell, column), wide) in line.iter().zip(columns).zip(&widths) {
+        for ((cell, (_, column)), wide) in line.iter().zip(columns).zip(&widths) {
             let blank = " ".repeat(wide.saturating_sub(width(cell)));
             match column.side {
                 Side::Left => out.extend([cell, &*blank, "  "]),

@@ -5,81 +5,43 @@
 
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::listed::{ListedDevice, refusal, verdict_and_reason};
-use crate::device::attachment::{Attachments, Reach};
-use crate::device::facts::{by_path, type_name, wwn};
-use crate::device::label::Label;
+use crate::device::attachment::Attachments;
+use crate::device::fact::{Facts, Listing, Observed};
+use crate::device::fact_table::{facts, in_json};
 use crate::device::{Device, Verdict};
 use crate::host::KernelName;
-use crate::host::raw::{Kind, Probe};
+use crate::host::raw::Kind;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// The facts of a device that are in JSON, in the order of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceRow {
-    pub path: String,
-    pub disk_id: String,
-    /// Whether the id outlives a reboot and another port.
-    pub stable_id: bool,
-    /// `Unclaimed`, `Ours`, `Theirs` or `Unknown`.
-    pub verdict: String,
-    pub reason: String,
-    /// Why nobody may take it, in words that stay while it is so; absent where it is free to be claimed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
-    /// Bytes.
-    pub size: u64,
-    #[serde(rename = "type")]
-    pub kind: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vendor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub serial: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wwid: Option<String>,
-    /// The wwid as udev and lsblk write it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wwn: Option<String>,
-    pub link: String,
-    /// The link in /dev/disk/by-path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transport: Option<String>,
-    /// Whether it is in this machine or comes over a network.
-    pub attachment: Reach,
-    /// What tells so: `iSCSI`, `Amazon EBS`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attached_by: Option<String>,
-    pub sector_size: u32,
-    pub physical_sector_size: u32,
-    pub rotational: bool,
-    pub read_only: bool,
-    pub removable: bool,
-    /// Whether it takes discards.
-    pub discard: bool,
-    /// `host-managed` or `host-aware`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zoned: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub numa_node: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fstype: Option<String>,
-    /// Its partitions, and the devices that are built on it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<String>,
-    /// The set that a pool disk belongs to, as `namespace/name`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub set: Option<String>,
-    /// A disk without content: a loop device without a file, a drive without a medium.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub empty: bool,
-    /// A partition that the pool has made on a disk of its own: a volume, room for one, or the label.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub pool_partition: bool,
+    pub facts: Facts,
+}
+
+impl Serialize for DeviceRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for fact in in_json() {
+            if let Some(value) = self.facts.get(fact.name) {
+                map.serialize_entry(fact.name, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for DeviceRow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let said = Map::<String, Value>::deserialize(deserializer)?;
+        let facts = Facts::read(said, in_json().map(|fact| (fact.name, fact))).map_err(D::Error::custom)?;
+        Ok(Self { facts })
+    }
 }
 
 /// All devices of a machine.
@@ -97,70 +59,34 @@ pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&Lis
 }
 
 fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&KernelName>) -> DeviceRow {
-    let (verdict, reason) = verdict_and_reason(shown);
-    let pool_partition = match &shown.device.raw.kind {
+    let Device { raw, label, verdict: whose, .. } = &shown.device;
+    let pool_partition = match &raw.kind {
         Kind::Partition(partition) => pool_disks.contains(&partition.disk),
         _ => false,
     };
-    let bare = shown.device.verdict == Verdict::Ours && shown.device.label.is_none() && !pool_partition;
-    let Device { raw, id, link, label, probe, verdict: _, unread: _, believed: _ } = &shown.device;
-    let seen = match probe {
-        Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
-        Probe::NotLooked | Probe::Failed(_) => None,
-    };
-    let attachment = attachments.of(raw);
-    DeviceRow {
-        path: raw.path.display().to_string(),
-        disk_id: id.to_string(),
-        stable_id: !id.is_path(),
-        verdict: verdict.to_owned(),
-        reason,
-        refusal: if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) },
-        size: raw.size,
-        kind: type_name(raw).to_owned(),
-        vendor: raw.vendor.clone(),
-        model: raw.model.clone(),
-        serial: raw.serial.clone(),
-        wwid: raw.wwid.clone(),
-        wwn: raw.wwid.as_deref().and_then(wwn),
-        link: link.display().to_string(),
-        by_path: by_path(raw),
-        transport: raw.transport.clone(),
-        attachment: attachment.reach,
-        attached_by: attachment.by.map(str::to_owned),
-        sector_size: raw.logical_sector,
-        physical_sector_size: raw.physical_sector,
-        rotational: raw.rotational,
-        read_only: raw.read_only,
-        removable: raw.removable,
-        discard: raw.discards,
-        zoned: raw.zoned.clone(),
-        numa_node: raw.numa_node,
-        fstype: seen.or_else(|| raw.fs_type.clone()),
-        children: raw.partitions.iter().chain(&raw.holders).map(|name| format!("/dev/{name}")).collect(),
-        set: label.as_deref().map(|Label { set, .. }| set.to_string()),
-        empty: raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_)),
-        pool_partition,
-    }
+    let bare = *whose == Verdict::Ours && label.is_none() && !pool_partition;
+    let refusal = if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) };
+    let (verdict, reason) = verdict_and_reason(shown);
+    let listing = Listing { verdict, reason, refusal, pool_partition };
+    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), listing: Some(&listing) };
+    let all = facts(&seen);
+    let listed = in_json().filter_map(|fact| Some((fact.name, fact.among(&all)?)));
+    DeviceRow { facts: listed.collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::fact::FactValue;
+    use crate::device::fact_table::{POOL_PARTITION, REFUSAL};
     use crate::device::sample::{device, disk, label, partition};
     use crate::host::RawDisk;
 
     #[test]
     fn a_reader_does_without_names_that_it_does_not_know_or_does_not_get() {
         let old: DeviceRow = serde_json::from_str(r#"{"path": "/dev/sda", "size": 5, "later": [1]}"#).expect("read");
-        assert_eq!((old.path.as_str(), old.size, old.attachment), ("/dev/sda", 5, Reach::Unknown));
-    }
-
-    #[test]
-    fn a_world_wide_name_is_written_as_lsblk_writes_it() {
-        assert_eq!(wwn("naa.5000c500a1b2c3d4").as_deref(), Some("0x5000c500a1b2c3d4"));
-        assert_eq!(wwn("eui.0025385791b2a3c4").as_deref(), Some("eui.0025385791b2a3c4"));
-        assert_eq!(wwn("t10.ATA     Samsung"), None);
+        let known = Facts::from_iter([("path", FactValue::Text("/dev/sda".into())), ("size", FactValue::Bytes(5))]);
+        assert_eq!(old.facts, known);
     }
 
     #[test]
@@ -169,10 +95,10 @@ mod tests {
         let pool = shown(disk("sda"), Some(label("c", "n").into()));
         let all = [pool, shown(partition("sda", 2, None), None), shown(partition("sdb", 1, None), None)];
         let all: Vec<&ListedDevice> = all.iter().collect();
-        let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| (row.pool_partition, row.refusal)).collect();
-        let words = |words: &str| Some(words.to_owned());
-        let bare = (false, words("in pool as a bare device"));
-        assert_eq!(said, [(false, words("in pool")), (true, words("a partition of a pool disk")), bare]);
+        let said: Vec<_> = rows(all.clone(), &all).into_iter().map(|row| row.facts).collect();
+        let said = said.iter().map(|facts| (facts.holds(POOL_PARTITION), facts.text(REFUSAL))).collect::<Vec<_>>();
+        let bare = (false, Some("in pool as a bare device"));
+        assert_eq!(said, [(false, Some("in pool")), (true, Some("a partition of a pool disk")), bare]);
     }
 
     #[test]
@@ -188,9 +114,10 @@ mod tests {
         };
         let shown = ListedDevice { device: device(raw, Verdict::Unclaimed), note: None };
         let made = rows([&shown], &[&shown]);
-        assert_eq!(made[0].by_path.as_deref(), Some("/dev/disk/by-path/pci-0000:00:17.0-ata-1"));
-        assert_eq!(made[0].children, ["/dev/sda1", "/dev/dm-0"]);
-        assert_eq!((made[0].fstype.as_deref(), made[0].numa_node), (Some("ext4"), Some(1)));
+        let facts = &made[0].facts;
+        assert_eq!(facts.text("byPath"), Some("/dev/disk/by-path/pci-0000:00:17.0-ata-1"));
+        assert_eq!(facts.get("children"), Some(&FactValue::Texts(vec!["/dev/sda1".into(), "/dev/dm-0".into()])));
+        assert_eq!((facts.text("fstype"), facts.get("numaNode")), (Some("ext4"), Some(&FactValue::Integer(1))));
         let text = serde_json::to_string(&DeviceList { devices: made.clone() }).expect("written");
         assert_eq!(serde_json::from_str::<DeviceList>(&text).expect("read").devices, made);
     }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
+use localpool::device::fact::FactValue;
 use localpool::operator::discovery::{Reporter, result_name};
 use localpool::show::row::DeviceRow;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::agent::unique;
@@ -21,17 +22,19 @@ use crate::server::Cluster;
 
 type Results = Api<LocalVolumeDiscoveryResult>;
 
+/// As an agent sends it, with more facts.
+fn with(path: &str, verdict: &str, refusal: Option<&str>, more: Value) -> DeviceRow {
+    let mut said = json!({
+        "path": path, "link": format!("/dev/disk/by-id/of-{}", path.rsplit('/').next().expect("a name")),
+        "diskId": format!("wwid-{path}"), "verdict": verdict, "refusal": refusal, "size": 1_u64 << 40, "type": "disk",
+        "attachment": "Unknown", "sectorSize": 512, "physicalSectorSize": 512, "discard": false,
+    });
+    said.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    serde_json::from_value(said).expect("a row")
+}
+
 fn row(path: &str, verdict: &str, refusal: Option<&str>) -> DeviceRow {
-    DeviceRow {
-        path: path.to_owned(),
-        link: format!("/dev/disk/by-id/of-{}", path.rsplit('/').next().expect("a name")),
-        disk_id: format!("wwid-{path}"),
-        verdict: verdict.to_owned(),
-        refusal: refusal.map(str::to_owned),
-        size: 1 << 40,
-        kind: "disk".to_owned(),
-        ..DeviceRow::default()
-    }
+    with(path, verdict, refusal, json!({}))
 }
 
 async fn found(
@@ -75,7 +78,7 @@ async fn a_result_is_written_only_when_something_changed_and_made_again_where_it
 
     // The result leaves out words that come and go with each volume.
     send(vec![
-        DeviceRow { reason: "other words".to_owned(), ..row("/dev/sda", "Theirs", Some("sda1 is mounted at /")) },
+        with("/dev/sda", "Theirs", Some("sda1 is mounted at /"), json!({"reason": "other words"})),
         row("/dev/sdb", "Unclaimed", None),
     ]);
     // Longer than a resync, which looks and finds nothing to write.
@@ -105,14 +108,16 @@ async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
     let cluster = cluster!(shared);
     let (space, node) = (namespace(&cluster.client).await, unique("n".repeat(200).as_str()));
     let results: Results = Api::namespaced(cluster.client.clone(), &space);
-    let many = |n: u32| DeviceRow {
-        model: Some("evil\u{1b}[2J\u{0}\u{fffd}\n\"".to_owned() + &"é".repeat(40)),
-        serial: Some(format!("S{n:08}")),
-        children: (0..9).map(|child| format!("/dev/disk{n}p{child}")).collect(),
-        ..row(&format!("/dev/disk{n}"), "Theirs", Some("has partitions: a, b, c, d and 5 more"))
+    let model = "evil\u{1b}[2J\u{0}\u{fffd}\n\"".to_owned() + &"é".repeat(40);
+    let many = |n: u32| {
+        let children: Vec<String> = (0..9).map(|child| format!("/dev/disk{n}p{child}")).collect();
+        let more = json!({"model": model, "serial": format!("S{n:08}"), "children": children});
+        with(&format!("/dev/disk{n}"), "Theirs", Some("has partitions: a, b, c, d and 5 more"), more)
     };
     let mut all: Vec<DeviceRow> = (0..6000).map(many).collect();
     all.push(row("/dev/sdfree", "Unclaimed", None));
+    // What the schema has no word for would have the API server refuse all of them.
+    all.push(with("/dev/sdlater", "Unclaimed", None, json!({"attachment": "InOrbit", "numaNode": 1_i64 << 40})));
     let (rows, watched) = watch::channel(Some(Arc::new(all)));
     let resync = Duration::from_secs(3600);
     let reporter = Reporter { client: cluster.client.clone(), namespace: space, node: node.clone(), resync };
@@ -120,9 +125,11 @@ async fn a_node_with_thousands_of_disks_and_hostile_names_has_a_result_too() {
     rows.send_modify(|_| {});
     let result = found(&results, &node, "a status", |result| result.status.is_some()).await;
     let status = result.status.as_ref().expect("a status");
-    assert_eq!((status.device_count, status.available_count), (6001, 1));
+    assert_eq!((status.device_count, status.available_count), (6002, 2));
     assert!(status.omitted_count > 0 && devices(&result).len() > 1000);
-    assert!(devices(&result).iter().any(|device| device.path == "/dev/sdfree"));
+    for path in ["/dev/sdfree", "/dev/sdlater"] {
+        assert!(devices(&result).iter().any(|device| device.facts().text("path") == Some(path)), "{path}");
+    }
     task.abort();
 }
 
@@ -212,7 +219,10 @@ fn root() -> bool {
 
 async fn has(results: &Results, node: &str, what: &str, disk: &Loop, state: DeviceState) -> DiscoveredDevice {
     let of = |result: &LocalVolumeDiscoveryResult| {
-        devices(result).iter().find(|device| device.path == disk.node && device.status.state == state).cloned()
+        devices(result)
+            .iter()
+            .find(|device| device.facts().text("path") == Some(&*disk.node) && device.status.state == state)
+            .cloned()
     };
     of(&found(results, node, what, |result| of(result).is_some()).await).expect("it was just there")
 }
@@ -237,7 +247,8 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     let alone = Loop::attach();
     let device = has(&results, &node, "a disk that was added", &alone, DeviceState::Available).await;
     eprintln!("without an agent, a new disk is in the result after {:?}", begun.elapsed());
-    assert_eq!((device.kind.as_str(), device.size), ("loop", 64 << 20));
+    let facts = device.facts();
+    assert_eq!((facts.text("type"), facts.get("size")), (Some("loop"), Some(&FactValue::Bytes(64 << 20))));
     assert_eq!(device.status.reason, None);
 
     let sets = folder.path().join("sets.yaml");
@@ -259,7 +270,9 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     eprintln!("with an agent, a new disk is in the result after {:?}", begun.elapsed());
     let gone = second.node.clone();
     drop(second);
-    let absent = |result: &LocalVolumeDiscoveryResult| devices(result).iter().all(|device| device.path != gone);
+    let absent = |result: &LocalVolumeDiscoveryResult| {
+        devices(result).iter().all(|device| device.facts().text("path") != Some(&*gone))
+    };
     found(&results, &node, "a disk that was removed is not in it", absent).await;
 
     let log = agent.stop();

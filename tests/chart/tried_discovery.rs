@@ -60,8 +60,8 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
     let agent = lab.token("localpool-node", Some("agent-one"));
 
     // The code, with its own rights.
-    let row =
-        DeviceRow { path: "/dev/sda".into(), verdict: "Unclaimed".into(), kind: "disk".into(), ..DeviceRow::default() };
+    let row = json!({"path": "/dev/sda", "verdict": "Unclaimed", "type": "disk"});
+    let row: DeviceRow = serde_json::from_value(row).unwrap();
     let (rows, watched) = watch::channel(None);
     let reporter = Reporter {
         client: client(&lab, &one).await,

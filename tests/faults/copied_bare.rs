@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::device::facts::DeviceType;
+use localpool::device::device_type::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::raw::{Kind, Partition};

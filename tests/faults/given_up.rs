@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use localpool::agent::{PassReport, Verb};
 use localpool::claim::{Filter, Rule};
-use localpool::device::facts::DeviceType;
+use localpool::device::device_type::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
 use localpool::device::reason::Reason;
 use localpool::device::set_name::SetName;

@@ -3,10 +3,14 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::de::Error as _;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
-use super::schema::{column, integer, text};
+use super::schema::{column, integer, sentence, text};
+use crate::device::fact::{Fact, FactKind, Facts, FieldRank, ResultField};
+use crate::device::fact_table::in_results;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,63 +49,71 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// The operator's fields are always there, empty where nothing is known; ours only where there is something to say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// One device: how it is, and the facts of it that a result has. Two are equal by what they say, in whatever order it was
+/// written.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveredDevice {
-    #[serde(rename = "deviceID")]
-    pub device_id: String,
-    pub path: String,
-    pub model: String,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub vendor: String,
-    pub serial: String,
-    /// Bytes.
-    pub size: i64,
-    pub property: MechanicalProperty,
-    pub fstype: String,
+    facts: Facts,
     pub status: DeviceStatus,
-    #[serde(flatten)]
-    pub more: DeviceFacts,
 }
 
-/// What is ours, beside the operator's fields.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DeviceFacts {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub disk_id: String,
-    /// `Local`, `Network` or `Unknown`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub attachment: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attached_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wwn: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tran: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub logical_sector_size: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub physical_sector_size: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub numa_node: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zoned: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discard: Option<bool>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<String>,
+impl DiscoveredDevice {
+    /// The operator's fields are always there, empty where nothing is known; ours only where there is something to say.
+    pub fn new(mut facts: Facts, status: DeviceStatus) -> Self {
+        for (fact, field) in in_results() {
+            let says = facts.get(fact.name).is_some_and(|value| !value.is_empty());
+            match field.rank {
+                _ if says => {}
+                FieldRank::Operators => facts.insert(fact.name, fact.kind().unknown()),
+                FieldRank::Identity | FieldRank::Ours => facts.remove(fact.name),
+            }
+        }
+        Self { facts, status }
+    }
+
+    /// By the names of facts.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// For an object that has no room: what is ours, but for what the disk is called.
+    pub fn without_ours(mut self) -> Self {
+        for (fact, _) in in_results().filter(|(_, field)| field.rank == FieldRank::Ours) {
+            self.facts.remove(fact.name);
+        }
+        self
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MechanicalProperty {
-    Rotational,
-    #[default]
-    NonRotational,
+impl Default for DiscoveredDevice {
+    fn default() -> Self {
+        Self::new(Facts::default(), DeviceStatus::default())
+    }
+}
+
+const STATUS: &str = "status";
+
+impl Serialize for DiscoveredDevice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (fact, field) in in_results() {
+            if let Some(value) = self.facts.get(fact.name) {
+                map.serialize_entry(field.name, value)?;
+            }
+        }
+        map.serialize_entry(STATUS, &self.status)?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for DiscoveredDevice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut said = Map::<String, Value>::deserialize(deserializer)?;
+        let status = said.remove(STATUS).map(serde_json::from_value).transpose().map_err(D::Error::custom)?;
+        let keys = in_results().map(|(fact, field)| (field.name, fact));
+        let facts = Facts::read(said, keys).map_err(D::Error::custom)?;
+        Ok(Self::new(facts, status.unwrap_or_default()))
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -146,44 +158,40 @@ impl kube::Resource for LocalVolumeDiscoveryResult {
 }
 
 fn device() -> Value {
+    let mut fields: Map<String, Value> =
+        in_results().map(|(fact, field)| (field.name.to_owned(), schema(fact, field))).collect();
+    fields.insert(
+        STATUS.to_owned(),
+        json!({
+            "type": "object",
+            "required": ["state"],
+            "properties": {
+                "state": {"type": "string", "enum": ["Available", "NotAvailable", "Unknown"]},
+                "reason": text("Why it is not Available."),
+            },
+        }),
+    );
     json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "required": ["path", "type", "property", "status"],
-        "properties": {
-            "deviceID": text("The persistent name, /dev/disk/by-id/…; empty where there is none."),
-            "path": text("The kernel's node, which may be another after a reboot."),
-            "model": {"type": "string"},
-            "type": text("As lsblk says it: disk, part, lvm, mpath, loop, raid, crypt, dm, rom, other."),
-            "vendor": {"type": "string"},
-            "serial": {"type": "string"},
-            "size": integer("Bytes."),
-            "property": {"type": "string", "enum": ["Rotational", "NonRotational"]},
-            "fstype": text("The first signature on it, or what is mounted from it."),
-            "status": {
-                "type": "object",
-                "required": ["state"],
-                "properties": {
-                    "state": {"type": "string", "enum": ["Available", "NotAvailable", "Unknown"]},
-                    "reason": text("Why it is not Available."),
-                },
-            },
-            "diskId": text("What localpool calls the disk: never a path, never a size."),
-            "attachment": {"type": "string", "enum": ["Local", "Network", "Unknown"],
-                           "description": "Whether it is in this machine or comes over a network."},
-            "attachedBy": text("What tells so, such as iSCSI or Amazon EBS."),
-            "wwn": {"type": "string"},
-            "tran": text("The wire, as lsblk's TRAN: nvme, sata, sas, usb, iscsi, fc, tcp, virtio."),
-            "byPath": text("The link in /dev/disk/by-path."),
-            "logicalSectorSize": {"type": "integer", "format": "int64"},
-            "physicalSectorSize": {"type": "integer", "format": "int64"},
-            "numaNode": {"type": "integer", "format": "int32"},
-            "zoned": text("host-managed or host-aware."),
-            "discard": {"type": "boolean"},
-            "children": {"type": "array", "items": {"type": "string"},
-                         "description": "Its partitions, and the devices that are built on it."},
-        },
+        "properties": fields,
     })
+}
+
+fn schema(fact: &Fact, field: ResultField) -> Value {
+    let mut schema = match fact.kind() {
+        FactKind::Text => json!({"type": "string"}),
+        FactKind::Word(words) => json!({"type": "string", "enum": words}),
+        FactKind::Bytes | FactKind::Int64 => json!({"type": "integer", "format": "int64"}),
+        FactKind::Int32 => json!({"type": "integer", "format": "int32"}),
+        FactKind::Boolean => json!({"type": "boolean"}),
+        FactKind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+    };
+    if field.schema_says_what {
+        schema["description"] = sentence(fact.what).into();
+    }
+    schema
 }
 
 /// The CRD, without what all of ours have in common.
@@ -250,6 +258,7 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::fact::FactValue;
 
     #[test]
     fn what_the_operator_wrote_is_read_and_what_we_write_has_its_fields_always() {
@@ -261,10 +270,9 @@ mod tests {
         });
         let read: LocalVolumeDiscoveryResult = serde_json::from_value(theirs).expect("read");
         let device = &read.status.as_ref().expect("a status").discovered_devices[0];
-        assert_eq!(
-            (device.size, device.property, device.status.state),
-            (512, MechanicalProperty::Rotational, DeviceState::Available)
-        );
+        let facts = device.facts();
+        assert_eq!((facts.get("size"), facts.text("property")), (Some(&FactValue::Bytes(512)), Some("Rotational")));
+        assert_eq!(device.status.state, DeviceState::Available);
         let ours = serde_json::to_value(DiscoveredDevice::default()).expect("written");
         let keys: Vec<&str> = ours.as_object().expect("an object").keys().map(String::as_str).collect();
         let mut expected =

@@ -25,8 +25,8 @@ pub use local_volume_discovery::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,
 };
 pub use local_volume_discovery_result::{
-    DeviceFacts, DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultSpec, DiscoveryResultStatus,
-    LocalVolumeDiscoveryResult, MechanicalProperty, discovery_result_crd,
+    DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultSpec, DiscoveryResultStatus,
+    LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::api::parse_sets;
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::set_name::SetName;
 
 /// The manifest of the operator's documentation, with all that it may have.

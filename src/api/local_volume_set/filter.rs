@@ -5,7 +5,7 @@
 use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
 use crate::claim::{Expression, Filter, Glob, MinHealth};
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 
 /// What a set without `minSize` takes at least.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;

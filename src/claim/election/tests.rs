@@ -10,7 +10,7 @@ use crate::claim::named::Named;
 use crate::claim::rule::{Filter, MinHealth, Rule};
 use crate::claim::sample::rule;
 use crate::claim::wipe::Spared;
-use crate::device::facts::DeviceType;
+use crate::device::device_type::DeviceType;
 use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
 use crate::device::{Believed, Device, Verdict, id};

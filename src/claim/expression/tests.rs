@@ -71,7 +71,7 @@ fn each_name_means_what_it_has_always_meant() {
     let network = Attachment { reach: Reach::Network, by: Some("Amazon EBS") };
     let mut said = String::new();
     for (of, attachment) in [(Device { raw, ..device() }, network), (bare, LOCAL)] {
-        let Value::Map(all) = facts(&Observed { device: &of, attachment }) else { panic!("no map") };
+        let Value::Map(all) = facts(&Observed { device: &of, attachment, listing: None }) else { panic!("no map") };
         let mut lines: Vec<String> = all.map.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
         lines.sort_unstable();
         said.extend(lines);
@@ -86,7 +86,7 @@ fn a_fact_that_is_not_known_is_an_empty_text_and_fails_no_expression() {
         "device.vendor == '' && device.serial == '' && device.wwn == '' && device.tran == '' && device.deviceID == ''";
     assert_eq!(ask(none, &bare), Ok(()));
     assert_eq!(ask("device.numaNode == -1 && device.byPath == '' && size(device.links) == 0", &bare), Ok(()));
-    for (name, _) in FACTS {
+    for (name, _) in FACTS.iter() {
         assert_eq!(ask(&format!("device.{name} == device.{name}"), &bare), Ok(()), "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! Which of a set's devices are told where there is no room for all: those that it nearly takes come first. Pure.
 
 use crate::claim::Rule;
-use crate::device::facts::{DeviceType, device_type};
+use crate::device::device_type::{DeviceType, device_type};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 

@@ -1,7 +1,6 @@
-//! What a device is in one word or one link, as lsblk and udev say it.
+//! Of which type a device is, in lsblk's words and in those that a set can ask for.
 
 use std::fmt;
-use std::path::Path;
 
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
@@ -59,18 +58,4 @@ pub fn type_name(raw: &RawDisk) -> &'static str {
         Kind::Rom => "rom",
         Kind::Other(_) => "other",
     }
-}
-
-/// `naa.5000…` is `0x5000…` to udev; a T10 name is no world wide number.
-pub fn wwn(wwid: &str) -> Option<String> {
-    match wwid.split_once('.') {
-        Some(("naa", number)) => Some(format!("0x{number}")),
-        Some(("eui" | "nvme" | "uuid", _)) => Some(wwid.to_owned()),
-        _ => None,
-    }
-}
-
-pub fn by_path(raw: &RawDisk) -> Option<String> {
-    let link = raw.links.iter().find(|link| link.parent() == Some(Path::new("/dev/disk/by-path")))?;
-    Some(link.display().to_string())
 }

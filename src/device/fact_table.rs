@@ -1,0 +1,336 @@
+//! The facts of a device: a row for each, in the order in which JSON has them. All that shows facts goes by it: the tables
+//! and JSON of `localpool devices`, expressions of sets, LocalVolumeDiscoveryResults with their schema, and the documents.
+//!
+//! Takes in a device, gives out [`Facts`]. Pure.
+
+mod readers;
+
+use self::readers::{by_path, fstype, is_empty, wwn};
+use super::device_type::type_name;
+use super::fact::Output::{Discovery, Expression, Json, Table};
+use super::fact::Read::{Boolean, Bytes, Derived, Int32, Int64, Text, Texts, Word};
+use super::fact::{Fact, FactKind, FactValue, Facts, Observed, Output, Read, ResultField};
+use super::fact::{identity, narrow, operators, ours, wide};
+use super::label::Label;
+
+// Those that somebody asks for by name.
+pub const PATH: &str = "path";
+pub const VERDICT: &str = "verdict";
+pub const REFUSAL: &str = "refusal";
+pub const CHILDREN: &str = "children";
+pub const EMPTY: &str = "empty";
+pub const POOL_PARTITION: &str = "poolPartition";
+const LINK: &str = "link";
+const ATTACHED_BY: &str = "attachedBy";
+const ROTATIONAL: &str = "rotational";
+
+const REACHES: &[&str] = &["Local", "Network", "Unknown"];
+const PROPERTIES: [&str; 2] = ["Rotational", "NonRotational"];
+
+pub static FACTS: &[Fact] = &[
+    fact(
+        PATH,
+        "the kernel's node, which may be another after a reboot",
+        Text(|seen| Some(seen.raw().path.display().to_string())),
+        &[Json, Table(narrow(10, "DEVICE")), Expression("path"), Discovery(operators("path").described())],
+    ),
+    fact("name", "the kernel's name", Text(|seen| Some(seen.raw().name.to_string())), &[Expression("name")]),
+    fact(
+        "diskId",
+        "what localpool calls the disk: never a path, never a size",
+        Text(|seen| Some(seen.device.id.to_string())),
+        &[Json, Table(wide(150, "ID")), Expression("diskId"), Discovery(identity("diskId").described())],
+    ),
+    fact(
+        "stableId",
+        "whether the id outlives a reboot and another port",
+        Boolean(|seen| Some(!seen.device.id.is_path())),
+        &[Json],
+    ),
+    fact(
+        VERDICT,
+        "whose it is: `Unclaimed`, `Ours`, `Theirs` or `Unknown`",
+        Text(|seen| Some(seen.listing?.verdict.to_owned())),
+        &[Json, Table(narrow(140, "VERDICT"))],
+    ),
+    fact(
+        "reason",
+        "why, in words",
+        Text(|seen| Some(seen.listing?.reason.clone())),
+        &[Json, Table(narrow(200, "WHY"))],
+    ),
+    fact(
+        REFUSAL,
+        "why nobody may take it, in words that stay while it is so; absent where it is free to be claimed",
+        Text(|seen| seen.listing?.refusal.clone()),
+        &[Json],
+    ),
+    fact(
+        "size",
+        "bytes",
+        Bytes(|seen| seen.raw().size),
+        &[Json, Table(narrow(20, "SIZE").right()), Expression("size"), Discovery(operators("size").described())],
+    ),
+    fact(
+        "type",
+        "as lsblk says it: `disk`, `part`, `lvm`, `mpath`, `loop`, `raid`, `crypt`, `dm`, `rom`, `other`",
+        Text(|seen| Some(type_name(seen.raw()).to_owned())),
+        &[Json, Table(narrow(30, "TYPE")), Expression("type"), Discovery(operators("type").described())],
+    ),
+    fact(
+        "vendor",
+        "as the hardware says",
+        Text(|seen| seen.raw().vendor.clone()),
+        &[Json, Expression("vendor"), Discovery(operators("vendor"))],
+    ),
+    fact(
+        "model",
+        "as the hardware says",
+        Text(|seen| seen.raw().model.clone()),
+        &[Json, Table(narrow(40, "MODEL")), Expression("model"), Discovery(operators("model"))],
+    ),
+    fact(
+        "serial",
+        "as the hardware says",
+        Text(|seen| seen.raw().serial.clone()),
+        &[Json, Table(wide(50, "SERIAL")), Expression("serial"), Discovery(operators("serial"))],
+    ),
+    fact("wwid", "the world wide id as the kernel writes it", Text(|seen| seen.raw().wwid.clone()), &[Json]),
+    fact(
+        "wwn",
+        "the world wide name as udev and lsblk write it",
+        Text(|seen| seen.raw().wwid.as_deref().and_then(wwn)),
+        &[Json, Table(wide(160, "WWN")), Expression("wwn"), Discovery(ours("wwn"))],
+    ),
+    fact(
+        LINK,
+        "the link that is the best to use; the kernel's node where there is none",
+        Text(|seen| Some(seen.device.link.display().to_string())),
+        &[Json, Table(wide(170, "LINK"))],
+    ),
+    fact(
+        "deviceID",
+        "the persistent name, `/dev/disk/by-id/…`; empty where there is none",
+        Derived(FactKind::Text, device_id),
+        &[Expression("deviceID"), Discovery(operators("deviceID").described())],
+    ),
+    fact(
+        "links",
+        "all links below `/dev/disk` (the first 64)",
+        Texts(|seen| seen.raw().links.iter().map(|link| link.display().to_string()).collect()),
+        &[Expression("links")],
+    ),
+    fact(
+        "byPath",
+        "the link in `/dev/disk/by-path`",
+        Text(|seen| by_path(seen.raw())),
+        &[Json, Table(wide(180, "BY-PATH")), Expression("byPath"), Discovery(ours("byPath").described())],
+    ),
+    fact(
+        "transport",
+        "the wire, as lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `tcp`, `virtio`",
+        Text(|seen| seen.raw().transport.clone()),
+        &[
+            Json,
+            Table(wide(60, "TRANSPORT")),
+            Expression("tran"),
+            Expression("transport"),
+            Discovery(ours("tran").described()),
+        ],
+    ),
+    fact(
+        "attachment",
+        "whether it is in this machine or comes over a network",
+        Word(REACHES, |seen| seen.attachment.reach.to_string()),
+        &[
+            Json,
+            Table(wide(70, "ATTACHED").with(ATTACHED_BY)),
+            Expression("attachment"),
+            Discovery(ours("attachment").described()),
+        ],
+    ),
+    fact(
+        ATTACHED_BY,
+        "what tells so, such as iSCSI or Amazon EBS",
+        Text(|seen| seen.attachment.by.map(str::to_owned)),
+        &[Json, Expression("attachedBy"), Discovery(ours("attachedBy").described())],
+    ),
+    fact(
+        "sectorSize",
+        "bytes of a logical sector",
+        Int64(|seen| seen.raw().logical_sector.into()),
+        &[
+            Json,
+            Table(wide(80, "SECTOR").right()),
+            Expression("logicalSectorSize"),
+            Discovery(ours("logicalSectorSize")),
+        ],
+    ),
+    fact(
+        "physicalSectorSize",
+        "bytes of a physical sector",
+        Int64(|seen| seen.raw().physical_sector.into()),
+        &[
+            Json,
+            Table(wide(90, "PHYSICAL").right()),
+            Expression("physicalSectorSize"),
+            Discovery(ours("physicalSectorSize")),
+        ],
+    ),
+    fact(
+        ROTATIONAL,
+        "whether it turns",
+        Boolean(|seen| Some(seen.raw().rotational)),
+        &[Json, Table(wide(100, "ROTATIONAL")), Expression("rotational")],
+    ),
+    fact(
+        "property",
+        "whether it turns, in a word",
+        Derived(FactKind::Word(&PROPERTIES), property),
+        &[Expression("property"), Discovery(operators("property"))],
+    ),
+    fact(
+        "readOnly",
+        "whether it refuses writes",
+        Boolean(|seen| Some(seen.raw().read_only)),
+        &[Json, Expression("readOnly")],
+    ),
+    fact(
+        "removable",
+        "whether its medium can be taken out, as the kernel says",
+        Boolean(|seen| Some(seen.raw().removable)),
+        &[Json, Expression("removable")],
+    ),
+    fact(
+        "discard",
+        "whether it takes discards",
+        Boolean(|seen| Some(seen.raw().discards)),
+        &[Json, Table(wide(110, "DISCARD")), Expression("discard"), Discovery(ours("discard"))],
+    ),
+    fact(
+        "zoned",
+        "`host-managed` or `host-aware`",
+        Text(|seen| seen.raw().zoned.clone()),
+        &[Json, Table(wide(120, "ZONED")), Expression("zoned"), Discovery(ours("zoned").described())],
+    ),
+    fact(
+        "numaNode",
+        "the NUMA node that it is on",
+        Int32(|seen| seen.raw().numa_node),
+        &[Json, Table(wide(130, "NUMA")), Expression("numaNode"), Discovery(ours("numaNode"))],
+    ),
+    fact(
+        "fstype",
+        "the first signature on it, or what is mounted from it",
+        Text(fstype),
+        &[Json, Discovery(operators("fstype").described())],
+    ),
+    fact(
+        CHILDREN,
+        "its partitions, and the devices that are built on it",
+        Texts(|seen| {
+            seen.raw().partitions.iter().chain(&seen.raw().holders).map(|name| format!("/dev/{name}")).collect()
+        }),
+        &[Json, Table(wide(190, "CHILDREN")), Discovery(ours("children").described())],
+    ),
+    fact(
+        "set",
+        "the set that a pool disk belongs to, as `namespace/name`",
+        Text(|seen| seen.device.label.as_deref().map(|Label { set, .. }| set.to_string())),
+        &[Json],
+    ),
+    fact(
+        EMPTY,
+        "a disk without content: a loop device without a file, a drive without a medium",
+        Boolean(|seen| is_empty(seen.raw()).then_some(true)),
+        &[Json],
+    ),
+    fact(
+        POOL_PARTITION,
+        "a partition that the pool has made on a disk of its own: a volume, room for one, or the label",
+        Boolean(|seen| seen.listing?.pool_partition.then_some(true)),
+        &[Json],
+    ),
+];
+
+/// All that can be read of a device.
+pub fn facts(seen: &Observed<'_>) -> Facts {
+    FACTS.iter().filter_map(|fact| Some((fact.name, fact.of(seen)?))).collect()
+}
+
+/// The facts that are in JSON, in its order.
+pub fn in_json() -> impl Iterator<Item = &'static Fact> {
+    FACTS.iter().filter(|fact| fact.is_in_json())
+}
+
+/// The facts that a result has, with their fields.
+pub fn in_results() -> impl Iterator<Item = (&'static Fact, ResultField)> {
+    FACTS.iter().filter_map(|fact| Some((fact, fact.result()?)))
+}
+
+/// The facts that an expression sees, each with its name there.
+pub fn in_expressions() -> impl Iterator<Item = (&'static str, &'static Fact)> {
+    FACTS.iter().flat_map(|fact| fact.expressions().map(move |name| (name, fact)))
+}
+
+const fn fact(name: &'static str, what: &'static str, read: Read, shown: &'static [Output]) -> Fact {
+    Fact { name, what, read, shown }
+}
+
+fn device_id(facts: &Facts) -> Option<FactValue> {
+    let link = facts.text(LINK)?;
+    (facts.text(PATH) != Some(link)).then(|| FactValue::Text(link.to_owned()))
+}
+
+fn property(facts: &Facts) -> Option<FactValue> {
+    let [turns, does_not] = PROPERTIES;
+    let word = if facts.holds(ROTATIONAL) { turns } else { does_not };
+    Some(FactValue::Text(word.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::device::attachment::Reach;
+
+    #[test]
+    fn the_schema_of_results_has_each_word_for_where_a_device_is() {
+        for reach in [Reach::Local, Reach::Network, Reach::Unknown] {
+            // A new one comes into the list above, and into `REACHES`.
+            match reach {
+                Reach::Local | Reach::Network | Reach::Unknown => {}
+            }
+            assert!(REACHES.contains(&&*reach.to_string()), "{reach}");
+        }
+    }
+
+    /// That no name stands for two facts in one place.
+    fn once<T: Ord + std::fmt::Debug>(all: Vec<T>) {
+        let (count, once) = (all.len(), all.iter().collect::<BTreeSet<_>>().len());
+        assert_eq!(count, once, "{all:?}");
+    }
+
+    #[test]
+    fn each_fact_is_shown_somewhere_and_no_name_or_column_is_there_twice() {
+        for fact in FACTS {
+            assert!(!fact.shown.is_empty(), "{} is shown nowhere", fact.name);
+            let more = |holds: fn(&Output) -> bool| fact.shown.iter().filter(|output| holds(output)).count() > 1;
+            assert!(!more(|output| matches!(output, Table(_))), "{} has two columns", fact.name);
+            assert!(!more(|output| matches!(output, Discovery(_))), "{} has two fields", fact.name);
+            // A row of a table and a result are made of what is in JSON.
+            let is_made = fact.column().is_some() || fact.result().is_some();
+            assert!(
+                fact.is_in_json() || matches!(fact.read, Derived(..)) || !is_made,
+                "{} comes to neither",
+                fact.name
+            );
+        }
+        once(FACTS.iter().map(|fact| fact.name).collect());
+        once(FACTS.iter().filter_map(|fact| Some(fact.column()?.at)).collect());
+        once(FACTS.iter().filter_map(|fact| Some(fact.column()?.head)).collect());
+        once(in_expressions().map(|(name, _)| name).collect());
+        once(in_results().map(|(_, field)| field.name).collect());
+    }
+}

@@ -1,0 +1,45 @@
+//! Facts that take more than a field of what the kernel says.
+
+use std::path::Path;
+
+use crate::device::fact::Observed;
+use crate::host::RawDisk;
+use crate::host::raw::{Kind, Probe};
+
+/// `naa.5000…` is `0x5000…` to udev; a T10 name is no world wide number.
+pub(super) fn wwn(wwid: &str) -> Option<String> {
+    match wwid.split_once('.') {
+        Some(("naa", number)) => Some(format!("0x{number}")),
+        Some(("eui" | "nvme" | "uuid", _)) => Some(wwid.to_owned()),
+        _ => None,
+    }
+}
+
+pub(super) fn by_path(raw: &RawDisk) -> Option<String> {
+    let link = raw.links.iter().find(|link| link.parent() == Some(Path::new("/dev/disk/by-path")))?;
+    Some(link.display().to_string())
+}
+
+pub(super) fn fstype(seen: &Observed<'_>) -> Option<String> {
+    let signed = match &seen.device.probe {
+        Probe::Looked(contents) => contents.signatures.first().map(|signature| signature.kind.clone()),
+        Probe::NotLooked | Probe::Failed(_) => None,
+    };
+    signed.or_else(|| seen.raw().fs_type.clone())
+}
+
+pub(super) fn is_empty(raw: &RawDisk) -> bool {
+    raw.size == 0 && raw.unreadable.is_none() && !matches!(raw.kind, Kind::Dm(_) | Kind::Md(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_wide_name_is_written_as_lsblk_writes_it() {
+        assert_eq!(wwn("naa.5000c500a1b2c3d4").as_deref(), Some("0x5000c500a1b2c3d4"));
+        assert_eq!(wwn("eui.0025385791b2a3c4").as_deref(), Some("eui.0025385791b2a3c4"));
+        assert_eq!(wwn("t10.ATA     Samsung"), None);
+    }
+}
