@@ -1,10 +1,9 @@
 //! Whether a set's filter selects a device.
 //!
-//! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type,
-//! size, mechanical property, vendor, model, serial, WWN, transport, sector size, NUMA node, path, then the exclusion of
-//! kernel names. What needs more than the device's own facts (networks, expressions) the election asks after it.
+//! Takes in a [`Filter`] and a device; gives out nothing, or the first [`Mismatch`] in this order: type, size, mechanical
+//! property, the [lists](super::list_filter::LISTS) in their turn, then the exclusion of kernel names. What needs more than
+//! the device's own facts (networks, expressions) the election asks after it.
 
-use super::glob::Glob;
 use super::mismatch::Mismatch;
 use super::rule::Filter;
 use crate::device::device_type::{device_type, type_name};
@@ -24,16 +23,7 @@ impl Filter {
         if !self.rotational.is_empty() && !self.rotational.contains(&raw.rotational) {
             return Err(Mismatch::Mechanical { rotational: raw.rotational });
         }
-        if !names_one_of(raw.vendor.as_deref(), &self.vendors) {
-            return Err(Mismatch::Vendor { is: raw.vendor.clone() });
-        }
-        if !names_one_of(raw.model.as_deref(), &self.models) {
-            return Err(Mismatch::Model { is: raw.model.clone() });
-        }
-        self.check_hardware(raw)?;
-        if !self.paths.is_empty() && !self.selects_path(raw) {
-            return Err(Mismatch::Path);
-        }
+        self.lists.select(raw)?;
         match self.exclude_names.iter().find(|glob| glob.matches(&raw.name)) {
             Some(glob) => Err(Mismatch::Excluded { by: glob.text().to_owned() }),
             None => Ok(()),
@@ -51,61 +41,12 @@ impl Filter {
             _ => Ok(()),
         }
     }
-
-    fn check_hardware(&self, raw: &RawDisk) -> Result<(), Mismatch> {
-        if !globbed(raw.serial.as_deref(), &self.serials) {
-            return Err(Mismatch::Serial { is: raw.serial.clone() });
-        }
-        // The kernel says `naa.5000…`, udev and lsblk `0x5000…`.
-        let wwn =
-            raw.wwid.as_deref().map(|wwid| wwid.strip_prefix("naa.").map_or(wwid.to_owned(), |n| format!("0x{n}")));
-        if !globbed(wwn.as_deref(), &self.wwns) && !globbed(raw.wwid.as_deref(), &self.wwns) {
-            return Err(Mismatch::Wwn { is: wwn });
-        }
-        let is = raw.transport.as_deref();
-        if !self.transports.is_empty()
-            && !is.is_some_and(|is| self.transports.iter().any(|t| t.eq_ignore_ascii_case(is)))
-        {
-            return Err(Mismatch::Transport { is: raw.transport.clone(), wanted: self.transports.clone() });
-        }
-        if !self.sector_sizes.is_empty() && !self.sector_sizes.contains(&raw.logical_sector) {
-            return Err(Mismatch::SectorSize { is: raw.logical_sector, wanted: self.sector_sizes.clone() });
-        }
-        if !self.numa_nodes.is_empty() && !raw.numa_node.is_some_and(|node| self.numa_nodes.contains(&node)) {
-            return Err(Mismatch::NumaNode { is: raw.numa_node, wanted: self.numa_nodes.clone() });
-        }
-        Ok(())
-    }
-
-    fn selects_path(&self, raw: &RawDisk) -> bool {
-        let file = match &raw.kind {
-            Kind::Loop(Some(backing)) => Some(&backing.file),
-            _ => None,
-        };
-        let paths: Vec<_> =
-            [&raw.path].into_iter().chain(&raw.links).chain(file).map(|p| p.to_string_lossy()).collect();
-        self.paths.iter().any(|glob| paths.iter().any(|path| glob.matches(path)))
-    }
-}
-
-/// No wishes: anything will do. A device without such a word matches none. The patterns are in lower case.
-fn globbed(word: Option<&str>, globs: &[Glob]) -> bool {
-    let Some(word) = word.map(str::to_lowercase) else { return globs.is_empty() };
-    globs.is_empty() || globs.iter().any(|glob| glob.matches(word.trim()))
-}
-
-/// No wishes: anything will do. A device without a name has none of them.
-fn names_one_of(name: Option<&str>, wanted: &[String]) -> bool {
-    let name = || name.unwrap_or_default().to_lowercase();
-    wanted.is_empty() || {
-        let name = name();
-        wanted.iter().any(|part| name.contains(&part.to_lowercase()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::filter;
+    use super::super::glob::Glob;
+    use super::super::sample::{filter, lists, without};
     use super::*;
     use crate::device::device_type::DeviceType;
     use crate::device::sample;
@@ -120,14 +61,14 @@ mod tests {
         }
     }
 
-    /// As the reader of a set gives them for serial numbers and WWNs: in lower case.
     fn globs(patterns: &[&str]) -> Vec<Glob> {
-        let parse = |pattern: &&str| Glob::parse(&pattern.to_lowercase()).expect("a glob");
+        let parse = |pattern: &&str| Glob::parse(pattern).expect("a glob");
         patterns.iter().map(parse).collect()
     }
 
-    fn strings(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
+    /// What is said where a list does not select.
+    fn left_by(field: &'static str, why: &str) -> Result<(), Mismatch> {
+        Err(Mismatch::List { field, why: why.to_owned() })
     }
 
     /// One change of a filter, and whether it still selects.
@@ -175,15 +116,19 @@ mod tests {
     fn serials_and_wwns_are_globs_in_any_case_and_in_both_spellings() {
         let raw = RawDisk { serial: Some("S6PXNM0T".into()), wwid: Some("naa.5002538F7142A3B1".into()), ..raw() };
         for (patterns, takes) in [(vec!["s6p*"], true), (vec!["x", "S6PXNM0T"], true), (vec!["S6P"], false)] {
-            assert_eq!(check(|f| f.serials = globs(&patterns), &raw).is_ok(), takes, "{patterns:?}");
+            assert_eq!(check(|f| f.lists = lists(&[("serials", &patterns)]), &raw).is_ok(), takes, "{patterns:?}");
         }
         for pattern in ["0x5002538f7142a3b1", "naa.5002538f*", "0x5002538F*"] {
-            assert_eq!(check(|f| f.wwns = globs(&[pattern]), &raw), Ok(()), "{pattern}");
+            assert_eq!(check(|f| f.lists = lists(&[("wwns", &[pattern])]), &raw), Ok(()), "{pattern}");
         }
-        assert!(matches!(check(|f| f.wwns = globs(&["0x6*"]), &raw), Err(Mismatch::Wwn { .. })));
+        let other = left_by("wwns", "its WWN 0x5002538F7142A3B1 matches none of wwns");
+        assert_eq!(check(|f| f.lists = lists(&[("wwns", &["0x6*"])]), &raw), other);
         let nameless = RawDisk { serial: None, wwid: None, ..raw };
-        assert_eq!(check(|f| f.serials = globs(&["*"]), &nameless), Err(Mismatch::Serial { is: None }));
-        assert_eq!(check(|f| f.wwns = globs(&["*"]), &nameless), Err(Mismatch::Wwn { is: None }));
+        assert_eq!(
+            check(|f| f.lists = lists(&[("serials", &["*"])]), &nameless),
+            left_by("serials", "it names no serial")
+        );
+        assert_eq!(check(|f| f.lists = lists(&[("wwns", &["*"])]), &nameless), left_by("wwns", "it has no WWN"));
     }
 
     #[test]
@@ -191,22 +136,22 @@ mod tests {
         let raw = RawDisk { transport: Some("nvme".into()), logical_sector: 4096, numa_node: Some(1), ..raw() };
         type Change = fn(&mut Filter);
         let cases: [(Change, bool); 8] = [
-            (|f| f.transports = strings(&["sata", "NVMe"]), true),
-            (|f| f.transports = strings(&["sata"]), false),
-            (|f| f.sector_sizes = vec![512, 4096], true),
-            (|f| f.sector_sizes = vec![512], false),
-            (|f| f.numa_nodes = vec![1], true),
-            (|f| f.numa_nodes = vec![0], false),
-            (|f| f.transports.clear(), true),
-            (|f| f.numa_nodes.clear(), true),
+            (|f| f.lists = lists(&[("transports", &["sata", "NVMe"])]), true),
+            (|f| f.lists = lists(&[("transports", &["sata"])]), false),
+            (|f| f.lists = lists(&[("sectorSizes", &["512", "4096"])]), true),
+            (|f| f.lists = lists(&[("sectorSizes", &["512"])]), false),
+            (|f| f.lists = lists(&[("numaNodes", &["1"])]), true),
+            (|f| f.lists = lists(&[("numaNodes", &["0"])]), false),
+            (|f| f.lists = without(&f.lists, "transports"), true),
+            (|f| f.lists = without(&f.lists, "numaNodes"), true),
         ];
         for (at, (change, takes)) in cases.into_iter().enumerate() {
             assert_eq!(check(change, &raw).is_ok(), takes, "case {at}");
         }
         let unknown = RawDisk { transport: None, numa_node: None, ..raw };
-        let said = check(|f| f.transports = strings(&["nvme"]), &unknown).unwrap_err().to_string();
+        let said = check(|f| f.lists = lists(&[("transports", &["nvme"])]), &unknown).unwrap_err().to_string();
         assert_eq!(said, "how it is attached is not known, and nvme is wanted");
-        assert!(check(|f| f.numa_nodes = vec![0], &unknown).is_err());
+        assert!(check(|f| f.lists = lists(&[("numaNodes", &["0"])]), &unknown).is_err());
     }
 
     #[test]
@@ -220,14 +165,14 @@ mod tests {
             .iter()
             .flat_map(|raw| {
                 let changes: [fn(&mut Filter); 8] = [
-                    |f| f.vendors = strings(&["x", "y"]),
-                    |f| f.models = strings(&["x", "y"]),
-                    |f| f.serials = globs(&["x", "y"]),
-                    |f| f.wwns = globs(&["x", "y"]),
-                    |f| f.transports = strings(&["x", "y"]),
-                    |f| f.sector_sizes = vec![4096, 8192],
-                    |f| f.numa_nodes = vec![7, 8],
-                    |f| f.paths = globs(&["x", "y"]),
+                    |f| f.lists = lists(&[("vendors", &["x", "y"])]),
+                    |f| f.lists = lists(&[("models", &["x", "y"])]),
+                    |f| f.lists = lists(&[("serials", &["x", "y"])]),
+                    |f| f.lists = lists(&[("wwns", &["x", "y"])]),
+                    |f| f.lists = lists(&[("transports", &["x", "y"])]),
+                    |f| f.lists = lists(&[("sectorSizes", &["4096", "8192"])]),
+                    |f| f.lists = lists(&[("numaNodes", &["7", "8"])]),
+                    |f| f.lists = lists(&[("paths", &["x", "y"])]),
                 ];
                 changes.map(|change| format!("{}\n", check(change, raw).unwrap_err()))
             })
@@ -260,23 +205,32 @@ mod tests {
     #[test]
     fn vendors_and_models_are_parts_of_the_name_in_any_case() {
         for (wanted, taken) in [(&["samsung"][..], true), (&["nope", "870 evo"], true), (&["crucial"], false)] {
-            assert_eq!(check(|f| f.models = strings(wanted), &raw()).is_ok(), taken, "{wanted:?}");
+            assert_eq!(check(|f| f.lists = lists(&[("models", wanted)]), &raw()).is_ok(), taken, "{wanted:?}");
         }
-        assert_eq!(check(|f| f.vendors = strings(&["at"]), &raw()), Ok(()));
-        assert_eq!(check(|f| f.vendors = strings(&["ata"]), &disk("vda")), Err(Mismatch::Vendor { is: None }));
-        assert_eq!(check(|f| f.models = strings(&["ata"]), &disk("vda")), Err(Mismatch::Model { is: None }));
+        assert_eq!(check(|f| f.lists = lists(&[("vendors", &["at"])]), &raw()), Ok(()));
+        assert_eq!(
+            check(|f| f.lists = lists(&[("vendors", &["ata"])]), &disk("vda")),
+            left_by("vendors", "it names no vendor")
+        );
+        assert_eq!(
+            check(|f| f.lists = lists(&[("models", &["ata"])]), &disk("vda")),
+            left_by("models", "it names no model")
+        );
     }
 
     #[test]
     fn paths_are_looked_for_in_node_links_and_backing_file() {
         for glob in ["/dev/sd?", "/dev/disk/by-id/ata-*"] {
-            assert_eq!(check(|f| f.paths = globs(&["/no", glob]), &raw()), Ok(()), "{glob}");
+            assert_eq!(check(|f| f.lists = lists(&[("paths", &["/no", glob])]), &raw()), Ok(()), "{glob}");
         }
-        assert_eq!(check(|f| f.paths = globs(&["/dev/nvme*"]), &raw()), Err(Mismatch::Path));
+        assert_eq!(
+            check(|f| f.lists = lists(&[("paths", &["/dev/nvme*"])]), &raw()),
+            left_by("paths", "no path of it matches paths")
+        );
         let image = sample::loop_over("loop3", "/var/demo/a.img");
-        let loops = |paths: &[&str]| Filter { types: vec![DeviceType::Loop], paths: globs(paths), ..filter() };
+        let loops = |paths| Filter { types: vec![DeviceType::Loop], lists: lists(&[("paths", paths)]), ..filter() };
         assert_eq!(loops(&["/var/demo/*.img"]).matches(&image, None), Ok(()));
-        assert_eq!(loops(&["/var/*.img"]).matches(&image, None), Err(Mismatch::Path));
+        assert_eq!(loops(&["/var/*.img"]).matches(&image, None), left_by("paths", "no path of it matches paths"));
     }
 
     #[test]
@@ -293,14 +247,16 @@ mod tests {
             rotational: vec![true],
             min_size: 200 * GIB,
             max_size: None,
-            models: strings(&["x"]),
-            vendors: strings(&["x"]),
-            paths: globs(&["/x"]),
-            serials: globs(&["x"]),
-            wwns: globs(&["x"]),
-            transports: strings(&["x"]),
-            sector_sizes: vec![4096],
-            numa_nodes: vec![7],
+            lists: lists(&[
+                ("models", &["x"]),
+                ("vendors", &["x"]),
+                ("paths", &["/x"]),
+                ("serials", &["x"]),
+                ("wwns", &["x"]),
+                ("transports", &["x"]),
+                ("sectorSizes", &["4096"]),
+                ("numaNodes", &["7"]),
+            ]),
             exclude_names: globs(&["sda"]),
             exclude_network: false,
             expression: None,
@@ -312,14 +268,14 @@ mod tests {
             |f: &mut Filter| f.types.push(DeviceType::Disk),
             |f: &mut Filter| f.min_size = 0,
             |f: &mut Filter| f.rotational.clear(),
-            |f: &mut Filter| f.vendors.clear(),
-            |f: &mut Filter| f.models.clear(),
-            |f: &mut Filter| f.serials.clear(),
-            |f: &mut Filter| f.wwns.clear(),
-            |f: &mut Filter| f.transports.clear(),
-            |f: &mut Filter| f.sector_sizes.clear(),
-            |f: &mut Filter| f.numa_nodes.clear(),
-            |f: &mut Filter| f.paths.clear(),
+            |f: &mut Filter| f.lists = without(&f.lists, "vendors"),
+            |f: &mut Filter| f.lists = without(&f.lists, "models"),
+            |f: &mut Filter| f.lists = without(&f.lists, "serials"),
+            |f: &mut Filter| f.lists = without(&f.lists, "wwns"),
+            |f: &mut Filter| f.lists = without(&f.lists, "transports"),
+            |f: &mut Filter| f.lists = without(&f.lists, "sectorSizes"),
+            |f: &mut Filter| f.lists = without(&f.lists, "numaNodes"),
+            |f: &mut Filter| f.lists = without(&f.lists, "paths"),
             |f: &mut Filter| f.exclude_names.clear(),
         ] {
             said.push(filter.matches(&raw, None).unwrap_err().to_string());

@@ -27,31 +27,11 @@ pub enum Mismatch {
     Mechanical {
         rotational: bool,
     },
-    Vendor {
-        is: Option<String>,
+    /// No element of this list fits it; the words say why.
+    List {
+        field: &'static str,
+        why: String,
     },
-    Model {
-        is: Option<String>,
-    },
-    Serial {
-        is: Option<String>,
-    },
-    Wwn {
-        is: Option<String>,
-    },
-    Transport {
-        is: Option<String>,
-        wanted: Vec<String>,
-    },
-    SectorSize {
-        is: u32,
-        wanted: Vec<u32>,
-    },
-    NumaNode {
-        is: Option<i32>,
-        wanted: Vec<i32>,
-    },
-    Path,
     Excluded {
         by: String,
     },
@@ -83,28 +63,7 @@ impl fmt::Display for Mismatch {
             Self::TooLarge { size, most } => write!(f, "{} ({size} bytes) is above maxSize {most}", Size(*size)),
             Self::Mechanical { rotational: true } => f.write_str("it is Rotational"),
             Self::Mechanical { rotational: false } => f.write_str("it is NonRotational"),
-            Self::Vendor { is: Some(is) } => write!(f, "its vendor {is:?} is not in vendors"),
-            Self::Vendor { is: None } => f.write_str("it names no vendor"),
-            Self::Model { is: Some(is) } => write!(f, "its model {is:?} is not in models"),
-            Self::Model { is: None } => f.write_str("it names no model"),
-            Self::Serial { is: Some(is) } => write!(f, "its serial {is:?} matches none of serials"),
-            Self::Serial { is: None } => f.write_str("it names no serial"),
-            Self::Wwn { is: Some(is) } => write!(f, "its WWN {is} matches none of wwns"),
-            Self::Wwn { is: None } => f.write_str("it has no WWN"),
-            Self::Transport { is: Some(is), wanted } => {
-                write!(f, "it is attached by {is}, not {}", wanted.join(" or "))
-            }
-            Self::Transport { is: None, wanted } => {
-                write!(f, "how it is attached is not known, and {} is wanted", wanted.join(" or "))
-            }
-            Self::SectorSize { is, wanted } => {
-                write!(f, "its sectors have {is} bytes, not {}", numbers(wanted))
-            }
-            Self::NumaNode { is: Some(is), wanted } => {
-                write!(f, "it is on NUMA node {is}, not {}", numbers(wanted))
-            }
-            Self::NumaNode { is: None, .. } => f.write_str("it is on no NUMA node that is known"),
-            Self::Path => f.write_str("no path of it matches paths"),
+            Self::List { field: _, why } => f.write_str(why),
             Self::Excluded { by } => write!(f, "its name is excluded by {by:?} of deviceNameFilter"),
             Self::Network { by } => {
                 write!(
@@ -117,8 +76,4 @@ impl fmt::Display for Mismatch {
             Self::ExpressionFails { text, why } => write!(f, "the expression cannot be asked of it: {why}: {text}"),
         }
     }
-}
-
-fn numbers(all: &[impl fmt::Display]) -> String {
-    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }

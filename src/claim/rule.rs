@@ -3,6 +3,7 @@
 
 use super::expression::Expression;
 use super::glob::Glob;
+use super::list_filter::Lists;
 use super::named::Named;
 use crate::device::device_type::DeviceType;
 use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
@@ -118,20 +119,7 @@ pub struct Filter {
     /// Bytes; 0 is none.
     pub min_size: u64,
     pub max_size: Option<u64>,
-    /// Case-insensitive substrings; empty: all.
-    pub models: Vec<String>,
-    pub vendors: Vec<String>,
-    /// Ours: globs over the device node, its links and a loop device's backing file; empty: all.
-    pub paths: Vec<Glob>,
-    /// Ours, like all that follow: globs in any case of letters; empty: all.
-    pub serials: Vec<Glob>,
-    pub wwns: Vec<Glob>,
-    /// As lsblk's TRAN; empty: all.
-    pub transports: Vec<String>,
-    /// Logical sectors, in bytes; empty: all.
-    pub sector_sizes: Vec<u32>,
-    /// Empty: all, and devices that are on none.
-    pub numa_nodes: Vec<i32>,
+    pub lists: Lists,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
     pub exclude_names: Vec<Glob>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
@@ -156,14 +144,7 @@ impl Filter {
             rotational: Vec::new(),
             min_size: 0,
             max_size: None,
-            models: Vec::new(),
-            vendors: Vec::new(),
-            paths: Vec::new(),
-            serials: Vec::new(),
-            wwns: Vec::new(),
-            transports: Vec::new(),
-            sector_sizes: Vec::new(),
-            numa_nodes: Vec::new(),
+            lists: Lists::default(),
             exclude_names: Vec::new(),
             exclude_network: false,
             expression: None,

@@ -1,5 +1,7 @@
 //! Rules for tests.
 
+use super::glob::Glob;
+use super::list_filter::{Element, Elements, GlobCase, LISTS, ListFilter, Lists};
 use super::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
 use crate::device::device_type::DeviceType;
 use crate::device::label::Layout;
@@ -31,4 +33,27 @@ pub fn rule(name: &str) -> Rule {
 
 pub fn filter() -> Filter {
     Filter::any_of(vec![DeviceType::Disk])
+}
+
+/// Lists of a set as its reader gives them.
+pub fn lists(all: &[(&str, &[&str])]) -> Lists {
+    let list = |(field, words): &(&str, &[&str])| {
+        let list = LISTS.iter().find(|list| list.field == *field).expect("a list of the table");
+        (list.field, words.iter().map(|word| element(list, word)).collect())
+    };
+    all.iter().map(list).collect()
+}
+
+fn element(list: &ListFilter, word: &str) -> Element {
+    match list.elements {
+        Elements::Parts | Elements::Words => Element::Text(word.to_owned()),
+        Elements::Globs(GlobCase::Exact) => Element::Glob(Glob::parse(word).expect("a glob")),
+        Elements::Globs(GlobCase::Any) => Element::Glob(Glob::parse(&word.to_lowercase()).expect("a glob")),
+        Elements::Numbers { .. } => Element::Number(word.parse().expect("a number")),
+    }
+}
+
+/// All of them but one.
+pub fn without(all: &Lists, field: &str) -> Lists {
+    LISTS.iter().filter(|list| list.field != field).map(|list| (list.field, all.get(list.field).to_vec())).collect()
 }

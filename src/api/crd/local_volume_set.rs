@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::schema::{column, conditions, node_selector, text, tolerations};
-use crate::claim::MOST_BYTES;
+use super::schema::{column, conditions, node_selector, sentence, text, tolerations};
+use crate::claim::{Elements, LISTS, MOST_BYTES};
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,8 +79,8 @@ fn quantity(description: &str) -> Value {
     json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true, "description": description})
 }
 
-fn spec() -> Value {
-    let filter = json!({
+fn filter() -> Value {
+    let mut filter = json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "description": "Which devices may be taken; all that is given must hold.",
@@ -91,19 +91,22 @@ fn spec() -> Value {
             "deviceMechanicalProperty": texts("An older spelling of deviceMechanicalProperties."),
             "minSize": quantity("The smallest device. Default: 1Gi; 0 is no minimum."),
             "maxSize": quantity("The largest device."),
-            "models": texts("Case-insensitive parts of the model's name."),
-            "vendors": texts("Case-insensitive parts of the vendor's name."),
-            "paths": texts("Globs over device node, links, and a loop device's file."),
-            "serials": texts("Globs over the serial number, in any case of letters."),
-            "wwns": texts("Globs over the WWN (0x5000..., naa.5000..., eui....), in any case of letters."),
-            "transports": texts("How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ..."),
-            "sectorSizes": integers("Bytes of a logical sector: 512, 4096."),
-            "numaNodes": integers("The NUMA nodes that it may be on."),
             "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must say of its own health (SMART). NotFailing: not that it fails. Passed: that it is well; leaves those that say nothing. Absent: it is not asked."},
             "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "What else is asked of a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
-    let partitioning = json!({
+    for list in LISTS {
+        let description = sentence(list.what);
+        filter["properties"][list.field] = match list.elements {
+            Elements::Numbers { .. } => integers(&description),
+            Elements::Parts | Elements::Words | Elements::Globs(_) => texts(&description),
+        };
+    }
+    filter
+}
+
+fn partitioning() -> Value {
+    json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "description": "How disks are cut. Absent: a disk is one volume.",
@@ -113,7 +116,10 @@ fn spec() -> Value {
             "count": {"type": "integer", "format": "int64", "minimum": 1, "description": "The number of partitions of each disk."},
             "mode": {"type": "string", "enum": ["Dynamic"], "description": "Dynamic: each volume gets a partition of just its size."},
         },
-    });
+    })
+}
+
+fn spec() -> Value {
     json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
@@ -133,7 +139,7 @@ fn spec() -> Value {
             "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
             "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
             "dryRun": {"type": "boolean", "description": "Claim nothing, only say in the status what would be claimed. Default: false."},
-            "deviceInclusionSpec": filter,
+            "deviceInclusionSpec": filter(),
             "deviceExclusionSpec": {
                 "type": "object",
                 "x-kubernetes-preserve-unknown-fields": true,
@@ -142,7 +148,7 @@ fn spec() -> Value {
                     "excludeNetworkDisks": {"type": "boolean", "description": "Leave disks whose bytes come over a network, as far as the machine can tell. Default: false."},
                 },
             },
-            "partitioningSpec": partitioning,
+            "partitioningSpec": partitioning(),
         },
         "x-kubernetes-validations": [
             {"rule": "has(self.partitioningSpec) == has(oldSelf.partitioningSpec)",

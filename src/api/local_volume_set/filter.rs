@@ -4,7 +4,7 @@
 
 use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
-use crate::claim::{Expression, Filter, Glob, MinHealth};
+use crate::claim::{Element, Elements, Expression, Filter, Glob, GlobCase, LISTS, ListFilter, MinHealth};
 use crate::device::device_type::DeviceType;
 
 /// What a set without `minSize` takes at least.
@@ -42,15 +42,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
         let default = if given_min.is_none() { " (the default)" } else { "" };
         max_field.problem(format!("is below minSize {}{default}: no device could match", quantity::format(min_size)));
     }
-    let models = include.field(&["models"]).strings().unwrap_or_default();
-    let vendors = include.field(&["vendors"]).strings().unwrap_or_default();
-    let paths = globs(&include.field(&["paths"]));
-    let serials = globs_in_any_case(&include.field(&["serials"]));
-    let wwns = globs_in_any_case(&include.field(&["wwns"]));
-    let transports = include.field(&["transports"]).strings().unwrap_or_default();
-    let sector_sizes = sectors(&include.field(&["sectorSizes"]));
-    let numa_nodes = numbers(&include.field(&["numaNodes"]), 0, i64::from(i32::MAX));
-    let numa_nodes = numa_nodes.into_iter().filter_map(|node| i32::try_from(node).ok()).collect();
+    let lists = LISTS.iter().map(|list| (list.field, elements(list, &include.field(&[list.field])))).collect();
     let expression = expression(&include.field(&["expression"]));
     let healths = [("NotFailing", MinHealth::NotFailing), ("Passed", MinHealth::Passed)];
     let min_health = include.field(&["minHealth"]).one_of(&healths, Case::Exact);
@@ -59,7 +51,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
 
     let (mut exclude, _) = spec.field(&["deviceExclusionSpec"]).object();
     let names = exclude.field(&["deviceNameFilter"]);
-    let exclude_names = globs(&names);
+    let exclude_names = globs(&names, GlobCase::Exact);
     if exclude_names.len() > MOST_NAME_FILTERS {
         names.problem(format!("has {} patterns; at most {MOST_NAME_FILTERS} are allowed", exclude_names.len()));
     }
@@ -70,14 +62,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
         rotational,
         min_size,
         max_size: given_max,
-        models,
-        vendors,
-        paths,
-        serials,
-        wwns,
-        transports,
-        sector_sizes,
-        numa_nodes,
+        lists,
         exclude_names,
         exclude_network,
         expression,
@@ -97,34 +82,29 @@ fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Opt
     Some(found)
 }
 
-fn numbers(field: &Field<'_, '_>, least: i64, most: i64) -> Vec<i64> {
-    field.list().unwrap_or_default().iter().filter_map(|element| element.integer(least, most)).collect()
-}
-
-/// What a disk's logical sector can be.
-fn sectors(field: &Field<'_, '_>) -> Vec<u32> {
-    let mut found = Vec::new();
-    for element in field.list().unwrap_or_default() {
-        match element.integer(512, 1 << 16).and_then(|bytes| u32::try_from(bytes).ok()) {
-            Some(bytes) if bytes.is_power_of_two() => found.push(bytes),
-            Some(bytes) => element.problem(format!("is {bytes}: a sector has 512, 4096 or another power of two bytes")),
-            None => {}
+/// The elements of a list, without those that are wrong.
+fn elements(list: &ListFilter, field: &Field<'_, '_>) -> Vec<Element> {
+    let texts = || field.strings().unwrap_or_default().into_iter();
+    match list.elements {
+        Elements::Parts | Elements::Words => texts().map(Element::Text).collect(),
+        Elements::Globs(case) => globs(field, case).into_iter().map(Element::Glob).collect(),
+        Elements::Numbers { least, most, check } => {
+            let read = |element: Field<'_, '_>| {
+                let number = element.integer(least, most)?;
+                check(number).map_err(|what| element.problem(what)).ok()?;
+                Some(Element::Number(number))
+            };
+            field.list().unwrap_or_default().into_iter().filter_map(read).collect()
         }
     }
-    found
 }
 
-fn globs(field: &Field<'_, '_>) -> Vec<Glob> {
-    globs_of(field, str::to_owned)
-}
-
-/// In lower case, as what they are compared with.
-fn globs_in_any_case(field: &Field<'_, '_>) -> Vec<Glob> {
-    globs_of(field, str::to_lowercase)
-}
-
-fn globs_of(field: &Field<'_, '_>, spelt: impl Fn(&str) -> String) -> Vec<Glob> {
+fn globs(field: &Field<'_, '_>, case: GlobCase) -> Vec<Glob> {
     let patterns = field.strings().unwrap_or_default();
+    let spelt = |pattern: &str| match case {
+        GlobCase::Exact => pattern.to_owned(),
+        GlobCase::Any => pattern.to_lowercase(),
+    };
     let told = |pattern: &String| Glob::parse(&spelt(pattern)).map_err(|error| field.problem(error.to_string())).ok();
     patterns.iter().filter_map(told).collect()
 }

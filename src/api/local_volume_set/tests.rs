@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::claim::sample::lists;
 use crate::claim::{Blankness, Expression, Filter, Glob, MinHealth, NodeMatch, Toleration, TolerationOperator};
 
 const WHOLE: &str = include_str!("fixtures/whole_disks.yaml");
@@ -58,8 +59,8 @@ fn the_second_example_with_its_own_spellings_means_what_today_s_would() {
     assert_eq!((rule.volume_mode, rule.fs), (Some(VolumeMode::Filesystem), FsKind::Ext4));
     assert_eq!(rule.filter.types, [DeviceType::Disk, DeviceType::Part]);
     assert_eq!(rule.filter.rotational, [false]);
-    assert_eq!(rule.filter.models, ["SAMSUNG", "Crucial_CT525MX3"]);
-    assert_eq!(rule.filter.vendors, ["ATA", "ST2000LM"]);
+    let names = lists(&[("models", &["SAMSUNG", "Crucial_CT525MX3"]), ("vendors", &["ATA", "ST2000LM"])]);
+    assert_eq!(rule.filter.lists, names);
     let today = FLASH
         .replace("fstype:", "fsType:")
         .replace("deviceMechanicalProperty:", "deviceMechanicalProperties:")
@@ -109,14 +110,16 @@ fn every_field_is_read() {
         rotational: vec![false],
         min_size: 0,
         max_size: Some(2 << 40),
-        models: vec!["SSD".into()],
-        vendors: vec!["ata".into()],
-        paths: globs(&["/dev/disk/by-id/nvme-*"]),
-        serials: globs(&["s6px*"]),
-        wwns: globs(&["0x5002538*", "eui.0025*"]),
-        transports: vec!["nvme".into(), "sata".into()],
-        sector_sizes: vec![512, 4096],
-        numa_nodes: vec![0, 1],
+        lists: lists(&[
+            ("models", &["SSD"]),
+            ("vendors", &["ata"]),
+            ("paths", &["/dev/disk/by-id/nvme-*"]),
+            ("serials", &["s6px*"]),
+            ("wwns", &["0x5002538*", "eui.0025*"]),
+            ("transports", &["nvme", "sata"]),
+            ("sectorSizes", &["512", "4096"]),
+            ("numaNodes", &["0", "1"]),
+        ]),
         exclude_names: globs(&["sd[a-c]", "nvme0*"]),
         exclude_network: true,
         expression: Some(Expression::parse("device.size > 0 && !device.removable").unwrap()),

@@ -1,0 +1,302 @@
+//! The filters of a set that are lists: a row for each, in the order in which a set is read. By it go the strict reader, the
+//! schema of LocalVolumeSets, [`Filter::matches`](super::Filter::matches) and the documents.
+//!
+//! Takes in what a device says, gives out nothing or the first [`Mismatch`]. Pure.
+
+use std::collections::BTreeMap;
+
+use super::glob::Glob;
+use super::mismatch::Mismatch;
+use crate::host::RawDisk;
+use crate::host::raw::Kind;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct ListFilter {
+    /// Below `spec.deviceInclusionSpec`.
+    pub field: &'static str,
+    /// In a sentence without its end: for documents and the schema, with names set as code.
+    pub what: &'static str,
+    pub origin: Origin,
+    pub elements: Elements,
+    /// The facts of a device that it is held against.
+    pub facts: &'static [&'static str],
+    /// When it is asked, by tens: the first that does not select gives the reason.
+    pub turn: u8,
+    /// What the device says; several texts where it has several names, and none where it does not say.
+    says: fn(&RawDisk) -> Vec<String>,
+    /// In a sentence for people, of the first of what it says and of what is wanted.
+    why: fn(Option<&str>, &str) -> String,
+}
+
+/// Whose field it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Operators,
+    Ours,
+}
+
+/// What a list has, and how it is compared.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements {
+    /// Parts of a name, in any case of letters.
+    Parts,
+    /// Words, in any case of letters.
+    Words,
+    Globs(GlobCase),
+    /// Whole numbers within bounds; the words say what else is wrong with one.
+    Numbers {
+        least: i64,
+        most: i64,
+        check: fn(i64) -> Result<(), String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobCase {
+    Exact,
+    /// Patterns are kept in lower case, as what they are compared with.
+    Any,
+}
+
+/// One of a list, as a set has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Element {
+    Text(String),
+    Glob(Glob),
+    Number(i64),
+}
+
+pub static LISTS: &[ListFilter] = &[
+    ListFilter {
+        field: "models",
+        what: "case-insensitive parts of the model's name",
+        origin: Origin::Operators,
+        elements: Elements::Parts,
+        facts: &["model"],
+        turn: 20,
+        says: |raw| raw.model.clone().into_iter().collect(),
+        why: |is, _| named("model", is, "is not in models"),
+    },
+    ListFilter {
+        field: "vendors",
+        what: "case-insensitive parts of the vendor's name",
+        origin: Origin::Operators,
+        elements: Elements::Parts,
+        facts: &["vendor"],
+        turn: 10,
+        says: |raw| raw.vendor.clone().into_iter().collect(),
+        why: |is, _| named("vendor", is, "is not in vendors"),
+    },
+    ListFilter {
+        field: "paths",
+        what: "globs over device node, links, and a loop device's file",
+        origin: Origin::Ours,
+        elements: Elements::Globs(GlobCase::Exact),
+        facts: &["path", "links"],
+        turn: 80,
+        says: paths,
+        why: |_, _| "no path of it matches paths".to_owned(),
+    },
+    ListFilter {
+        field: "serials",
+        what: "globs over the serial number, in any case of letters",
+        origin: Origin::Ours,
+        elements: Elements::Globs(GlobCase::Any),
+        facts: &["serial"],
+        turn: 30,
+        says: |raw| raw.serial.clone().into_iter().collect(),
+        why: |is, _| named("serial", is, "matches none of serials"),
+    },
+    ListFilter {
+        field: "wwns",
+        what: "globs over the WWN (`0x5000...`, `naa.5000...`, `eui....`), in any case of letters",
+        origin: Origin::Ours,
+        elements: Elements::Globs(GlobCase::Any),
+        facts: &["wwn", "wwid"],
+        turn: 40,
+        says: wwns,
+        why: |is, _| match is {
+            Some(is) => format!("its WWN {is} matches none of wwns"),
+            None => "it has no WWN".to_owned(),
+        },
+    },
+    ListFilter {
+        field: "transports",
+        what: "how it is attached, as lsblk says: `nvme`, `sata`, `sas`, `virtio`, `usb`, `iscsi`, `fc`, ...",
+        origin: Origin::Ours,
+        elements: Elements::Words,
+        facts: &["transport"],
+        turn: 50,
+        says: |raw| raw.transport.clone().into_iter().collect(),
+        why: |is, wanted| match is {
+            Some(is) => format!("it is attached by {is}, not {wanted}"),
+            None => format!("how it is attached is not known, and {wanted} is wanted"),
+        },
+    },
+    ListFilter {
+        field: "sectorSizes",
+        what: "bytes of a logical sector: 512, 4096",
+        origin: Origin::Ours,
+        elements: Elements::Numbers { least: 512, most: 1 << 16, check: power_of_two },
+        facts: &["sectorSize"],
+        turn: 60,
+        says: |raw| vec![raw.logical_sector.to_string()],
+        why: |is, wanted| format!("its sectors have {} bytes, not {wanted}", is.unwrap_or("unknown")),
+    },
+    ListFilter {
+        field: "numaNodes",
+        what: "the NUMA nodes that it may be on",
+        origin: Origin::Ours,
+        elements: Elements::Numbers { least: 0, most: i32::MAX as i64, check: |_| Ok(()) },
+        facts: &["numaNode"],
+        turn: 70,
+        says: |raw| raw.numa_node.map(|node| node.to_string()).into_iter().collect(),
+        why: |is, wanted| match is {
+            Some(is) => format!("it is on NUMA node {is}, not {wanted}"),
+            None => "it is on no NUMA node that is known".to_owned(),
+        },
+    },
+];
+
+fn named(what: &str, is: Option<&str>, but: &str) -> String {
+    match is {
+        Some(is) => format!("its {what} {is:?} {but}"),
+        None => format!("it names no {what}"),
+    }
+}
+
+fn paths(raw: &RawDisk) -> Vec<String> {
+    let file = match &raw.kind {
+        Kind::Loop(Some(backing)) => Some(&backing.file),
+        _ => None,
+    };
+    [&raw.path].into_iter().chain(&raw.links).chain(file).map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// The kernel says `naa.5000…`, udev and lsblk `0x5000…`.
+fn wwns(raw: &RawDisk) -> Vec<String> {
+    let Some(wwid) = &raw.wwid else { return Vec::new() };
+    let wwn = wwid.strip_prefix("naa.").map_or(wwid.clone(), |number| format!("0x{number}"));
+    vec![wwn, wwid.clone()]
+}
+
+fn power_of_two(bytes: i64) -> Result<(), String> {
+    match bytes.unsigned_abs().is_power_of_two() {
+        true => Ok(()),
+        false => Err(format!("is {bytes}: a sector has 512, 4096 or another power of two bytes")),
+    }
+}
+
+impl ListFilter {
+    /// All of them, in the order in which they are asked.
+    pub fn in_turn() -> Vec<&'static Self> {
+        let mut lists: Vec<&Self> = LISTS.iter().collect();
+        lists.sort_by_key(|list| list.turn);
+        lists
+    }
+
+    fn selects(&self, wanted: &[Element], raw: &RawDisk) -> Result<(), Mismatch> {
+        let said = (self.says)(raw);
+        if said.iter().any(|said| wanted.iter().any(|element| self.is(element, said))) {
+            return Ok(());
+        }
+        let wanted: Vec<String> = wanted.iter().map(Element::shown).collect();
+        let why = (self.why)(said.first().map(String::as_str), &wanted.join(" or "));
+        Err(Mismatch::List { field: self.field, why })
+    }
+
+    fn is(&self, element: &Element, said: &str) -> bool {
+        match (element, self.elements) {
+            (Element::Text(part), Elements::Parts) => said.to_lowercase().contains(&part.to_lowercase()),
+            (Element::Text(word), _) => said.eq_ignore_ascii_case(word),
+            (Element::Glob(glob), Elements::Globs(GlobCase::Exact)) => glob.matches(said),
+            (Element::Glob(glob), _) => glob.matches(said.to_lowercase().trim()),
+            (Element::Number(number), _) => said == number.to_string(),
+        }
+    }
+}
+
+impl Element {
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Glob(glob) => glob.text().to_owned(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// The lists of one set, by their fields. One that is empty or not there selects every device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists(BTreeMap<&'static str, Vec<Element>>);
+
+impl Lists {
+    pub fn get(&self, field: &str) -> &[Element] {
+        self.0.get(field).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether one of each list fits. A device that does not say what a list asks for fits none.
+    pub(super) fn select(&self, raw: &RawDisk) -> Result<(), Mismatch> {
+        let mut given: Vec<_> = LISTS.iter().filter_map(|list| Some((list, self.0.get(list.field)?))).collect();
+        given.sort_by_key(|(list, _)| list.turn);
+        given.into_iter().try_for_each(|(list, wanted)| list.selects(wanted, raw))
+    }
+}
+
+impl FromIterator<(&'static str, Vec<Element>)> for Lists {
+    fn from_iter<T: IntoIterator<Item = (&'static str, Vec<Element>)>>(lists: T) -> Self {
+        Self(lists.into_iter().filter(|(_, wanted)| !wanted.is_empty()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::device::attachment::{Attachment, Reach};
+    use crate::device::fact::{FactValue, Observed};
+    use crate::device::fact_table::{FACTS, facts};
+    use crate::device::sample::{disk, unclaimed};
+
+    #[test]
+    fn no_field_and_no_turn_is_there_twice() {
+        assert_eq!(LISTS.iter().map(|list| list.field).collect::<BTreeSet<_>>().len(), LISTS.len());
+        assert_eq!(LISTS.iter().map(|list| list.turn).collect::<BTreeSet<_>>().len(), LISTS.len());
+    }
+
+    #[test]
+    fn a_list_is_held_against_what_people_are_told_as_the_fact() {
+        let raw = RawDisk {
+            vendor: Some("ATA".into()),
+            model: Some("ST8000".into()),
+            serial: Some("S1".into()),
+            wwid: Some("naa.5000".into()),
+            transport: Some("sas".into()),
+            numa_node: Some(1),
+            links: vec!["/dev/disk/by-id/a".into(), "/dev/disk/by-id/b".into()],
+            ..disk("sda")
+        };
+        let device = crate::device::Device { raw, ..unclaimed("sda") };
+        let attachment = Attachment { reach: Reach::Local, by: None };
+        let facts = facts(&Observed { device: &device, attachment, listing: None });
+        for list in LISTS {
+            let said = (list.says)(&device.raw);
+            for name in list.facts {
+                let fact = FACTS.iter().find(|fact| fact.name == *name).expect("a fact of the table");
+                let told = match fact.among(&facts).expect("it is known") {
+                    FactValue::Text(text) => vec![text],
+                    FactValue::Integer(number) => vec![number.to_string()],
+                    FactValue::Texts(texts) => texts,
+                    other => panic!("{name}: {other:?} is no text and no number"),
+                };
+                assert!(
+                    told.iter().all(|told| said.contains(told)),
+                    "{}: {name} is {told:?}, not {said:?}",
+                    list.field
+                );
+            }
+        }
+    }
+}
