@@ -66,7 +66,7 @@ mod tests {
         patterns.iter().map(parse).collect()
     }
 
-    /// What is said where a list does not select.
+    /// The mismatch of a list.
     fn left_by(field: &'static str, why: &str) -> Result<(), Mismatch> {
         Err(Mismatch::List { field, why: why.to_owned() })
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_list_says_why_it_does_not_select() {
+    fn each_list_says_what_it_has_always_said_of_a_device_that_it_leaves() {
         let hostile = || Some(" a\"b\n".to_owned());
         let all = RawDisk { vendor: hostile(), model: hostile(), serial: hostile(), wwid: hostile(), ..raw() };
         let all = RawDisk { transport: hostile(), numa_node: Some(-1), ..all };

@@ -1,7 +1,7 @@
-//! The filters of a set that are lists: a row for each, in the order in which a set is read. By it go the strict reader, the
-//! schema of LocalVolumeSets, [`Filter::matches`](super::Filter::matches) and the documents.
+//! The filters of a set that are lists: a row for each, in the order in which a set is read. The strict reader, the schema of
+//! LocalVolumeSets, [`Filter::matches`](super::Filter::matches) and the documents use this table.
 //!
-//! Takes in what a device says, gives out nothing or the first [`Mismatch`]. Pure.
+//! Takes in what a device reports, gives out nothing or the first [`Mismatch`]. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,19 @@ use crate::host::raw::Kind;
 pub struct ListFilter {
     /// Below `spec.deviceInclusionSpec`.
     pub field: &'static str,
-    /// In a sentence without its end: for documents and the schema, with names set as code.
+    /// For documents: a sentence without its end, with names set as code.
     pub what: &'static str,
+    /// In the schema, which is what `kubectl explain` shows.
+    pub description: &'static str,
     pub origin: Origin,
     pub elements: Elements,
-    /// The facts of a device that it is held against.
+    /// The facts of a device that it is compared with.
     pub facts: &'static [&'static str],
-    /// When it is asked, by tens: the first that does not select gives the reason.
+    /// Its place among the lists that are asked, by tens: the first that does not match gives the reason.
     pub turn: u8,
-    /// What the device says; several texts where it has several names, and none where it does not say.
+    /// What the device reports: several texts if it has several names, none if it does not report one.
     says: fn(&RawDisk) -> Vec<String>,
-    /// In a sentence for people, of the first of what it says and of what is wanted.
+    /// The reason, as a sentence for people, from the first of these texts and from what is wanted.
     why: fn(Option<&str>, &str) -> String,
 }
 
@@ -44,7 +46,7 @@ pub enum Elements {
     /// Words, in any case of letters.
     Words,
     Globs(GlobCase),
-    /// Whole numbers within bounds; the words say what else is wrong with one.
+    /// Whole numbers within bounds; `check` says what else is wrong with one.
     Numbers {
         least: i64,
         most: i64,
@@ -70,7 +72,8 @@ pub enum Element {
 pub static LISTS: &[ListFilter] = &[
     ListFilter {
         field: "models",
-        what: "case-insensitive parts of the model's name",
+        what: "parts of the model's name, case-insensitive",
+        description: "Case-insensitive parts of the model's name.",
         origin: Origin::Operators,
         elements: Elements::Parts,
         facts: &["model"],
@@ -80,7 +83,8 @@ pub static LISTS: &[ListFilter] = &[
     },
     ListFilter {
         field: "vendors",
-        what: "case-insensitive parts of the vendor's name",
+        what: "parts of the vendor's name, case-insensitive",
+        description: "Case-insensitive parts of the vendor's name.",
         origin: Origin::Operators,
         elements: Elements::Parts,
         facts: &["vendor"],
@@ -90,7 +94,8 @@ pub static LISTS: &[ListFilter] = &[
     },
     ListFilter {
         field: "paths",
-        what: "globs over device node, links, and a loop device's file",
+        what: "device node, links below `/dev/disk`, file of a loop device",
+        description: "Globs over device node, links, and a loop device's file.",
         origin: Origin::Ours,
         elements: Elements::Globs(GlobCase::Exact),
         facts: &["path", "links"],
@@ -100,7 +105,8 @@ pub static LISTS: &[ListFilter] = &[
     },
     ListFilter {
         field: "serials",
-        what: "globs over the serial number, in any case of letters",
+        what: "serial number, case-insensitive",
+        description: "Globs over the serial number, in any case of letters.",
         origin: Origin::Ours,
         elements: Elements::Globs(GlobCase::Any),
         facts: &["serial"],
@@ -110,7 +116,8 @@ pub static LISTS: &[ListFilter] = &[
     },
     ListFilter {
         field: "wwns",
-        what: "globs over the WWN (`0x5000...`, `naa.5000...`, `eui....`), in any case of letters",
+        what: "WWN (`0x5000…`, `naa.5000…`, `eui.…`), case-insensitive",
+        description: "Globs over the WWN (0x5000..., naa.5000..., eui....), in any case of letters.",
         origin: Origin::Ours,
         elements: Elements::Globs(GlobCase::Any),
         facts: &["wwn", "wwid"],
@@ -123,7 +130,8 @@ pub static LISTS: &[ListFilter] = &[
     },
     ListFilter {
         field: "transports",
-        what: "how it is attached, as lsblk says: `nvme`, `sata`, `sas`, `virtio`, `usb`, `iscsi`, `fc`, ...",
+        what: "how it is attached, as lsblk names it: `nvme`, `sata`, `sas`, `virtio`, `usb`, …",
+        description: "How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ...",
         origin: Origin::Ours,
         elements: Elements::Words,
         facts: &["transport"],
@@ -137,6 +145,7 @@ pub static LISTS: &[ListFilter] = &[
     ListFilter {
         field: "sectorSizes",
         what: "bytes of a logical sector: 512, 4096",
+        description: "Bytes of a logical sector: 512, 4096.",
         origin: Origin::Ours,
         elements: Elements::Numbers { least: 512, most: 1 << 16, check: power_of_two },
         facts: &["sectorSize"],
@@ -147,6 +156,7 @@ pub static LISTS: &[ListFilter] = &[
     ListFilter {
         field: "numaNodes",
         what: "the NUMA nodes that it may be on",
+        description: "The NUMA nodes that it may be on.",
         origin: Origin::Ours,
         elements: Elements::Numbers { least: 0, most: i32::MAX as i64, check: |_| Ok(()) },
         facts: &["numaNode"],
@@ -196,7 +206,7 @@ impl ListFilter {
         lists
     }
 
-    fn selects(&self, wanted: &[Element], raw: &RawDisk) -> Result<(), Mismatch> {
+    fn check(&self, wanted: &[Element], raw: &RawDisk) -> Result<(), Mismatch> {
         let said = (self.says)(raw);
         if said.iter().any(|said| wanted.iter().any(|element| self.is(element, said))) {
             return Ok(());
@@ -227,7 +237,7 @@ impl Element {
     }
 }
 
-/// The lists of one set, by their fields. One that is empty or not there selects every device.
+/// The lists of one set, by their fields. An empty or absent one matches every device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists(BTreeMap<&'static str, Vec<Element>>);
 
@@ -236,11 +246,11 @@ impl Lists {
         self.0.get(field).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether one of each list fits. A device that does not say what a list asks for fits none.
+    /// Whether the device matches an element of each list. A device that does not report the fact matches none.
     pub(super) fn select(&self, raw: &RawDisk) -> Result<(), Mismatch> {
         let mut given: Vec<_> = LISTS.iter().filter_map(|list| Some((list, self.0.get(list.field)?))).collect();
         given.sort_by_key(|(list, _)| list.turn);
-        given.into_iter().try_for_each(|(list, wanted)| list.selects(wanted, raw))
+        given.into_iter().try_for_each(|(list, wanted)| list.check(wanted, raw))
     }
 }
 
@@ -267,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_held_against_what_people_are_told_as_the_fact() {
+    fn a_list_is_compared_with_the_facts_that_it_names() {
         let raw = RawDisk {
             vendor: Some("ATA".into()),
             model: Some("ST8000".into()),
@@ -285,7 +295,8 @@ mod tests {
             let said = (list.says)(&device.raw);
             for name in list.facts {
                 let fact = FACTS.iter().find(|fact| fact.name == *name).expect("a fact of the table");
-                let told = match fact.among(&facts).expect("it is known") {
+                let told = fact.among(&facts).unwrap_or_else(|| panic!("give the device of this test the fact {name}"));
+                let told = match told {
                     FactValue::Text(text) => vec![text],
                     FactValue::Integer(number) => vec![number.to_string()],
                     FactValue::Texts(texts) => texts,

@@ -11,12 +11,12 @@ use super::Device;
 use super::attachment::Attachment;
 use crate::host::RawDisk;
 
-/// A device, and what is known of it beside what it says itself.
+/// A device, and what is known about it from elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     pub device: &'a Device,
     pub attachment: Attachment,
-    /// An expression is asked without it: whose a device is decides no filter.
+    /// `None` for expressions: a filter does not depend on whose a device is.
     pub listing: Option<&'a Listing>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// What a list of all devices says of one: whose it is, with the words of the pool.
+/// Whose a device is, with the words of the pool: only a list of all devices has it.
 #[derive(Clone, Debug)]
 pub struct Listing {
     pub verdict: &'static str,
@@ -35,11 +35,11 @@ pub struct Listing {
     pub pool_partition: bool,
 }
 
-/// Of which sort the values of a fact are.
+/// The type of a fact's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactKind {
     Text,
-    /// One of these; the last stands for what is not known. Another version may say another word.
+    /// One of these; the last means that it is not known. Another version may have other words.
     Word(&'static [&'static str]),
     Bytes,
     Int32,
@@ -49,7 +49,7 @@ pub enum FactKind {
 }
 
 impl FactKind {
-    /// What stands where nothing is known and something has to be said.
+    /// The value if nothing is known and a value is required.
     pub fn unknown(self) -> FactValue {
         match self {
             Self::Text => FactValue::Text(String::new()),
@@ -61,7 +61,7 @@ impl FactKind {
         }
     }
 
-    /// A value that another process wrote; null says nothing.
+    /// A value that another process wrote; null is none.
     fn read(self, value: Value) -> Result<Option<FactValue>, serde_json::Error> {
         if value.is_null() {
             return Ok(None);
@@ -87,7 +87,7 @@ pub enum FactValue {
 }
 
 impl FactValue {
-    /// An empty text or list says as little as none.
+    /// An empty text or list is as good as none.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),
@@ -97,7 +97,7 @@ impl FactValue {
     }
 }
 
-/// How a fact is read, and of which kind it is by that. `None`: the device does not say.
+/// How a fact is read, and its kind with it. `None`: the device does not report it.
 #[derive(Clone, Copy, Debug)]
 pub enum Read {
     Text(fn(&Observed<'_>) -> Option<String>),
@@ -107,16 +107,16 @@ pub enum Read {
     Int64(fn(&Observed<'_>) -> i64),
     Boolean(fn(&Observed<'_>) -> Option<bool>),
     Texts(fn(&Observed<'_>) -> Vec<String>),
-    /// From other facts, so that whoever has only those can tell it too.
+    /// From other facts: a process that has no device but its facts can read it too.
     Derived(FactKind, fn(&Facts) -> Option<FactValue>),
 }
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Fact {
-    /// Its key in JSON and YAML, where it is there.
+    /// Its key in JSON and YAML, if it is shown there.
     pub name: &'static str,
-    /// In a sentence without its end: for documents, with names set as code.
+    /// For documents: a sentence without its end, with names set as code.
     pub what: &'static str,
     pub read: Read,
     pub shown: &'static [Output],
@@ -149,7 +149,7 @@ impl Fact {
         }
     }
 
-    /// Of a device. What comes from other facts is not asked of it.
+    /// From a device; `None` for a derived fact.
     pub fn of(&self, seen: &Observed<'_>) -> Option<FactValue> {
         match self.read {
             Read::Text(read) => read(seen).map(FactValue::Text),
@@ -163,7 +163,7 @@ impl Fact {
         }
     }
 
-    /// Among the facts of a device, or from them.
+    /// From the facts of a device, derived or not.
     pub fn among(&self, facts: &Facts) -> Option<FactValue> {
         match self.read {
             Read::Derived(_, read) => read(facts),
@@ -205,7 +205,7 @@ pub struct Column {
     pub head: &'static str,
     pub side: Side,
     pub width: TableWidth,
-    /// A fact that stands behind it in brackets, where it is known.
+    /// A fact that is added in brackets, if it is known.
     pub with: Option<&'static str>,
 }
 
@@ -228,14 +228,14 @@ pub const fn wide(at: u16, head: &'static str) -> Column {
     Column { width: TableWidth::Wide, ..narrow(at, head) }
 }
 
-/// On which side of a column its cells stand.
+/// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
     Right,
 }
 
-/// Which tables have a column.
+/// Which table has a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWidth {
     /// Both.
@@ -249,18 +249,18 @@ pub enum TableWidth {
 pub struct ResultField {
     pub name: &'static str,
     pub rank: FieldRank,
-    /// Whether the schema says what it is.
-    pub schema_says_what: bool,
+    /// In the schema, which is what `kubectl explain` shows.
+    pub description: Option<&'static str>,
 }
 
 impl ResultField {
-    pub const fn described(self) -> Self {
-        Self { schema_says_what: true, ..self }
+    pub const fn described(self, description: &'static str) -> Self {
+        Self { description: Some(description), ..self }
     }
 }
 
 pub const fn operators(name: &'static str) -> ResultField {
-    ResultField { name, rank: FieldRank::Operators, schema_says_what: false }
+    ResultField { name, rank: FieldRank::Operators, description: None }
 }
 
 pub const fn identity(name: &'static str) -> ResultField {
@@ -271,23 +271,23 @@ pub const fn ours(name: &'static str) -> ResultField {
     ResultField { rank: FieldRank::Ours, ..operators(name) }
 }
 
-/// Whose a field of a result is, and what becomes of it where there is no room for all.
+/// Whose a field of a result is, and whether it is omitted if the object is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRank {
-    /// The operator's: always there, with [`FactKind::unknown`] where nothing is known.
+    /// The operator's: it always exists, with [`FactKind::unknown`] if nothing is known.
     Operators,
-    /// Ours, where there is something to say, however little room there is.
+    /// Ours, if it has a value, however large the object is.
     Identity,
-    /// Ours, where there is something to say and room for it.
+    /// Ours, if it has a value and the object has room.
     Ours,
 }
 
-/// What is known of a device, by the names of facts.
+/// The known facts of a device, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts(BTreeMap<&'static str, FactValue>);
 
 impl Facts {
-    /// From what another process wrote under these keys. Keys that it does not know are of another version.
+    /// From what another process wrote under these keys. Other keys are from another version, and are ignored.
     pub fn read<'f>(
         mut said: Map<String, Value>,
         keys: impl Iterator<Item = (&'static str, &'f Fact)>,
@@ -310,7 +310,7 @@ impl Facts {
         }
     }
 
-    /// Whether it is known and so.
+    /// Whether it is known and true.
     pub fn holds(&self, name: &str) -> bool {
         self.get(name) == Some(&FactValue::Boolean(true))
     }

@@ -1,49 +1,48 @@
-//! The facts of a device: a row for each, in the order in which JSON has them. All that shows facts goes by it: the tables
-//! and JSON of `localpool devices`, expressions of sets, LocalVolumeDiscoveryResults with their schema, and the documents.
+//! The facts of a device: a row for each, in the order of JSON. The tables and JSON of `localpool devices`, expressions of
+//! sets, LocalVolumeDiscoveryResults, their schema and the documents use this table.
 //!
 //! Takes in a device, gives out [`Facts`]. Pure.
 
 mod readers;
 
-use self::readers::{by_path, fstype, is_empty, wwn};
+use self::readers::{ATTACHED_BY, LINK, PROPERTIES, ROTATIONAL};
+pub use self::readers::{CHILDREN, EMPTY, PATH, POOL_PARTITION, REFUSAL, VERDICT};
+use self::readers::{by_path, device_id, fstype, is_empty, property, wwn};
 use super::device_type::type_name;
 use super::fact::Output::{Discovery, Expression, Json, Table};
 use super::fact::Read::{Boolean, Bytes, Derived, Int32, Int64, Text, Texts, Word};
-use super::fact::{Fact, FactKind, FactValue, Facts, Observed, Output, Read, ResultField};
+use super::fact::{Fact, FactKind, Facts, Observed, Output, Read, ResultField};
 use super::fact::{identity, narrow, operators, ours, wide};
 use super::label::Label;
 
-// Those that somebody asks for by name.
-pub const PATH: &str = "path";
-pub const VERDICT: &str = "verdict";
-pub const REFUSAL: &str = "refusal";
-pub const CHILDREN: &str = "children";
-pub const EMPTY: &str = "empty";
-pub const POOL_PARTITION: &str = "poolPartition";
-const LINK: &str = "link";
-const ATTACHED_BY: &str = "attachedBy";
-const ROTATIONAL: &str = "rotational";
-
 const REACHES: &[&str] = &["Local", "Network", "Unknown"];
-const PROPERTIES: [&str; 2] = ["Rotational", "NonRotational"];
-
 pub static FACTS: &[Fact] = &[
     fact(
         PATH,
-        "the kernel's node, which may be another after a reboot",
+        "the device node; may be another one after a reboot",
         Text(|seen| Some(seen.raw().path.display().to_string())),
-        &[Json, Table(narrow(10, "DEVICE")), Expression("path"), Discovery(operators("path").described())],
+        &[
+            Json,
+            Table(narrow(10, "DEVICE")),
+            Expression("path"),
+            Discovery(operators("path").described("The kernel's node, which may be another after a reboot.")),
+        ],
     ),
     fact("name", "the kernel's name", Text(|seen| Some(seen.raw().name.to_string())), &[Expression("name")]),
     fact(
         "diskId",
-        "what localpool calls the disk: never a path, never a size",
+        "what localpool calls the disk; never a path or a size",
         Text(|seen| Some(seen.device.id.to_string())),
-        &[Json, Table(wide(150, "ID")), Expression("diskId"), Discovery(identity("diskId").described())],
+        &[
+            Json,
+            Table(wide(150, "ID")),
+            Expression("diskId"),
+            Discovery(identity("diskId").described("What localpool calls the disk: never a path, never a size.")),
+        ],
     ),
     fact(
         "stableId",
-        "whether the id outlives a reboot and another port",
+        "whether the disk id is the same after a reboot and on another port",
         Boolean(|seen| Some(!seen.device.id.is_path())),
         &[Json],
     ),
@@ -61,7 +60,7 @@ pub static FACTS: &[Fact] = &[
     ),
     fact(
         REFUSAL,
-        "why nobody may take it, in words that stay while it is so; absent where it is free to be claimed",
+        "why nobody may take it, in words that do not change while it is so; absent if it may be claimed",
         Text(|seen| seen.listing?.refusal.clone()),
         &[Json],
     ),
@@ -69,50 +68,68 @@ pub static FACTS: &[Fact] = &[
         "size",
         "bytes",
         Bytes(|seen| seen.raw().size),
-        &[Json, Table(narrow(20, "SIZE").right()), Expression("size"), Discovery(operators("size").described())],
+        &[
+            Json,
+            Table(narrow(20, "SIZE").right()),
+            Expression("size"),
+            Discovery(operators("size").described("Bytes.")),
+        ],
     ),
     fact(
         "type",
-        "as lsblk says it: `disk`, `part`, `lvm`, `mpath`, `loop`, `raid`, `crypt`, `dm`, `rom`, `other`",
+        "as lsblk shows it: `disk`, `part`, `lvm`, `mpath`, `loop`, `raid`, `crypt`, `dm`, `rom`, `other`",
         Text(|seen| Some(type_name(seen.raw()).to_owned())),
-        &[Json, Table(narrow(30, "TYPE")), Expression("type"), Discovery(operators("type").described())],
+        &[
+            Json,
+            Table(narrow(30, "TYPE")),
+            Expression("type"),
+            Discovery(
+                operators("type")
+                    .described("As lsblk says it: disk, part, lvm, mpath, loop, raid, crypt, dm, rom, other."),
+            ),
+        ],
     ),
     fact(
         "vendor",
-        "as the hardware says",
+        "as the hardware reports it",
         Text(|seen| seen.raw().vendor.clone()),
         &[Json, Expression("vendor"), Discovery(operators("vendor"))],
     ),
     fact(
         "model",
-        "as the hardware says",
+        "as the hardware reports it",
         Text(|seen| seen.raw().model.clone()),
         &[Json, Table(narrow(40, "MODEL")), Expression("model"), Discovery(operators("model"))],
     ),
     fact(
         "serial",
-        "as the hardware says",
+        "as the hardware reports it",
         Text(|seen| seen.raw().serial.clone()),
         &[Json, Table(wide(50, "SERIAL")), Expression("serial"), Discovery(operators("serial"))],
     ),
-    fact("wwid", "the world wide id as the kernel writes it", Text(|seen| seen.raw().wwid.clone()), &[Json]),
+    fact("wwid", "the world wide id, as the kernel writes it", Text(|seen| seen.raw().wwid.clone()), &[Json]),
     fact(
         "wwn",
-        "the world wide name as udev and lsblk write it",
+        "the world wide name, as udev and lsblk write it",
         Text(|seen| seen.raw().wwid.as_deref().and_then(wwn)),
         &[Json, Table(wide(160, "WWN")), Expression("wwn"), Discovery(ours("wwn"))],
     ),
     fact(
         LINK,
-        "the link that is the best to use; the kernel's node where there is none",
+        "the best link in `/dev/disk`; the device node if there is none",
         Text(|seen| Some(seen.device.link.display().to_string())),
         &[Json, Table(wide(170, "LINK"))],
     ),
     fact(
         "deviceID",
-        "the persistent name, `/dev/disk/by-id/…`; empty where there is none",
+        "the best link in `/dev/disk/by-id`, in the operator's order; empty if there is none",
         Derived(FactKind::Text, device_id),
-        &[Expression("deviceID"), Discovery(operators("deviceID").described())],
+        &[
+            Expression("deviceID"),
+            Discovery(
+                operators("deviceID").described("The persistent name, /dev/disk/by-id/…; empty where there is none."),
+            ),
+        ],
     ),
     fact(
         "links",
@@ -124,36 +141,47 @@ pub static FACTS: &[Fact] = &[
         "byPath",
         "the link in `/dev/disk/by-path`",
         Text(|seen| by_path(seen.raw())),
-        &[Json, Table(wide(180, "BY-PATH")), Expression("byPath"), Discovery(ours("byPath").described())],
+        &[
+            Json,
+            Table(wide(180, "BY-PATH")),
+            Expression("byPath"),
+            Discovery(ours("byPath").described("The link in /dev/disk/by-path.")),
+        ],
     ),
     fact(
         "transport",
-        "the wire, as lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `tcp`, `virtio`",
+        "the transport, as lsblk's TRAN: `nvme`, `sata`, `sas`, `usb`, `iscsi`, `fc`, `tcp`, `virtio`",
         Text(|seen| seen.raw().transport.clone()),
         &[
             Json,
             Table(wide(60, "TRANSPORT")),
             Expression("tran"),
             Expression("transport"),
-            Discovery(ours("tran").described()),
+            Discovery(
+                ours("tran").described("The wire, as lsblk's TRAN: nvme, sata, sas, usb, iscsi, fc, tcp, virtio."),
+            ),
         ],
     ),
     fact(
         "attachment",
-        "whether it is in this machine or comes over a network",
+        "whether it is in the machine or over a network; `Unknown` if only a hypervisor knows",
         Word(REACHES, |seen| seen.attachment.reach.to_string()),
         &[
             Json,
             Table(wide(70, "ATTACHED").with(ATTACHED_BY)),
             Expression("attachment"),
-            Discovery(ours("attachment").described()),
+            Discovery(ours("attachment").described("Whether it is in this machine or comes over a network.")),
         ],
     ),
     fact(
         ATTACHED_BY,
-        "what tells so, such as iSCSI or Amazon EBS",
+        "how that is known: `iSCSI`, `Fibre Channel`, `NVMe over TCP`, `Amazon EBS`, `virtio` …",
         Text(|seen| seen.attachment.by.map(str::to_owned)),
-        &[Json, Expression("attachedBy"), Discovery(ours("attachedBy").described())],
+        &[
+            Json,
+            Expression("attachedBy"),
+            Discovery(ours("attachedBy").described("What tells so, such as iSCSI or Amazon EBS.")),
+        ],
     ),
     fact(
         "sectorSize",
@@ -179,13 +207,13 @@ pub static FACTS: &[Fact] = &[
     ),
     fact(
         ROTATIONAL,
-        "whether it turns",
+        "whether it is a rotating disk",
         Boolean(|seen| Some(seen.raw().rotational)),
         &[Json, Table(wide(100, "ROTATIONAL")), Expression("rotational")],
     ),
     fact(
         "property",
-        "whether it turns, in a word",
+        "whether it is a rotating disk",
         Derived(FactKind::Word(&PROPERTIES), property),
         &[Expression("property"), Discovery(operators("property"))],
     ),
@@ -197,13 +225,13 @@ pub static FACTS: &[Fact] = &[
     ),
     fact(
         "removable",
-        "whether its medium can be taken out, as the kernel says",
+        "whether the kernel calls its medium removable",
         Boolean(|seen| Some(seen.raw().removable)),
         &[Json, Expression("removable")],
     ),
     fact(
         "discard",
-        "whether it takes discards",
+        "whether it accepts discards",
         Boolean(|seen| Some(seen.raw().discards)),
         &[Json, Table(wide(110, "DISCARD")), Expression("discard"), Discovery(ours("discard"))],
     ),
@@ -211,19 +239,24 @@ pub static FACTS: &[Fact] = &[
         "zoned",
         "`host-managed` or `host-aware`",
         Text(|seen| seen.raw().zoned.clone()),
-        &[Json, Table(wide(120, "ZONED")), Expression("zoned"), Discovery(ours("zoned").described())],
+        &[
+            Json,
+            Table(wide(120, "ZONED")),
+            Expression("zoned"),
+            Discovery(ours("zoned").described("host-managed or host-aware.")),
+        ],
     ),
     fact(
         "numaNode",
-        "the NUMA node that it is on",
+        "its NUMA node",
         Int32(|seen| seen.raw().numa_node),
         &[Json, Table(wide(130, "NUMA")), Expression("numaNode"), Discovery(ours("numaNode"))],
     ),
     fact(
         "fstype",
-        "the first signature on it, or what is mounted from it",
+        "the first signature found, or the filesystem or swap that is in use on it",
         Text(fstype),
-        &[Json, Discovery(operators("fstype").described())],
+        &[Json, Discovery(operators("fstype").described("The first signature on it, or what is mounted from it."))],
     ),
     fact(
         CHILDREN,
@@ -231,7 +264,11 @@ pub static FACTS: &[Fact] = &[
         Texts(|seen| {
             seen.raw().partitions.iter().chain(&seen.raw().holders).map(|name| format!("/dev/{name}")).collect()
         }),
-        &[Json, Table(wide(190, "CHILDREN")), Discovery(ours("children").described())],
+        &[
+            Json,
+            Table(wide(190, "CHILDREN")),
+            Discovery(ours("children").described("Its partitions, and the devices that are built on it.")),
+        ],
     ),
     fact(
         "set",
@@ -277,17 +314,6 @@ const fn fact(name: &'static str, what: &'static str, read: Read, shown: &'stati
     Fact { name, what, read, shown }
 }
 
-fn device_id(facts: &Facts) -> Option<FactValue> {
-    let link = facts.text(LINK)?;
-    (facts.text(PATH) != Some(link)).then(|| FactValue::Text(link.to_owned()))
-}
-
-fn property(facts: &Facts) -> Option<FactValue> {
-    let [turns, does_not] = PROPERTIES;
-    let word = if facts.holds(ROTATIONAL) { turns } else { does_not };
-    Some(FactValue::Text(word.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -298,7 +324,7 @@ mod tests {
     #[test]
     fn the_schema_of_results_has_each_word_for_where_a_device_is() {
         for reach in [Reach::Local, Reach::Network, Reach::Unknown] {
-            // A new one comes into the list above, and into `REACHES`.
+            // A new variant needs a place in the list above and in `REACHES`.
             match reach {
                 Reach::Local | Reach::Network | Reach::Unknown => {}
             }

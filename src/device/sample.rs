@@ -100,15 +100,15 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
     }
 }
 
-/// Holds a text against the file of that name below the sources, or writes the file where `UPDATE_DOCS` is set: what is
-/// said in it is promised to programs, and a change of it is to be seen.
+/// Compares a text with the file of that name below `src`, or writes the file if `UPDATE_DOCS` is set. Programs rely on these
+/// texts, so that each change of them has to be seen in a diff.
 #[cfg(test)]
 pub fn holds(file: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder of ours");
-        std::fs::write(&path, text).expect("a file of ours");
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is made");
+        std::fs::write(&path, text).expect("the file is written");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == text, "src/{file} is not what is said now, which is:\n{text}");
+    assert!(written == text, "src/{file} differs; UPDATE_DOCS=1 writes it. The text is now:\n{text}");
 }

@@ -1,9 +1,10 @@
 //! Whatever README, CONTRIBUTING and `make help` tell a person to run is run by `.ci/run`: as a stage, by something
 //! that a stage runs, or not at all, with the reason. A command that nothing runs breaks unseen. `verbs` covers other
-//! mentions of `localpool`.
+//! mentions of `localpool`, `tables` what documents say about facts and filters.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod tables;
 mod verbs;
 
 use std::collections::BTreeSet;

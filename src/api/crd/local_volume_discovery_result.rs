@@ -8,7 +8,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::schema::{column, integer, sentence, text};
+use super::schema::{column, integer, text};
 use crate::device::fact::{Fact, FactKind, Facts, FieldRank, ResultField};
 use crate::device::fact_table::in_results;
 
@@ -49,8 +49,8 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// One device: how it is, and the facts of it that a result has. Two are equal by what they say, in whatever order it was
-/// written.
+/// One device: its state, and the facts that a result has. Equality is by values: the API server returns fields in another
+/// order than it got them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveredDevice {
     facts: Facts,
@@ -188,8 +188,8 @@ fn schema(fact: &Fact, field: ResultField) -> Value {
         FactKind::Boolean => json!({"type": "boolean"}),
         FactKind::Texts => json!({"type": "array", "items": {"type": "string"}}),
     };
-    if field.schema_says_what {
-        schema["description"] = sentence(fact.what).into();
+    if let Some(description) = field.description {
+        schema["description"] = description.into();
     }
     schema
 }

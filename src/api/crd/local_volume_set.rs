@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::schema::{column, conditions, node_selector, sentence, text, tolerations};
+use super::schema::{column, conditions, node_selector, text, tolerations};
 use crate::claim::{Elements, LISTS, MOST_BYTES};
 
 /// A set, with its spec as it was written.
@@ -96,10 +96,9 @@ fn filter() -> Value {
         },
     });
     for list in LISTS {
-        let description = sentence(list.what);
         filter["properties"][list.field] = match list.elements {
-            Elements::Numbers { .. } => integers(&description),
-            Elements::Parts | Elements::Words | Elements::Globs(_) => texts(&description),
+            Elements::Numbers { .. } => integers(list.description),
+            Elements::Parts | Elements::Words | Elements::Globs(_) => texts(list.description),
         };
     }
     filter

@@ -10,14 +10,6 @@ pub fn integer(description: &str) -> Value {
     json!({"type": "integer", "format": "int64", "description": description})
 }
 
-/// A sentence of a table, for a schema: without its marks of code. What begins with code begins as it is.
-pub fn sentence(what: &str) -> String {
-    let mut chars = what.chars();
-    let first = chars.next().filter(|first| *first != '`').map(|first| first.to_ascii_uppercase());
-    let end = (!what.ends_with('.')).then_some('.');
-    first.into_iter().chain(chars.filter(|c| *c != '`')).chain(end).collect()
-}
-
 fn requirements() -> Value {
     json!({"type": "array", "items": {
         "type": "object",

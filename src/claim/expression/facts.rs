@@ -8,7 +8,7 @@ use cel::objects::{Key, Value};
 use crate::device::fact::{Fact, FactValue, Observed};
 use crate::device::fact_table::{facts as facts_of, in_expressions};
 
-/// The links of a device that an expression sees, and the parts of any other list.
+/// How many elements of a list an expression sees, such as the links of a device.
 pub(super) const MOST_LINKS: usize = 64;
 
 /// The one variable.
@@ -21,7 +21,7 @@ pub(super) static FACTS: LazyLock<Vec<(&str, &Fact)>> = LazyLock::new(|| {
     facts
 });
 
-/// What is not known is there too, so that comparing it fails no expression.
+/// Unknown facts exist too, so that no comparison with one fails.
 pub(super) fn facts(seen: &Observed<'_>) -> Value {
     let known = facts_of(seen);
     let value = |fact: &Fact| value(fact.among(&known).unwrap_or_else(|| fact.kind().unknown()));

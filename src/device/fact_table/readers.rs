@@ -1,10 +1,34 @@
-//! Facts that take more than a field of what the kernel says.
+//! Facts that take more than a field of what the kernel says, and the names of those that others ask for.
 
 use std::path::Path;
 
-use crate::device::fact::Observed;
+use crate::device::fact::{FactValue, Facts, Observed};
 use crate::host::RawDisk;
 use crate::host::raw::{Kind, Probe};
+
+// Those that somebody asks for by name.
+pub const PATH: &str = "path";
+pub const VERDICT: &str = "verdict";
+pub const REFUSAL: &str = "refusal";
+pub const CHILDREN: &str = "children";
+pub const EMPTY: &str = "empty";
+pub const POOL_PARTITION: &str = "poolPartition";
+pub(super) const LINK: &str = "link";
+pub(super) const ATTACHED_BY: &str = "attachedBy";
+pub(super) const ROTATIONAL: &str = "rotational";
+
+pub(super) const PROPERTIES: [&str; 2] = ["Rotational", "NonRotational"];
+
+pub(super) fn device_id(facts: &Facts) -> Option<FactValue> {
+    let link = facts.text(LINK)?;
+    (facts.text(PATH) != Some(link)).then(|| FactValue::Text(link.to_owned()))
+}
+
+pub(super) fn property(facts: &Facts) -> Option<FactValue> {
+    let [turns, does_not] = PROPERTIES;
+    let word = if facts.holds(ROTATIONAL) { turns } else { does_not };
+    Some(FactValue::Text(word.to_owned()))
+}
 
 /// `naa.5000…` is `0x5000…` to udev; a T10 name is no world wide number.
 pub(super) fn wwn(wwid: &str) -> Option<String> {

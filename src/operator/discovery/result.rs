@@ -19,7 +19,7 @@ const NODES: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_d15c0be71e50);
 const ROOM: usize = 1 << 20;
 /// A text that firmware or a path brought has at most so many characters.
 const LONGEST: usize = 1024;
-/// At most so many texts of a list are named, such as the children of a device.
+/// At most this many texts of a list, such as the children of a device.
 const MOST_NAMED: usize = 128;
 
 /// The hash of a node's name: the same for ever, and fit for an object's name whatever the node is called.
@@ -81,8 +81,8 @@ fn device(DeviceRow { facts }: &DeviceRow) -> DiscoveredDevice {
     DiscoveredDevice::new(told.collect(), DeviceStatus { state, reason: refusal.map(clean) })
 }
 
-/// A value as the schema of the result accepts it. Without one that it does not know, such as a word of a later agent: the
-/// API server would refuse all devices of the node for it.
+/// A value as the schema of the result accepts it; `None` for one that it does not know, such as a word of a later agent. The
+/// API server would refuse the whole result because of it.
 fn accepted(kind: FactKind, value: FactValue) -> Option<FactValue> {
     Some(match (kind, value) {
         (FactKind::Word(words), FactValue::Text(word)) if !words.contains(&&*word) => return None,

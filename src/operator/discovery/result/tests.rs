@@ -83,7 +83,7 @@ fn drives_without_a_medium_and_the_volumes_of_a_pool_disk_are_not_listed() {
     assert_eq!(status.discovered_devices[1].facts().get("children"), None);
 }
 
-/// Held against the schema by the words of the API server: type, enum, format and required.
+/// What a validating API server would refuse: type, enum, format and required.
 fn refused(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let is_of_type = match schema["type"].as_str().expect("a type") {
         "string" => value.is_string(),
@@ -127,7 +127,7 @@ fn what_the_schema_does_not_know_is_left_out_and_the_rest_is_told() {
     assert_eq!((&device["model"], &device["type"], &device["size"]), (&json!("M"), &json!("later"), &json!(i64::MAX)));
     assert_eq!(said["discoveredDevices"][1]["size"], 0, "the operator's fields are always there");
     let wrong = json!({"discoveredDevices": [{"path": 1, "type": "disk", "property": "X", "numaNode": 1_i64 << 40}]});
-    assert_eq!(refused(schema, &wrong, "").len(), 4, "the schema that is held against is not empty");
+    assert_eq!(refused(schema, &wrong, "").len(), 4, "the schema is not empty");
 }
 
 /// The API server gives the keys back in its own order.
