@@ -1,5 +1,5 @@
-//! The filters of a set that are lists: a row for each, in the order in which a set is read. The strict reader, the schema of
-//! LocalVolumeSets, [`Filter::matches`](super::Filter::matches) and the documents use this table.
+//! The filters of a set that are lists: a row for each, in the order in which a set is read. The strict reader, the
+//! schema of LocalVolumeSets, [`Filter::matches`](super::Filter::matches) and the documents use this table.
 //!
 //! Takes in what a device reports, gives out nothing or the first [`Mismatch`]. Pure.
 

@@ -1,5 +1,5 @@
-//! The facts of a device: a row for each, in the order of JSON. The tables and JSON of `localpool devices`, expressions of
-//! sets, LocalVolumeDiscoveryResults, their schema and the documents use this table.
+//! The facts of a device: a row for each, in the order of JSON. The tables and JSON of `localpool devices`,
+//! expressions of sets, LocalVolumeDiscoveryResults, their schema and the documents use this table.
 //!
 //! Takes in a device, gives out [`Facts`]. Pure.
 

@@ -100,8 +100,8 @@ pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
     }
 }
 
-/// Compares a text with the file of that name below `src`, or writes the file if `UPDATE_DOCS` is set. Programs rely on these
-/// texts, so that each change of them has to be seen in a diff.
+/// Compares a text with the file of that name below `src`, or writes the file if `UPDATE_DOCS` is set. Programs rely
+/// on these texts, so that each change of them has to be seen in a diff.
 #[cfg(test)]
 pub fn holds(file: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);

@@ -49,8 +49,8 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// One device: its state, and the facts that a result has. Equality is by values: the API server returns fields in another
-/// order than it got them.
+/// One device: its state, and the facts that a result has. Equality is by values: the API server returns fields in
+/// another order than it got them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveredDevice {
     facts: Facts,

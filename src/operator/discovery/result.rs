@@ -81,8 +81,8 @@ fn device(DeviceRow { facts }: &DeviceRow) -> DiscoveredDevice {
     DiscoveredDevice::new(told.collect(), DeviceStatus { state, reason: refusal.map(clean) })
 }
 
-/// A value as the schema of the result accepts it; `None` for one that it does not know, such as a word of a later agent. The
-/// API server would refuse the whole result because of it.
+/// A value as the schema of the result accepts it; `None` for one that it does not know, such as a word of a later
+/// agent. The API server would refuse the whole result because of it.
 fn accepted(kind: FactKind, value: FactValue) -> Option<FactValue> {
     Some(match (kind, value) {
         (FactKind::Word(words), FactValue::Text(word)) if !words.contains(&&*word) => return None,

@@ -54,7 +54,8 @@ fn a_verdict_becomes_the_operators_state_and_its_reason_stands_beside_it() {
 #[test]
 fn the_operators_fields_are_filled_and_ours_stand_beside_them() {
     let more = json!({
-        "link": "/dev/disk/by-id/wwn-0x5000", "model": "SAMSUNG MZ7LN512", "vendor": "ATA", "serial": "S1", "wwn": "0x5000",
+        "link": "/dev/disk/by-id/wwn-0x5000", "model": "SAMSUNG MZ7LN512", "vendor": "ATA", "serial": "S1",
+        "wwn": "0x5000",
         "byPath": "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "transport": "sata", "attachedBy": "SATA",
         "zoned": "host-aware", "rotational": true, "fstype": "ext4", "numaNode": 0, "children": ["/dev/sda1"],
     });
