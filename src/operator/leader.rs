@@ -12,7 +12,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::core::DeserializeGuard;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::task::JoinSet;
@@ -20,7 +19,6 @@ use tokio::task::JoinSet;
 use super::controller::caches::Caches;
 use super::controller::metrics::Metrics;
 use super::error::Error;
-use super::store;
 use super::store::Cache;
 use super::volume::objects::{VolumeApi, within};
 use crate::api::crd::DevicePool;
@@ -29,6 +27,7 @@ use crate::host::chain;
 use crate::operator::crd_owner::Whose;
 use crate::operator::event::News;
 pub use crate::operator::volume::deleted_node::Gone;
+use crate::operator::watch::{Watched, keep, opened};
 use crate::volume::DRIVER_NAME;
 
 /// Changes come in crowds; a pass waits for the end of one.
@@ -82,8 +81,8 @@ impl Leader {
     /// Works until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
-        let api = Api::<DeserializeGuard<StorageClass>>::all(self.client.clone());
-        tasks.spawn(store::keep(self.classes.clone(), api, "StorageClasses"));
+        let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
+        tasks.spawn(keep(self.classes.clone(), classes, opened));
         let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut left = crate::operator::pool::deleted_node::Left::default();

@@ -5,7 +5,6 @@
 //! `leader` those of the controller, the one writer of specs. `store`, `latest` and `watch` keep what was seen.
 //! What is decided takes no client, clock or path.
 
-mod cached_objects;
 mod client;
 pub mod condition;
 pub mod controller;
@@ -15,7 +14,6 @@ pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
 pub mod identity;
-pub(in crate::operator) mod latest;
 pub(in crate::operator) mod leader;
 pub mod lease;
 pub mod node;

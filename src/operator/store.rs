@@ -1,37 +1,22 @@
-//! What the cluster has of one kind, kept by a watch, and a bell that rings when it changes.
+//! What is known of the objects of one kind, and a bell that rings when it changes.
 //!
-//! Takes in a watch, gives out objects by name and a channel to wait on. A kind that the API server does not
-//! know yet (its CRD comes later) is waited for and said once. An object that cannot be read (a later version wrote it)
-//! stops only itself, and is there all the same: the last that was known of it stays, and what it takes stays taken.
+//! Takes in what a watch tells (`watch`), and what our own writes gave back; gives out objects by name and in groups, and a channel to
+//! wait on. An object that cannot be read (a later version wrote it) is there all the same: the last that was known of it stays, and
+//! what it takes stays taken.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use futures::StreamExt as _;
-use kube::core::{DeserializeGuard, DynamicObject, PartialObjectMeta};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 use tokio::sync::watch;
-
-use super::cached_objects::{CachedObjects, UnreadObject};
-use crate::host::backoff::Backoff;
-use crate::host::chain;
-use crate::operator::error::HOW;
-
-/// How long to wait after a watch that failed: at first, and at most.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How much of the cluster is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
     /// All objects were read, and the API server still serves the kind.
     pub synced: bool,
+    /// How often they were listed.
+    pub(super) lists: u64,
     version: u64,
 }
 
@@ -39,12 +24,10 @@ pub struct CacheState {
 pub struct Cache<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
-    objects: RwLock<CachedObjects<K>>,
+    objects: RwLock<Objects<K>>,
     known: watch::Sender<CacheState>,
     /// Whether two states of an object are the same to whoever waits for changes.
     same: fn(&K, &K) -> bool,
-    /// What some of them are looked for by.
-    group_of: fn(&K) -> Option<&str>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -53,8 +36,56 @@ impl<K> Clone for Cache<K> {
     }
 }
 
+type ByKey<K> = BTreeMap<String, Arc<K>>;
+
+/// An object, or that it cannot be read.
+pub(super) type Opened<K> = Result<K, UnreadObject<K>>;
+
+/// An object that cannot be read.
+pub(super) struct UnreadObject<K> {
+    pub key: String,
+    pub revision: Revision,
+    pub why: String,
+    /// What it counts as in its group, where nothing older is known of it.
+    pub stand_in: Option<Arc<K>>,
+}
+
+/// What is to be said of an object: that it cannot be read, or that it can be again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Lost { key: String, why: String },
+    Back { key: String },
+}
+
+/// Which object it is, and which state of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Revision {
+    uid: Option<String>,
+    version: Option<u128>,
+}
+
+impl Revision {
+    pub fn of(object: &impl ResourceExt) -> Self {
+        let version = object.resource_version().and_then(|text| text.parse().ok());
+        Self { uid: object.uid(), version }
+    }
+
+    /// Resource versions are numbers that grow, over all objects of a kind; what is none is taken as it comes.
+    pub fn is_after(&self, other: &Self) -> bool {
+        match (self.version, other.version) {
+            (Some(this), Some(other)) => this > other,
+            _ => true,
+        }
+    }
+
+    /// An object that was deleted and made again has another UID.
+    fn is_of_the_object(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}
+
 /// `namespace/name`, or the name alone.
-fn key<K: ResourceExt>(object: &K) -> String {
+pub(super) fn key(object: &impl ResourceExt) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
         None => object.name_any(),
@@ -69,11 +100,15 @@ impl<K: ResourceExt> Cache<K> {
     /// One whose objects are looked for by something else, too.
     pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
         let (known, _) = watch::channel(CacheState::default());
-        Self(Arc::new(Inner { objects: RwLock::default(), known, same, group_of }))
+        Self(Arc::new(Inner { objects: RwLock::new(Objects::new(group_of)), known, same }))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, CachedObjects<K>> {
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
         self.0.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
+        self.0.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By name, or `namespace/name`.
@@ -86,6 +121,10 @@ impl<K: ResourceExt> Cache<K> {
         self.read().all.values().cloned().collect()
     }
 
+    pub(super) fn by_key(&self) -> BTreeMap<String, Arc<K>> {
+        self.read().all.clone()
+    }
+
     /// Those of one group, by name.
     pub fn group(&self, group: &str) -> Vec<Arc<K>> {
         self.read().groups.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
@@ -94,6 +133,11 @@ impl<K: ResourceExt> Cache<K> {
     /// Those that are in any group.
     pub fn all_groups(&self) -> Vec<Arc<K>> {
         self.read().groups.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Why an object that is there cannot be read; by name, or `namespace/name`.
+    pub fn unread(&self, key: &str) -> Option<String> {
+        self.read().unread.get(key).map(|unread| unread.why.clone())
     }
 
     pub fn is_synced(&self) -> bool {
@@ -105,193 +149,199 @@ impl<K: ResourceExt> Cache<K> {
         self.0.known.subscribe()
     }
 
-    /// Why an object that is there cannot be read; by name, or `namespace/name`.
-    pub fn unread(&self, key: &str) -> Option<String> {
-        self.read().unread.get(key).cloned()
-    }
-
-    fn replace(&self, objects: CachedObjects<K>) {
-        *self.0.objects.write().unwrap_or_else(PoisonError::into_inner) = objects;
-        self.0.known.send_modify(|known| *known = CacheState { synced: true, version: known.version + 1 });
-    }
-
-    fn put_unread(&self, unread: UnreadObject<K>) {
-        let before = self.get(&unread.key);
-        let mut objects = self.0.objects.write().unwrap_or_else(PoisonError::into_inner);
-        objects.insert_unread(unread, before, self.0.group_of);
-        drop(objects);
+    fn ring(&self) {
         self.0.known.send_modify(|known| known.version += 1);
     }
 
-    fn put(&self, object: K) {
-        let (key, object) = (key(&object), Arc::new(object));
-        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).insert(
-            key,
-            Arc::clone(&object),
-            self.0.group_of,
-        );
-        if before.is_none_or(|before| !(self.0.same)(&before, &object)) {
-            self.0.known.send_modify(|known| known.version += 1);
+    /// Takes over a list, which says all there is.
+    pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
+        let mut objects = self.write();
+        let group_of = objects.group_of;
+        let before = std::mem::replace(&mut *objects, Objects::new(group_of));
+        let said = listed.into_iter().filter_map(|object| match object {
+            Ok(object) => {
+                let key = key(&object);
+                objects.insert(key.clone(), Arc::new(object));
+                before.unread.contains_key(&key).then_some(Reading::Back { key })
+            }
+            Err(unread) => {
+                let (news, known) = (before.news_of(&unread), before.all.get(&unread.key).cloned());
+                objects.insert_unread(unread, known);
+                news
+            }
+        });
+        let said = said.collect();
+        drop(objects);
+        self.0.known.send_modify(|known| {
+            *known = CacheState { synced: true, lists: known.lists + 1, version: known.version + 1 };
+        });
+        said
+    }
+
+    /// Takes over an object as a watch tells of it.
+    pub(super) fn put(&self, object: Opened<K>) -> Option<Reading> {
+        match object {
+            Ok(object) => self.put_read(object),
+            Err(unread) => self.put_unread(unread),
         }
     }
 
-    fn remove(&self, key: &str) {
-        let before = self.0.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key, self.0.group_of);
-        if before.is_some() {
-            self.0.known.send_modify(|known| known.version += 1);
+    fn put_read(&self, object: K) -> Option<Reading> {
+        let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
+        let mut objects = self.write();
+        let was_unread = objects.end_unread(&key);
+        // A watch that lags behind our own write must not undo what we know.
+        let known = objects.all.get(&key).map(|known| Revision::of(&**known));
+        let lags = known.is_some_and(|known| known != revision && !revision.is_after(&known));
+        let changed = !lags && {
+            let before = objects.insert(key.clone(), Arc::clone(&object));
+            before.is_none_or(|before| !(self.0.same)(&before, &object))
+        };
+        drop(objects);
+        if was_unread || changed {
+            self.ring();
+        }
+        was_unread.then_some(Reading::Back { key })
+    }
+
+    fn put_unread(&self, unread: UnreadObject<K>) -> Option<Reading> {
+        let mut objects = self.write();
+        let news = objects.news_of(&unread);
+        let known = objects.take(&unread.key);
+        objects.insert_unread(unread, known);
+        drop(objects);
+        self.ring();
+        news
+    }
+
+    /// Takes over an object as a write or a read of our own gave it; what is older than what is known is no news. Whether it can be
+    /// read only the watch says: an answer may be late.
+    pub(super) fn learn(&self, object: K) {
+        let (key, revision) = (key(&object), Revision::of(&object));
+        let mut objects = self.write();
+        let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
+        if !after_known || objects.unread.get(&key).is_some_and(|unread| !revision.is_after(&unread.revision)) {
+            return;
+        }
+        objects.insert(key, Arc::new(object));
+        drop(objects);
+        self.ring();
+    }
+
+    /// Takes over that an object is gone; another one of its name may be there.
+    pub(super) fn remove(&self, gone: &impl ResourceExt) {
+        let (key, revision) = (key(gone), Revision::of(gone));
+        let mut objects = self.write();
+        let unread = objects.unread.get(&key).is_some_and(|unread| unread.revision.is_of_the_object(&revision))
+            && objects.end_unread(&key);
+        let known = objects.all.get(&key).is_some_and(|known| Revision::of(&**known).is_of_the_object(&revision))
+            && objects.take(&key).is_some();
+        drop(objects);
+        if unread || known {
+            self.ring();
         }
     }
 
-    /// Says that it cannot be read, once for each reason.
-    fn say(&self, unread: &UnreadObject<K>, what: &str) {
-        if self.unread(&unread.key).as_ref() != Some(&unread.why) {
-            tracing::warn!(
-                name = unread.key,
-                "an object of {what} cannot be read, and nothing is done about it: {}",
-                unread.why
-            );
-        }
-    }
-
-    fn lose(&self) {
+    /// The API server does not serve the kind.
+    pub(super) fn lose(&self) {
         self.0.known.send_if_modified(|known| std::mem::replace(&mut known.synced, false));
     }
+
+    /// It serves the kind, and goes on from what is known.
+    pub(super) fn find(&self) {
+        self.0.known.send_if_modified(|known| {
+            let lost = known.lists > 0 && !known.synced;
+            known.synced |= lost;
+            lost
+        });
+    }
 }
 
-/// Watches full objects for ever.
-pub async fn keep<K>(cache: Cache<K>, api: Api<DeserializeGuard<K>>, what: &'static str)
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-{
-    keep_some(cache, api, Config::default(), what).await;
+/// The objects by name and in groups, and those that cannot be read.
+struct Objects<K> {
+    all: ByKey<K>,
+    groups: BTreeMap<String, ByKey<K>>,
+    /// Those that cannot be read as they are now.
+    unread: BTreeMap<String, Unread<K>>,
+    /// What some of them are looked for by.
+    group_of: fn(&K) -> Option<&str>,
 }
 
-/// The same of those that a selector selects.
-pub async fn keep_some<K>(cache: Cache<K>, api: Api<DeserializeGuard<K>>, config: Config, what: &'static str)
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-{
-    let open = |guard: DeserializeGuard<K>| {
-        let key = key(&guard);
-        guard.0.map_err(|invalid| UnreadObject { key, why: invalid.error, stand_in: None })
-    };
-    follow(&cache, watcher(api, config), open, what).await;
+struct Unread<K> {
+    revision: Revision,
+    why: String,
+    /// What is in its group, as nothing older is known of it.
+    stand_in: Option<Arc<K>>,
 }
 
-/// Watches full objects for ever; what cannot be read is stood in for by what `stand_in` makes of it.
-pub async fn keep_standing_in<K>(
-    cache: Cache<K>,
-    api: Api<DynamicObject>,
-    stand_in: fn(&DynamicObject) -> Option<K>,
-    what: &'static str,
-) where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-{
-    let open = |object: DynamicObject| open_or_stand_in(object, stand_in);
-    follow(&cache, watcher(api, Config::default()), open, what).await;
-}
+impl<K: ResourceExt> Objects<K> {
+    fn new(group_of: fn(&K) -> Option<&str>) -> Self {
+        Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), group_of }
+    }
 
-fn open_or_stand_in<K>(object: DynamicObject, stand_in: fn(&DynamicObject) -> Option<K>) -> Result<K, UnreadObject<K>>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
-{
-    let key = key(&object);
-    let standing_in = stand_in(&object).map(Arc::new);
-    object.try_parse::<K>().map_err(|error| UnreadObject { key, why: error.to_string(), stand_in: standing_in })
-}
+    /// What is to be said of it, once for each reason.
+    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Reading> {
+        let UnreadObject { key, why, .. } = unread;
+        let said = self.unread.get(key).is_some_and(|before| before.why == *why);
+        (!said).then(|| Reading::Lost { key: key.clone(), why: why.clone() })
+    }
 
-/// Watches the metadata of objects for ever.
-pub async fn keep_metadata<K>(cache: Cache<PartialObjectMeta<K>>, api: Api<PartialObjectMeta<K>>, what: &'static str)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
-{
-    follow(&cache, watcher(api, Config::default()), Ok, what).await;
-}
+    fn insert(&mut self, key: String, object: Arc<K>) -> Option<Arc<K>> {
+        let before = self.take(&key);
+        self.join(&key, &object);
+        self.all.insert(key, object);
+        before
+    }
 
-async fn follow<K: ResourceExt, T: ResourceExt>(
-    cache: &Cache<K>,
-    events: impl futures::Stream<Item = watcher::Result<Event<T>>> + Send,
-    open: impl Fn(T) -> Result<K, UnreadObject<K>>,
-    what: &'static str,
-) {
-    let slim = |mut object: T| {
-        object.managed_fields_mut().clear();
-        open(object)
-    };
-    let mut events = pin!(events.backoff(WatchBackoff(Backoff::new(FIRST_WAIT, LONGEST_WAIT))));
-    let group_of = cache.0.group_of;
-    let mut fresh = CachedObjects::default();
-    let mut said = None;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => fresh = CachedObjects::default(),
-            Ok(Event::InitApply(object)) => match slim(object) {
-                Ok(object) => drop(fresh.insert(key(&object), Arc::new(object), group_of)),
-                Err(unread) => {
-                    cache.say(&unread, what);
-                    let before = cache.get(&unread.key);
-                    fresh.insert_unread(unread, before, group_of);
-                }
-            },
-            Ok(Event::InitDone) => {
-                if said.take().is_some() {
-                    tracing::info!("{what} can be read again");
-                }
-                cache.replace(std::mem::take(&mut fresh));
-            }
-            Ok(Event::Apply(object)) => match slim(object) {
-                Ok(object) => cache.put(object),
-                Err(unread) => {
-                    cache.say(&unread, what);
-                    cache.put_unread(unread);
-                }
-            },
-            Ok(Event::Delete(object)) => cache.remove(&key(&object)),
-            Err(error) => {
-                let missing = is_missing(&error);
-                if missing {
-                    cache.lose();
-                }
-                let words = chain(&error);
-                if said.as_ref() != Some(&words) {
-                    match missing {
-                        true => tracing::warn!(
-                            "the API server does not know {what} yet; {HOW} installs the CRDs; not ready until then"
-                        ),
-                        false => tracing::warn!("watching {what} failed and is tried again: {words}"),
-                    }
-                    said = Some(words);
-                }
-            }
+    /// What was known of it counts, else what stands in for it. What was known of another object of its name is nothing: that one
+    /// is gone.
+    fn insert_unread(&mut self, unread: UnreadObject<K>, known: Option<Arc<K>>) {
+        let UnreadObject { key, revision, why, stand_in } = unread;
+        let known = known.filter(|known| Revision::of(&**known).is_of_the_object(&revision));
+        let stand_in = stand_in.filter(|_| known.is_none());
+        if let Some(stand_in) = &stand_in {
+            self.join(&key, stand_in);
+        }
+        if let Some(known) = known {
+            self.insert(key.clone(), known);
+        }
+        self.unread.insert(key, Unread { revision, why, stand_in });
+    }
+
+    /// Takes away what counts for it; that it cannot be read stays.
+    fn take(&mut self, key: &str) -> Option<Arc<K>> {
+        if let Some(stand_in) = self.unread.get_mut(key).and_then(|unread| unread.stand_in.take()) {
+            self.leave(key, &stand_in);
+        }
+        let before = self.all.remove(key)?;
+        self.leave(key, &before);
+        Some(before)
+    }
+
+    /// Whether it could not be read until now.
+    fn end_unread(&mut self, key: &str) -> bool {
+        let Some(Unread { stand_in, .. }) = self.unread.remove(key) else { return false };
+        if let Some(stand_in) = stand_in {
+            self.leave(key, &stand_in);
+        }
+        true
+    }
+
+    fn join(&mut self, key: &str, object: &Arc<K>) {
+        if let Some(group) = (self.group_of)(object) {
+            self.groups.entry(group.to_owned()).or_default().insert(key.to_owned(), Arc::clone(object));
         }
     }
-}
 
-/// Whether the API server knows no such kind.
-fn is_missing(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => status.code == 404,
-        watcher::Error::WatchError(status) => status.code == 404,
-        _ => false,
-    }
-}
-
-/// Between two tries of a watch, as kube asks for it.
-struct WatchBackoff(Backoff);
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(self.0.wait())
-    }
-}
-
-impl kube::runtime::utils::Backoff for WatchBackoff {
-    fn reset(&mut self) {
-        self.0.reset();
+    fn leave(&mut self, key: &str, object: &K) {
+        if let Some(group) = (self.group_of)(object)
+            && let Some(members) = self.groups.get_mut(group)
+        {
+            members.remove(key);
+            if members.is_empty() {
+                self.groups.remove(group);
+            }
+        }
     }
 }
 
@@ -300,150 +350,10 @@ impl<K: ResourceExt> Cache<K> {
     /// One that has been read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
         let cache = Self::new(same);
-        let mut all = CachedObjects::default();
-        for object in objects {
-            all.insert(key(&object), Arc::new(object), cache.0.group_of);
-        }
-        cache.replace(all);
+        cache.replace(objects.into_iter().map(Ok).collect());
         cache
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::stream;
-    use k8s_openapi::api::core::v1::Node;
-
-    use super::super::volume::node_capacity;
-    use super::*;
-    use crate::api::crd::PoolVolume;
-
-    type Meta = PartialObjectMeta<Node>;
-
-    fn node(name: &str, version: &str) -> Meta {
-        let mut node = Meta::default();
-        node.metadata.name = Some(name.to_owned());
-        node.metadata.labels = Some([("v".to_owned(), version.to_owned())].into());
-        node
-    }
-
-    fn status(code: u16) -> watcher::Error {
-        let status = kube::core::Status { code, ..kube::core::Status::default() };
-        watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
-    }
-
-    async fn play(cache: &Cache<Meta>, events: Vec<watcher::Result<Event<Meta>>>) {
-        follow(cache, stream::iter(events), Ok, "nodes").await;
-    }
-
-    #[tokio::test]
-    async fn a_list_replaces_what_was_there_and_a_watch_changes_it() {
-        let cache = Cache::new(|a: &Meta, b| a.metadata.labels == b.metadata.labels);
-        assert!(!cache.is_synced());
-        play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1")))]).await;
-        assert!(!cache.is_synced() && cache.all().is_empty(), "half a list is none");
-        play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)]).await;
-        assert!(cache.is_synced() && cache.get("a").is_none() && cache.get("b").is_some());
-        let mut changes = cache.changes();
-        play(&cache, vec![Ok(Event::Apply(node("b", "1")))]).await;
-        assert!(!changes.has_changed().expect("open"), "nothing that matters changed");
-        play(&cache, vec![Ok(Event::Apply(node("b", "2"))), Ok(Event::Delete(node("b", "2")))]).await;
-        assert!(changes.has_changed().expect("open") && cache.all().is_empty());
-        changes.mark_unchanged();
-        play(&cache, vec![Ok(Event::Delete(node("b", "2")))]).await;
-        assert!(!changes.has_changed().expect("open"));
-    }
-
-    #[tokio::test]
-    async fn a_group_is_what_its_objects_say_now() {
-        fn group_of(node: &Meta) -> Option<&str> {
-            node.metadata.labels.as_ref()?.get("v").map(String::as_str)
-        }
-        let cache = Cache::grouped(|_: &Meta, _| false, group_of);
-        let names = |group: &str| cache.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
-        let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1")), Event::InitDone];
-        play(&cache, list.map(Ok).into()).await;
-        assert_eq!((names("1"), names("2")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
-        play(&cache, vec![Ok(Event::Apply(node("a", "2"))), Ok(Event::Delete(node("b", "1")))]).await;
-        assert_eq!((names("1"), names("2")), (vec![], vec!["a".to_owned()]));
-        play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
-        assert!(cache.all_groups().is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served() {
-        let cache = Cache::new(|_: &Meta, _| false);
-        play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
-        play(&cache, vec![Err(status(500))]).await;
-        assert!(cache.is_synced(), "what is known stays known while the server is away");
-        play(&cache, vec![Err(status(404))]).await;
-        assert!(!cache.is_synced());
-        play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
-        assert!(cache.is_synced());
-    }
-
-    fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
-        let value = serde_json::json!({
-            "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": name},
-            "spec": {"node": "n", "volumeName": name, "required": 7, "volumeMode": "Block", "parameters": {"class": "fast"}},
-            "status": {"phase": phase, "size": size},
-        });
-        Event::Apply(serde_json::from_value(value).expect("an object"))
-    }
-
-    async fn watched(cache: &Cache<PoolVolume>, events: Vec<Event<DynamicObject>>) {
-        let open = |object| open_or_stand_in(object, node_capacity::unread);
-        follow(cache, stream::iter(events.into_iter().map(Ok)), open, "PoolVolumes").await;
-    }
-
-    fn listed(events: Vec<Event<DynamicObject>>) -> Vec<Event<DynamicObject>> {
-        let list = events.into_iter().map(|event| match event {
-            Event::Apply(object) => Event::InitApply(object),
-            other => other,
-        });
-        [Event::Init].into_iter().chain(list).chain([Event::InitDone]).collect()
-    }
-
-    #[tokio::test]
-    async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
-        let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
-        let promised = || cache.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
-        watched(&cache, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
-        assert_eq!(promised(), ["a"]);
-        // Once by the watch and once by a list.
-        for events in [
-            vec![volume("a", "Melting", None)],
-            listed(vec![volume("a", "Melting", None), volume("b", "Ready", Some(7))]),
-        ] {
-            watched(&cache, events).await;
-            assert!(cache.unread("a").is_some_and(|why| why.contains("Melting")));
-            assert!(cache.get("a").is_some() && cache.get("b").is_some(), "it was treated as absent");
-            assert_eq!(promised(), ["a"], "what it takes stays promised");
-        }
-        watched(&cache, vec![volume("a", "Ready", Some(7))]).await;
-        assert_eq!((cache.unread("a"), promised()), (None, Vec::<String>::new()));
-        watched(&cache, vec![volume("a", "Melting", None)]).await;
-        watched(&cache, listed(vec![])).await;
-        assert!(cache.unread("a").is_none() && cache.get("a").is_none(), "a list says all there is");
-    }
-
-    #[tokio::test]
-    async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
-        let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
-        let promised = || cache.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
-        watched(&cache, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
-        assert!(cache.unread("a").is_some() && cache.unread("b").is_some());
-        assert!(cache.get("a").is_none() && cache.all().is_empty(), "nobody acts on what stands in for it");
-        assert_eq!(promised(), 7, "the disk that has b counts it already");
-        watched(&cache, vec![volume("a", "Pending", None)]).await;
-        assert_eq!((promised(), cache.unread("a")), (7, None), "and is not counted twice");
-        let mut changes = cache.changes();
-        watched(&cache, vec![volume("c", "Melting", None)]).await;
-        assert!(changes.has_changed().expect("open"));
-        assert_eq!(promised(), 14);
-        let Event::Apply(gone) = volume("c", "Melting", None) else { panic!() };
-        watched(&cache, vec![Event::Delete(gone)]).await;
-        assert_eq!((promised(), cache.unread("c")), (7, None));
-        changes.mark_unchanged();
-    }
-}
+mod tests;

@@ -1,15 +1,16 @@
 //! What the controller knows of the cluster, by watches.
 
 use k8s_openapi::api::core::v1::Node;
-use kube::core::{ApiResource, DeserializeGuard, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::operator::set::parsed::Parsed;
-use crate::operator::store::{Cache, CacheState, keep, keep_metadata, keep_standing_in};
+use crate::operator::store::{Cache, CacheState};
 use crate::operator::volume::node_capacity::{promised_on, unread};
+use crate::operator::watch::{Watched, keep, opened, opened_or};
 
 /// What the controller knows of the cluster.
 #[derive(Clone)]
@@ -45,12 +46,11 @@ impl Caches {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
         let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
-        tasks.spawn(keep_standing_in(volumes, api, unread, "PoolVolumes"));
-        tasks.spawn(keep(pools, Api::<DeserializeGuard<DevicePool>>::all(client()), "DevicePools"));
-        tasks.spawn(keep(sets, Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), "LocalVolumeSets"));
-        let api = Api::<DeserializeGuard<LocalVolume>>::all(client());
-        tasks.spawn(keep(local_volumes, api, "LocalVolumes"));
-        tasks.spawn(keep_metadata(nodes, Api::<PartialObjectMeta<Node>>::all(client()), "Nodes"));
+        tasks.spawn(keep(volumes, Watched::all(api, "PoolVolumes"), opened_or(unread)));
+        tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), opened));
+        tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), opened));
+        tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), opened));
+        tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), Ok));
     }
 
     /// All was read, and the API server serves all kinds.

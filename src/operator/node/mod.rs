@@ -15,9 +15,9 @@ pub use self::context::{Inbox, NodeOperator, Seen, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::set::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
+use crate::operator::volume::known::KnownVolumes;
 pub use crate::operator::volume::own::ask as ask_own;
 pub use crate::operator::volume::persistent_volumes::cluster_uid;
-use crate::operator::watch::{KnownVolumes, volumes};
 use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
@@ -29,7 +29,7 @@ impl NodeOperator {
         tokio::join!(
             set::config::keep(self.clone(), world),
             pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
-            volumes(self.clone(), known.clone()),
+            volume::known::keep(self.clone(), known.clone()),
             volume::queue::keep(self.clone(), known, inbox, seen, worlds),
         );
     }

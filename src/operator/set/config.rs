@@ -7,19 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::{Notify, watch as channel};
 
 use super::world::{NodeObjects, Readers, World, look};
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
 use crate::operator::node::context::NodeOperator;
 use crate::operator::node::definition::{Definition, Definitions};
-use crate::operator::watch::mirror;
+use crate::operator::watch::{Tells, Watched, mirror};
 
 /// After a CRD was replaced, until the API server certainly serves by the new one.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -91,19 +88,24 @@ async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &
     let client = || operator.client.clone();
     let named = watcher::Config::default().fields(&format!("metadata.name={}", operator.node));
     let on_node = watcher::Config::default().labels(DISKMAKER).fields(&format!("spec.nodeName={}", operator.node));
-    let sets = mirror(Api::<DeserializeGuard<LocalVolumeSet>>::all(client()), watcher::Config::default(), |sets| {
+    let watched = Watched::all(Api::all(client()), "LocalVolumeSets");
+    let sets = mirror(watched, Tells::Lists, |sets| {
         update(&|objects| (objects.sets, objects.told) = (Some(sets.clone()), objects.told + 1));
     });
-    let volumes = mirror(Api::<DeserializeGuard<LocalVolume>>::all(client()), watcher::Config::default(), |volumes| {
+    let watched = Watched::all(Api::all(client()), "LocalVolumes");
+    let volumes = mirror(watched, Tells::Lists, |volumes| {
         update(&|objects| (objects.volumes, objects.told) = (Some(volumes.clone()), objects.told + 1));
     });
-    let node = mirror(Api::<DeserializeGuard<KubeNode>>::all(client()), named.clone(), |nodes| {
+    let watched = Watched::some(Api::all(client()), named.clone(), "Nodes");
+    let node = mirror(watched, Tells::Changes, |nodes| {
         update(&|objects| objects.node = nodes.values().next().cloned());
     });
-    let pool = mirror(Api::<DeserializeGuard<DevicePool>>::all(client()), named, |pools| {
+    let watched = Watched::some(Api::all(client()), named, "DevicePools");
+    let pool = mirror(watched, Tells::Changes, |pools| {
         update(&|objects| objects.pool = Some(pools.values().next().cloned()));
     });
-    let diskmakers = mirror(Api::<DeserializeGuard<Pod>>::all(client()), on_node, |pods| {
+    let watched = Watched::some(Api::all(client()), on_node, "Pods");
+    let diskmakers = mirror(watched, Tells::Changes, |pods| {
         update(&|objects| objects.diskmakers = Some(pods.clone()));
     });
     tokio::join!(sets, volumes, node, pool, diskmakers);

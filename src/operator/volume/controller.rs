@@ -12,7 +12,7 @@ use super::{node_capacity, view};
 use crate::api::crd::PoolVolume;
 use crate::host::chain;
 use crate::operator::controller::caches::Caches;
-use crate::operator::latest::Sight;
+use crate::operator::volume::latest::Sight;
 use crate::volume::{Capacity, Error, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage};
 
 /// How long a deletion or an expansion is waited for.

@@ -24,6 +24,8 @@ pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
 pub(in crate::operator) mod in_vain;
+pub(in crate::operator) mod known;
+mod latest;
 pub(in crate::operator) mod leftover;
 mod make;
 pub(in crate::operator) mod modes;

@@ -12,11 +12,11 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
 use crate::operator::error::words;
 use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::world::World;
-use crate::operator::watch::KnownVolumes;
 use crate::volume::VolumeId;
 
 /// How many volumes are worked on at once.
@@ -37,6 +37,7 @@ pub async fn keep(
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut queue = Queue::default();
+    let mut lists = known.lists();
     loop {
         let mut due = Vec::new();
         tokio::select! {
@@ -45,7 +46,7 @@ pub async fn keep(
                 None => return,
             },
             // The level that all those edges stand for.
-            () = known.listed() => due = everything(&operator, &known).await,
+            () = lists.next() => due = everything(&operator, &known).await,
             changed = seen.changed() => match changed {
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,

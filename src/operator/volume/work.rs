@@ -11,6 +11,7 @@ use kube::{Api, ResourceExt as _};
 use uuid::Uuid;
 
 use super::decide::{OnDisk, VolumeAction, decide};
+use super::known::KnownVolumes;
 use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::device::DiskId;
@@ -18,7 +19,6 @@ use crate::host::chain;
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::world::World;
-use crate::operator::watch::KnownVolumes;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 

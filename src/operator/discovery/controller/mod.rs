@@ -17,7 +17,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::events::{Event as News, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
@@ -33,9 +33,9 @@ use crate::operator::controller::caches::Caches;
 use crate::operator::controller::metrics::Metrics;
 use crate::operator::error::{Error, HOW, words};
 use crate::operator::set::parsed::selected;
-use crate::operator::store;
 use crate::operator::store::Cache;
 use crate::operator::volume::objects::within;
+use crate::operator::watch::{Watched, keep, opened};
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};
@@ -91,19 +91,15 @@ impl Discoveries {
     /// Works until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
-        let api = Api::<DeserializeGuard<LocalVolumeDiscovery>>::all(self.client.clone());
-        tasks.spawn(store::keep(self.objects.clone(), api, "LocalVolumeDiscoveries"));
+        let objects = Watched::all(Api::all(self.client.clone()), "LocalVolumeDiscoveries");
+        tasks.spawn(keep(self.objects.clone(), objects, opened));
         if let Some(DaemonTemplate { name, selector, .. }) = &self.template {
-            let api = Api::<DeserializeGuard<DaemonSet>>::namespaced(self.client.clone(), &self.namespace);
-            let config = Config::default().fields(&format!("metadata.name={name}"));
-            tasks.spawn(store::keep_some(self.daemons.clone(), api, config, "DaemonSets"));
-            let api = Api::<DeserializeGuard<Pod>>::namespaced(self.client.clone(), &self.namespace);
-            tasks.spawn(store::keep_some(
-                self.pods.clone(),
-                api,
-                Config::default().labels(selector),
-                "Pods of discovery",
-            ));
+            let api = Api::namespaced(self.client.clone(), &self.namespace);
+            let named = Config::default().fields(&format!("metadata.name={name}"));
+            tasks.spawn(keep(self.daemons.clone(), Watched::some(api, named, "DaemonSets"), opened));
+            let api = Api::namespaced(self.client.clone(), &self.namespace);
+            let selected = Config::default().labels(selector);
+            tasks.spawn(keep(self.pods.clone(), Watched::some(api, selected, "Pods of discovery"), opened));
         }
         let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());

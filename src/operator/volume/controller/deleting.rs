@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::{ClusterVolumes, GRACE, PATIENCE, unknown};
 use crate::api::crd::{Intent, PoolVolume};
-use crate::operator::latest::Sight;
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
+use crate::operator::volume::latest::Sight;
 use crate::operator::volume::objects::Write;
 use crate::operator::volume::{handle, spec};
 use crate::volume::{Error, VolumeId};

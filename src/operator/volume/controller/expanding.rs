@@ -4,8 +4,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{ClusterVolumes, GRACE, PATIENCE, answer, unknown};
-use crate::operator::latest::Sight;
 use crate::operator::volume::expand::{ExpandFacts, ExpandStep, step};
+use crate::operator::volume::latest::Sight;
 use crate::operator::volume::objects::Write;
 use crate::volume::{Error, Volume, VolumeId};
 

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::{ClusterVolumes, MARGIN, answer, unknown};
 use crate::api::crd::Phase;
-use crate::operator::latest::Sight;
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
+use crate::operator::volume::latest::Sight;
 use crate::operator::volume::objects::Write;
 use crate::operator::volume::spec;
 use crate::volume::{Error, Volume, VolumeId, VolumeRequest};

@@ -7,8 +7,8 @@ use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::store::{Cache, CacheState};
 use crate::api::crd::PoolVolume;
+use crate::operator::store::{Cache, CacheState, Revision};
 
 pub struct Sight {
     cache: Cache<PoolVolume>,
@@ -78,18 +78,13 @@ impl Sight {
     }
 }
 
-/// Resource versions are numbers that grow; what is none is taken as it comes.
 fn newer(new: &PoolVolume, old: &PoolVolume) -> bool {
-    let version = |object: &PoolVolume| object.resource_version().and_then(|text| text.parse::<u128>().ok());
-    match (version(new), version(old)) {
-        (Some(new), Some(old)) => new > old,
-        _ => true,
-    }
+    Revision::of(new).is_after(&Revision::of(old))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::volume::sample::in_phase;
+    use super::super::sample::in_phase;
     use super::*;
     use crate::api::crd::Phase;
 

@@ -1,0 +1,221 @@
+use futures::stream;
+use k8s_openapi::api::core::v1::Node;
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+
+use super::super::volume::node_capacity;
+use super::*;
+use crate::api::crd::PoolVolume;
+
+type Meta = PartialObjectMeta<Node>;
+
+fn node(name: &str, version: &str) -> Meta {
+    let mut node = Meta::default();
+    node.metadata.name = Some(name.to_owned());
+    node.metadata.labels = Some([("v".to_owned(), version.to_owned())].into());
+    node
+}
+
+fn status(code: u16) -> watcher::Error {
+    let status = kube::core::Status { code, ..kube::core::Status::default() };
+    watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+}
+
+async fn play(cache: &Cache<Meta>, events: Vec<watcher::Result<Event<Meta>>>) {
+    follow(cache, "Nodes", stream::iter(events), Ok, |_| {}).await;
+}
+
+#[tokio::test]
+async fn a_list_replaces_what_was_there_and_a_watch_changes_it() {
+    let cache = Cache::new(|a: &Meta, b| a.metadata.labels == b.metadata.labels);
+    assert!(!cache.is_synced());
+    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1")))]).await;
+    assert!(!cache.is_synced() && cache.all().is_empty(), "half a list is none");
+    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)]).await;
+    assert!(cache.is_synced() && cache.get("a").is_none() && cache.get("b").is_some());
+    let mut changes = cache.changes();
+    play(&cache, vec![Ok(Event::Apply(node("b", "1")))]).await;
+    assert!(!changes.has_changed().expect("open"), "nothing that matters changed");
+    play(&cache, vec![Ok(Event::Apply(node("b", "2"))), Ok(Event::Delete(node("b", "2")))]).await;
+    assert!(changes.has_changed().expect("open") && cache.all().is_empty());
+    changes.mark_unchanged();
+    play(&cache, vec![Ok(Event::Delete(node("b", "2")))]).await;
+    assert!(!changes.has_changed().expect("open"));
+}
+
+#[tokio::test]
+async fn a_list_that_broke_off_is_no_part_of_the_next_one() {
+    let cache = Cache::new(|_: &Meta, _| false);
+    let broken = [Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Err(status(500))];
+    let whole = [Ok(Event::Init), Ok(Event::InitApply(node("b", "1"))), Ok(Event::InitDone)];
+    play(&cache, broken.into_iter().chain(whole).collect()).await;
+    assert!(cache.get("a").is_none() && cache.get("b").is_some());
+}
+
+#[tokio::test]
+async fn a_group_is_what_its_objects_say_now() {
+    fn group_of(node: &Meta) -> Option<&str> {
+        node.metadata.labels.as_ref()?.get("v").map(String::as_str)
+    }
+    let cache = Cache::grouped(|_: &Meta, _| false, group_of);
+    let names = |group: &str| cache.group(group).iter().map(|node| node.name_any()).collect::<Vec<_>>();
+    let list = [Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1")), Event::InitDone];
+    play(&cache, list.map(Ok).into()).await;
+    assert_eq!((names("1"), names("2")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+    play(&cache, vec![Ok(Event::Apply(node("a", "2"))), Ok(Event::Delete(node("b", "1")))]).await;
+    assert_eq!((names("1"), names("2")), (vec![], vec!["a".to_owned()]));
+    play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
+    assert!(cache.all_groups().is_empty());
+}
+
+#[tokio::test]
+async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served_and_what_was_known_stays() {
+    let cache = Cache::new(|_: &Meta, _| false);
+    play(&cache, vec![Ok(Event::Init), Ok(Event::InitApply(node("a", "1"))), Ok(Event::InitDone)]).await;
+    play(&cache, vec![Err(status(500))]).await;
+    assert!(cache.is_synced(), "what is known stays known while the server is away");
+    play(&cache, vec![Err(status(404)), Ok(Event::Init), Err(status(404))]).await;
+    assert!(!cache.is_synced() && cache.get("a").is_some());
+    play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
+    assert!(cache.is_synced() && cache.get("a").is_none());
+    // A watch that goes on where it was tells of no list.
+    play(&cache, vec![Err(status(404)), Ok(Event::Apply(node("a", "2")))]).await;
+    assert!(cache.is_synced() && cache.get("a").is_some());
+}
+
+#[test]
+fn a_watch_that_fails_is_said_once_for_each_reason_and_once_that_it_is_over_also_when_it_goes_on_without_a_list() {
+    let failed = |message: &str| {
+        let status = kube::core::Status { message: message.to_owned(), code: 404, ..Default::default() };
+        Err::<Event<Meta>, _>(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
+    };
+    let fails = |news: Option<TroubleNews>, why: &str| match news {
+        Some(TroubleNews::Fails(words)) => words.contains(why),
+        Some(TroubleNews::Over) | None => false,
+    };
+    let mut trouble = Trouble::default();
+    let mut news = |event| trouble.news(&event);
+    assert_eq!(news(Ok(Event::InitDone)), None, "nothing was wrong");
+    for served in
+        [Event::InitApply(node("a", "1")), Event::InitDone, Event::Apply(node("a", "1")), Event::Delete(node("a", "1"))]
+    {
+        assert!(fails(news(failed("away")), "away"));
+        assert_eq!([news(failed("away")), news(Ok(Event::Init)), news(failed("away"))], [None, None, None]);
+        assert!(fails(news(failed("forbidden")), "forbidden"));
+        assert_eq!([news(Ok(Event::Init)), news(Ok(served))], [None, Some(TroubleNews::Over)]);
+        assert_eq!(news(Ok(Event::Apply(node("a", "1")))), None);
+    }
+}
+
+#[test]
+fn two_watches_that_fail_at_once_are_not_tried_again_at_once() {
+    let waits = || between_tries().take(4).collect::<Vec<_>>();
+    assert_ne!(waits(), waits());
+}
+
+fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
+    let value = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": name},
+        "spec": {"node": "n", "volumeName": name, "required": 7, "volumeMode": "Block", "parameters": {"class": "fast"}},
+        "status": {"phase": phase, "size": size},
+    });
+    Event::Apply(serde_json::from_value(value).expect("an object"))
+}
+
+async fn watched(cache: &Cache<PoolVolume>, events: Vec<Event<DynamicObject>>) {
+    let events = stream::iter(events.into_iter().map(Ok));
+    follow(cache, "PoolVolumes", events, opened_or(node_capacity::unread), |_| {}).await;
+}
+
+fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {
+    let list = events.into_iter().map(|event| match event {
+        Event::Apply(object) => Event::InitApply(object),
+        other => other,
+    });
+    [Event::Init].into_iter().chain(list).chain([Event::InitDone]).collect()
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_read_is_there_with_what_was_known_of_it_and_stops_no_other() {
+    let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
+    let promised = || cache.group("n").iter().map(|volume| volume.name_any()).collect::<Vec<_>>();
+    watched(&cache, listed(vec![volume("a", "Pending", None), volume("b", "Ready", Some(7))])).await;
+    assert_eq!(promised(), ["a"]);
+    // Once by the watch and once by a list.
+    for events in
+        [vec![volume("a", "Melting", None)], listed(vec![volume("a", "Melting", None), volume("b", "Ready", Some(7))])]
+    {
+        watched(&cache, events).await;
+        assert!(cache.unread("a").is_some_and(|why| why.contains("Melting")));
+        assert!(cache.get("a").is_some() && cache.get("b").is_some(), "it was treated as absent");
+        assert_eq!(promised(), ["a"], "what it takes stays promised");
+    }
+    watched(&cache, vec![volume("a", "Ready", Some(7))]).await;
+    assert_eq!((cache.unread("a"), promised()), (None, Vec::<String>::new()));
+    watched(&cache, vec![volume("a", "Melting", None)]).await;
+    watched(&cache, listed(vec![])).await;
+    assert!(cache.unread("a").is_none() && cache.get("a").is_none(), "a list says all there is");
+}
+
+#[tokio::test]
+async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk_or_goes() {
+    let cache = Cache::<PoolVolume>::grouped(|a, b| a == b, node_capacity::promised_on);
+    let promised = || cache.group("n").iter().map(|volume| volume.spec.required).sum::<i64>();
+    watched(&cache, listed(vec![volume("a", "Melting", None), volume("b", "Melting", Some(7))])).await;
+    assert!(cache.unread("a").is_some() && cache.unread("b").is_some());
+    assert!(cache.get("a").is_none() && cache.all().is_empty(), "nobody acts on what stands in for it");
+    assert_eq!(promised(), 7, "the disk that has b counts it already");
+    watched(&cache, vec![volume("a", "Pending", None)]).await;
+    assert_eq!((promised(), cache.unread("a")), (7, None), "and is not counted twice");
+    let mut changes = cache.changes();
+    watched(&cache, vec![volume("c", "Melting", None)]).await;
+    assert!(changes.has_changed().expect("open"));
+    assert_eq!(promised(), 14);
+    let Event::Apply(gone) = volume("c", "Melting", None) else { panic!() };
+    watched(&cache, vec![Event::Delete(gone)]).await;
+    assert_eq!((promised(), cache.unread("c")), (7, None));
+    changes.mark_unchanged();
+}
+
+/// As it comes over the wire: what is not of this version is not readable.
+fn guarded(name: &str, version: u32, phase: &str) -> Event<DeserializeGuard<PoolVolume>> {
+    let value = json!({
+        "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume",
+        "metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()},
+        "spec": {"node": "n", "volumeName": "v", "required": 1, "volumeMode": "Block"},
+        "status": {"phase": phase},
+    });
+    Event::Apply(serde_json::from_value(value).expect("guarded"))
+}
+
+/// The names that a mirror told of, each time.
+async fn mirrored(tells: Tells, events: Vec<Event<DeserializeGuard<PoolVolume>>>) -> Vec<String> {
+    let mut seen = Vec::new();
+    let events = stream::iter(events.into_iter().map(Ok));
+    let changed = |objects: BTreeMap<String, Arc<PoolVolume>>| {
+        seen.push(objects.into_keys().collect::<Vec<_>>().join(","));
+    };
+    reflect("PoolVolumes", events, tells, changed).await;
+    seen
+}
+
+#[tokio::test]
+async fn a_mirrored_object_that_this_version_cannot_read_holds_up_no_other() {
+    let events = listed(vec![guarded("a", 1, "Melting"), guarded("b", 2, "Ready")])
+        .into_iter()
+        .chain([guarded("b", 3, "Melting"), guarded("a", 4, "Ready")])
+        .chain(listed(vec![guarded("a", 5, "Melting")]));
+    assert_eq!(mirrored(Tells::Changes, events.collect()).await, ["b", "a,b", "a"]);
+}
+
+#[tokio::test]
+async fn a_mirror_tells_what_there_is_once_and_then_only_of_changes() {
+    let list = || listed(vec![guarded("a", 1, "Ready"), guarded("b", 2, "Melting")]);
+    let events = || {
+        let events = list().into_iter().chain(list()).chain([guarded("a", 1, "Ready"), guarded("b", 3, "Melting")]);
+        events.chain([guarded("a", 4, "Ready")]).collect()
+    };
+    assert_eq!(mirrored(Tells::Changes, events()).await, ["a", "a"]);
+    assert_eq!(mirrored(Tells::Lists, events()).await, ["a", "a", "a"]);
+    assert_eq!(mirrored(Tells::Changes, listed(vec![])).await, [""], "that there is nothing is told as well");
+}
