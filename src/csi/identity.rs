@@ -19,11 +19,11 @@ pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     pub fn set_ready(&self) {
-        self.set(true);
+        self.0.store(true, Ordering::Release);
     }
 
-    pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
+    pub fn set_not_ready(&self) {
+        self.0.store(false, Ordering::Release);
     }
 
     pub fn is_ready(&self) -> bool {

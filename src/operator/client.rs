@@ -1,13 +1,30 @@
-//! The way to the API server, and what an object there can be called.
+//! The way to the API server, one request there, and what an object there can be called.
+
+use std::future::Future;
+use std::time::Duration;
 
 use kube::Client;
 
 use super::error::Error;
 
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+
 /// A client of the cluster that this process runs in, or that KUBECONFIG names.
 pub async fn client() -> Result<Client, Error> {
     let config = kube::Config::infer().await.map_err(|e| Error::Config(Box::new(e)))?;
     Client::try_from(config).map_err(|e| Error::Config(Box::new(e)))
+}
+
+/// One request, which does not hang for ever.
+pub(in crate::operator) async fn within<T>(
+    what: &str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(answer) => answer.map_err(Error::api(what)),
+        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+    }
 }
 
 /// CSI names are any text; what no object can be called has no PersistentVolume, and would be another path.

@@ -7,8 +7,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client, Resource};
 use tokio::sync::OnceCell;
 
+use super::client::within;
 use super::error::Error;
-use super::volume::objects::within;
 use crate::api::crd::has_our_schema;
 
 /// Asked once in a pass, and only where something is to be written.

@@ -16,11 +16,12 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::task::JoinSet;
 
+use super::client::within;
 use super::controller::caches::Caches;
 use super::controller::metrics::Metrics;
 use super::error::Error;
 use super::store::Cache;
-use super::volume::objects::{VolumeApi, within};
+use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::host::backoff::Backoff;
 use crate::host::chain;

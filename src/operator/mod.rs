@@ -5,6 +5,7 @@
 //! `leader` those of the controller, the one writer of specs. `store`, `latest` and `watch` keep what was seen.
 //! What is decided takes no client, clock or path.
 
+pub(in crate::operator) mod bytes;
 mod client;
 pub mod condition;
 pub mod controller;

@@ -157,7 +157,10 @@ async fn tell(caches: Caches, readiness: Readiness) {
     loop {
         let ready = caches.are_synced();
         if ready != readiness.is_ready() {
-            readiness.set(ready);
+            match ready {
+                true => readiness.set_ready(),
+                false => readiness.set_not_ready(),
+            }
             tracing::info!("{}", if ready { "ready" } else { "not ready: not all kinds of objects can be read" });
         }
         changes.next().await;

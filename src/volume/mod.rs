@@ -32,7 +32,7 @@ pub use local::LocalVolumes;
 pub use locks::{Guard, VolumeLocks};
 pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
-pub use publish::AccessType;
+pub use publish::{Access, AccessType};
 pub use request::{PublishRequest, StageRequest, Stats};
 
 pub use crate::pool::{Capacity, Selector, WantedUsage};

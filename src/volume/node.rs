@@ -8,7 +8,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::work::Work;
+use self::work::{AfterUnmount, Work};
 use super::error::Error;
 use super::id::VolumeId;
 use super::local::blocking;
@@ -62,7 +62,7 @@ impl NodeVolumes {
 
     pub async fn unstage(&self, id: VolumeId, staging: &str) -> Result<(), Error> {
         let staging = checked_path("staging_target_path", staging)?;
-        self.locked(id, move |work| work.take_down(id, "staging_target_path", &staging, false)).await
+        self.locked(id, move |work| work.take_down(id, "staging_target_path", &staging, AfterUnmount::KeepTarget)).await
     }
 
     pub async fn publish(&self, request: PublishRequest) -> Result<(), Error> {
@@ -73,7 +73,7 @@ impl NodeVolumes {
 
     pub async fn unpublish(&self, id: VolumeId, target: &str) -> Result<(), Error> {
         let target = checked_path("target_path", target)?;
-        self.locked(id, move |work| work.take_down(id, "target_path", &target, true)).await
+        self.locked(id, move |work| work.take_down(id, "target_path", &target, AfterUnmount::RemoveTarget)).await
     }
 
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {

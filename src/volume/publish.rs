@@ -16,14 +16,29 @@ pub enum AccessType {
     Mount { fs: Option<FsKind>, flags: Vec<String> },
 }
 
+/// What a pod may do at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+impl Access {
+    pub fn of(read_only: bool) -> Self {
+        if read_only { Self::ReadOnly } else { Self::ReadWrite }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self == Self::ReadOnly
+    }
+}
+
 /// What is at a target now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtTarget {
     Nothing,
-    /// This volume, and whether read-only.
-    This {
-        read_only: bool,
-    },
+    /// This volume.
+    This(Access),
     /// Something else is mounted there.
     Other(String),
 }
@@ -68,7 +83,7 @@ pub fn agreed(usage: VolumeUsage, wish: &AccessType) -> Result<Option<FsKind>, E
 pub fn at_target(table: &[Mount], ours: &[&Mount], target: &Path) -> AtTarget {
     match table.iter().rev().find(|mount| mount.target == target) {
         None => AtTarget::Nothing,
-        Some(top) if ours.contains(&top) => AtTarget::This { read_only: is_read_only(top) },
+        Some(top) if ours.contains(&top) => AtTarget::This(access(top)),
         Some(top) => AtTarget::Other(mount_words(top)),
     }
 }
@@ -85,8 +100,8 @@ pub fn may_be_a_volume(mount: &Mount) -> bool {
     made || node
 }
 
-pub fn is_read_only(mount: &Mount) -> bool {
-    mount.options.iter().any(|option| option == "ro")
+fn access(mount: &Mount) -> Access {
+    Access::of(mount.options.iter().any(|option| option == "ro"))
 }
 
 /// The targets a volume is published at, besides `staging`.
@@ -124,7 +139,7 @@ mod tests {
     fn the_topmost_mount_at_a_target_decides() {
         let table = [mount("/t", &["rw"]), mount("/t", &["ro"]), mount("/other", &[])];
         assert_eq!(at_target(&table, &[&table[0]], Path::new("/t")), AtTarget::Other("/dev/sda1 (ext4)".to_owned()));
-        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This { read_only: true });
+        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This(Access::ReadOnly));
         assert_eq!(at_target(&table, &[], Path::new("/none")), AtTarget::Nothing);
     }
 

@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::id::VolumeId;
-use super::publish::AccessType;
+use super::publish::{Access, AccessType};
 use crate::host::Usage;
 
 /// NodeStageVolume, parsed.
@@ -20,7 +20,7 @@ pub struct PublishRequest {
     pub staging: String,
     pub target: String,
     pub wish: AccessType,
-    pub read_only: bool,
+    pub access: Access,
     /// RWOP: a second target is refused.
     pub single_target: bool,
 }

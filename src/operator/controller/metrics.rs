@@ -68,7 +68,7 @@ impl Metrics {
         self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
-            let seen = view::volume(object, caches.nodes.get(&object.spec.node).is_some());
+            let seen = view::volume(object, view::NodeObject::of(caches.nodes.get(&object.spec.node)));
             if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| condition.abnormal) {
                 self.abnormal.with_label_values(&[&*condition.reason]).inc();
             }

@@ -39,6 +39,14 @@ pub struct Reporter {
     pub resync: Duration,
 }
 
+/// What is known of the object before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Object {
+    /// It was there as it was written last: it is not asked for.
+    WasThere,
+    NotKnown,
+}
+
 impl Reporter {
     fn api(&self) -> Api<LocalVolumeDiscoveryResult> {
         Api::namespaced(self.client.clone(), &self.namespace)
@@ -65,7 +73,8 @@ impl Reporter {
                 retry_in = None;
                 continue;
             }
-            match self.report(status, written.is_some()).await {
+            let object = if written.is_some() { Object::WasThere } else { Object::NotKnown };
+            match self.report(status, object).await {
                 Ok(status) => {
                     (written, retry_in, refusals) = (Some(status), None, 0);
                     backoff.reset();
@@ -84,9 +93,9 @@ impl Reporter {
         }
     }
 
-    /// Brings the object to a status; gives it with its time. `known`: the object was there, and is not asked for.
-    async fn report(&self, status: DiscoveryResultStatus, known: bool) -> Result<DiscoveryResultStatus, Error> {
-        if !known {
+    /// Brings the object to a status; gives it with its time.
+    async fn report(&self, status: DiscoveryResultStatus, object: Object) -> Result<DiscoveryResultStatus, Error> {
+        if object == Object::NotKnown {
             let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
             match found {
                 Some(found) if is_whole(&found, &self.node) => {
@@ -101,7 +110,7 @@ impl Reporter {
         let status = DiscoveryResultStatus { discovered_time_stamp, ..status };
         match self.write(&status).await {
             // It was deleted by hand.
-            Err(error) if known && error.is_not_found() => {
+            Err(error) if object == Object::WasThere && error.is_not_found() => {
                 self.make().await?;
                 self.write(&status).await?;
             }

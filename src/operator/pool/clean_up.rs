@@ -8,9 +8,9 @@ use kube::{Api, ResourceExt as _};
 
 use super::deleted_node::Left;
 use crate::api::crd::DevicePool;
+use crate::operator::client::within;
 use crate::operator::error::Error;
 use crate::operator::leader::Leader;
-use crate::operator::volume::objects::within;
 
 impl Leader {
     /// Deletes DevicePools that no agent brings up to date any more; gives whether all was done, and when the next one is

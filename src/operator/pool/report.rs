@@ -14,13 +14,13 @@ use crate::api::quantity;
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
 use crate::host::{KernelName, chain};
+use crate::operator::bytes::signed;
 use crate::operator::condition::{Holds, condition};
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::partitioning::partitioning;
 use crate::operator::set::relevance::nearest_first;
 use crate::operator::set::world::{Diskmaker, World};
-use crate::operator::volume::spec::signed;
 use crate::pool::{DiskView, FAILING, Pool, Selector, Standing, StoreError, WantedUsage};
 
 /// Changes come in bursts; one write serves those of this time.

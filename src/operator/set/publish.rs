@@ -19,11 +19,11 @@ use super::class::{self, Class};
 use super::{local_volume, status};
 use crate::api::crd::{LocalVolume, LocalVolumeSet};
 use crate::host::chain;
+use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
 use crate::operator::error::Error;
 use crate::operator::event::{News, Tone};
 use crate::operator::leader::Leader;
-use crate::operator::volume::objects::within;
 
 impl Leader {
     /// `made` is how it stands with each class.

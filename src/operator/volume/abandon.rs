@@ -4,7 +4,8 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::objects::{VolumeApi, Write, within};
+use super::objects::{VolumeApi, Write};
+use crate::operator::client::within;
 use crate::operator::error::Error;
 use crate::volume::VolumeId;
 

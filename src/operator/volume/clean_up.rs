@@ -7,9 +7,11 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::objects::{Write, within};
+use super::objects::Write;
+use super::view::NodeObject;
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
+use crate::operator::client::within;
 use crate::operator::error::Error;
 use crate::operator::event::{News, Tone};
 use crate::operator::leader::Leader;
@@ -29,10 +31,10 @@ impl Leader {
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
                 None => {}
             }
-            let exists = self.caches.nodes.get(&volume.spec.node).is_some();
-            let Some(act) = deleted_node::decide(&volume, exists, self.gone) else { continue };
+            let node = NodeObject::of(self.caches.nodes.get(&volume.spec.node));
+            let Some(act) = deleted_node::decide(&volume, node, self.gone) else { continue };
             // A watch may be behind; that a node is gone is asked of the API server itself.
-            let result = match exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
+            let result = match node == NodeObject::Exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
                 true => self.act(&volume, act).await,
                 false => continue,
             };

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::erased::Erased;
 use super::in_vain::InVain;
 use super::objects::VolumeApi;
+use super::view::NodeObject;
 use super::{node_capacity, view};
 use crate::api::crd::PoolVolume;
 use crate::host::chain;
@@ -39,6 +40,10 @@ pub struct ClusterVolumes {
 impl ClusterVolumes {
     pub(super) fn node_exists(&self, node: &str) -> bool {
         self.caches.nodes.get(node).is_some()
+    }
+
+    fn node_of(&self, volume: &PoolVolume) -> NodeObject {
+        NodeObject::of(self.caches.nodes.get(&volume.spec.node))
     }
 
     /// Without a view of the cluster nothing can be said of it.
@@ -73,7 +78,7 @@ impl ClusterVolumes {
 
 /// The volume of an object that is Ready.
 fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
-    let volume = object.and_then(|object| view::volume(object, true));
+    let volume = object.and_then(|object| view::volume(object, NodeObject::Exists));
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
 }
 
@@ -117,13 +122,13 @@ impl Volumes for ClusterVolumes {
                 "PoolVolume {name} is there, and cannot be read by this version: {why}"
             )));
         }
-        Ok(object.and_then(|object| view::volume(&object, self.node_exists(&object.spec.node))))
+        Ok(object.and_then(|object| view::volume(&object, self.node_of(&object))))
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
         let all = self.caches.volumes.all();
-        Ok(all.iter().filter_map(|object| view::volume(object, self.node_exists(&object.spec.node))).collect())
+        Ok(all.iter().filter_map(|object| view::volume(object, self.node_of(object))).collect())
     }
 
     async fn capacity(

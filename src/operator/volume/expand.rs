@@ -6,9 +6,10 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::spec::{bytes, phase, signed};
+use super::spec::phase;
 use crate::api::crd::{Intent, Phase, PoolVolume, PoolVolumeStatus};
 use crate::api::quantity;
+use crate::operator::bytes::{bytes, signed};
 use crate::volume::Error;
 
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeSelector, PersistentVolume};
 use kube::ResourceExt as _;
 
-use super::spec::signed;
 use crate::api::crd::{Intent, PoolVolumeSpec, VolumeMode};
 use crate::api::quantity;
+use crate::operator::bytes::signed;
 use crate::volume::TOPOLOGY_KEY;
 
 /// The spec that orders the volume erased, or why there is none.

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
-use super::spec::{bytes, phase};
+use super::spec::phase;
 use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
 use crate::api::quantity;
 use crate::device::set_name::SetName;
+use crate::operator::bytes::bytes;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 
 /// At most this many nodes are named in an answer.

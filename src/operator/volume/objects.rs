@@ -1,21 +1,16 @@
 //! The verbs on PoolVolumes, each under the state that was seen: who changed it first wins, and the other looks
 //! again. Takes in an object as it was seen, gives out the object as it is now, or that it changed meanwhile.
 
-use std::future::Future;
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::api::crd::{FINALIZER, Intent, PoolVolume};
-use crate::operator::client::is_object_name;
+use crate::operator::client::{is_object_name, within};
 use crate::operator::error::Error;
 use crate::volume::DRIVER_NAME;
 
-/// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(10);
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
@@ -153,14 +148,6 @@ impl VolumeApi {
 fn is_of(volume: &PersistentVolume, id: &str) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
     csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)
-}
-
-/// One request, which does not hang for ever.
-pub async fn within<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-    match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(Error::api(what)),
-        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
-    }
 }
 
 fn first<T>(answer: Result<T, Error>) -> Result<Write<T>, Error> {

@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
-use super::spec::signed;
 use crate::api::crd::{FINALIZER, Intent, PoolVolume, PoolVolumeSpec, VolumeMode};
 use crate::device::label::{VolumeRecord, VolumeUsage};
 use crate::device::set_name::SetName;
 use crate::host::FsKind;
+use crate::operator::bytes::signed;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::VolumeId;
 

@@ -9,6 +9,7 @@ use super::spec;
 use crate::api::crd::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, Phase, PoolVolume, PoolVolumeStatus, Reason, SetOffer,
 };
+use crate::operator::bytes::signed;
 use crate::volume::{Nodes, Selector, VolumeRequest, WantedUsage};
 
 pub const GIB: u64 = 1 << 30;
@@ -43,7 +44,7 @@ pub fn in_phase(phase: Phase) -> PoolVolume {
 pub fn ready(object: &mut PoolVolume, size: u64) {
     object.status = Some(PoolVolumeStatus {
         phase: Phase::Ready,
-        size: Some(spec::signed(size)),
+        size: Some(signed(size)),
         fs_type: Some("ext4".to_owned()),
         ..PoolVolumeStatus::default()
     });
@@ -78,7 +79,7 @@ pub fn status_condition(kind: &str, status: &str, reason: &str, message: &str) -
 
 /// A Ready node whose set `d/s` offers class `fast`: in GiB, all, the largest and the smallest.
 pub fn pool(node: &str, [available, largest, smallest]: [u64; 3]) -> DevicePool {
-    let gib = |count: u64| spec::signed(count * GIB);
+    let gib = |count: u64| signed(count * GIB);
     let offer = SetOffer {
         namespace: "d".to_owned(),
         name: "s".to_owned(),

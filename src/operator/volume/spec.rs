@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode};
 use crate::api::quantity;
+use crate::operator::bytes::{bytes, signed};
 use crate::volume::{Error, Nodes, VolumeId, VolumeRequest, WantedUsage};
 
 /// How far the agent has got with an object.
@@ -26,16 +27,6 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
 pub fn differs(object: &PoolVolume) -> bool {
     let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
     status.is_some_and(|status| status.reason == Some(Reason::Differs))
-}
-
-/// Bytes as objects count them.
-pub fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-/// Bytes as we count them; a negative number is nobody's size.
-pub fn bytes(signed: i64) -> u64 {
-    u64::try_from(signed).unwrap_or(0)
 }
 
 /// The object that asks `node` for a volume. It has the finalizer from its first moment.

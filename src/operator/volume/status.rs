@@ -2,13 +2,13 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
-use super::spec::signed;
 use super::view::HEALTHY;
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
 use crate::api::quantity;
 use crate::device::DiskId;
 use crate::device::label::VolumeUsage;
 use crate::host::chain;
+use crate::operator::bytes::signed;
 use crate::operator::condition::condition;
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 use crate::volume::Condition;

@@ -3,9 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 use kube::ResourceExt as _;
 
-use super::spec::{bytes, filesystem, phase};
+use super::spec::{filesystem, phase};
 use crate::api::crd::{Phase, PoolVolume, VolumeMode};
 use crate::device::label::VolumeUsage;
+use crate::operator::bytes::bytes;
 use crate::volume::{Condition, Volume};
 
 /// Type of the condition that says how a volume is.
@@ -13,16 +14,31 @@ pub const HEALTHY: &str = "Healthy";
 /// Type of the condition, and reason, of a volume whose Node object was deleted.
 pub const NODE_GONE: &str = "NodeGone";
 
+/// Whether the Node object of a volume is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeObject {
+    Exists,
+    Deleted,
+}
+
+impl NodeObject {
+    pub fn of<T>(found: Option<T>) -> Self {
+        if found.is_some() { Self::Exists } else { Self::Deleted }
+    }
+}
+
 /// The volume of an object; `None` where there is none that a caller may know of.
-pub fn volume(object: &PoolVolume, node_exists: bool) -> Option<Volume> {
+pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     let status = object.status.as_ref().filter(|_| phase(object) == Phase::Ready)?;
     let usage = match object.spec.volume_mode {
         VolumeMode::Block => Some(VolumeUsage::Block),
         VolumeMode::Filesystem => filesystem(object).and_then(|text| text.parse().ok()).map(VolumeUsage::Mount),
     };
-    let condition = match node_exists {
-        true => condition(&status.conditions),
-        false => Condition::abnormal(NODE_GONE, format!("node {} does not exist any more", object.spec.node)),
+    let condition = match node {
+        NodeObject::Exists => condition(&status.conditions),
+        NodeObject::Deleted => {
+            Condition::abnormal(NODE_GONE, format!("node {} does not exist any more", object.spec.node))
+        }
     };
     Some(Volume {
         id: object.name_any().parse().ok()?,
@@ -52,15 +68,15 @@ mod tests {
     #[test]
     fn only_a_ready_volume_is_seen() {
         for phase in [Phase::Pending, Phase::Rejected, Phase::Failed, Phase::Accepted, Phase::Found, Phase::Deleting] {
-            assert_eq!(volume(&in_phase(phase), true), None, "{phase:?}");
+            assert_eq!(volume(&in_phase(phase), NodeObject::Exists), None, "{phase:?}");
         }
-        let seen = volume(&in_phase(Phase::Ready), true).expect("Ready");
+        let seen = volume(&in_phase(Phase::Ready), NodeObject::Exists).expect("Ready");
         assert_eq!(seen.id, VolumeId::of_name("pvc-1"));
         assert_eq!((seen.size, seen.node.as_str(), seen.usage), (GIB, "n", Some(VolumeUsage::Mount(FsKind::Ext4))));
         assert!(!seen.condition.abnormal);
         let mut by_hand = in_phase(Phase::Ready);
         by_hand.metadata.name = Some("mine".to_owned());
-        assert_eq!(volume(&by_hand, true), None);
+        assert_eq!(volume(&by_hand, NodeObject::Exists), None);
     }
 
     #[test]
@@ -68,8 +84,8 @@ mod tests {
         let mut object = in_phase(Phase::Ready);
         object.status.as_mut().expect("set").conditions =
             vec![status_condition(HEALTHY, "False", "DiskMissing", "unplugged")];
-        let seen = |exists| volume(&object, exists).expect("Ready").condition;
-        assert_eq!(seen(true), Condition::abnormal("DiskMissing", "unplugged".to_owned()));
-        assert_eq!(seen(false).reason, NODE_GONE);
+        let seen = |node| volume(&object, node).expect("Ready").condition;
+        assert_eq!(seen(NodeObject::Exists), Condition::abnormal("DiskMissing", "unplugged".to_owned()));
+        assert_eq!(seen(NodeObject::Deleted).reason, NODE_GONE);
     }
 }

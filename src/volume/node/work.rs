@@ -10,7 +10,7 @@ use crate::volume::condition::Condition;
 use crate::volume::error::Error;
 use crate::volume::id::VolumeId;
 use crate::volume::publish::{
-    AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
+    Access, AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
 };
 use crate::volume::request::{PublishRequest, Stats};
 
@@ -18,6 +18,13 @@ use crate::volume::request::{PublishRequest, Stats};
 pub(super) struct Work {
     pub(super) host: Arc<dyn Host>,
     pub(super) pool: Arc<Pool>,
+}
+
+/// What becomes of a target that nothing is mounted at any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterUnmount {
+    KeepTarget,
+    RemoveTarget,
 }
 
 impl Work {
@@ -57,7 +64,7 @@ impl Work {
         };
         let Some(kind) = agreed(usage, wish)? else { return Ok(()) };
         match at_target(&table, &self.ours(&table, &view), staging) {
-            AtTarget::This { .. } => return Ok(()),
+            AtTarget::This(_) => return Ok(()),
             AtTarget::Other(what) => return Err(occupied("staging_target_path", staging, &what)),
             AtTarget::Nothing => {}
         }
@@ -135,8 +142,8 @@ impl Work {
         self.prove_unshared(&table, &view)?;
         let ours = self.ours(&table, &view);
         match at_target(&table, &ours, target) {
-            AtTarget::This { read_only } if read_only == request.read_only => return Ok(()),
-            AtTarget::This { .. } => {
+            AtTarget::This(access) if access == request.access => return Ok(()),
+            AtTarget::This(_) => {
                 let words = format!("the volume is published at {} with another readonly flag", target.display());
                 return Err(Error::Exists(words));
             }
@@ -149,28 +156,35 @@ impl Work {
             return Err(Error::Precondition(words));
         }
         match kind {
-            Some(_) => self.publish_mount(&ours, staging, target, request.read_only),
-            None => self.publish_block(&view, elsewhere.is_empty(), target, request.read_only),
+            Some(_) => self.publish_mount(&ours, staging, target, request.access),
+            None => self.publish_block(&view, &elsewhere, target, request.access),
         }
     }
 
-    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, read_only: bool) -> Result<(), Error> {
+    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: Access) -> Result<(), Error> {
         if !ours.iter().any(|mount| mount.target == staging) {
             let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
             return Err(Error::Precondition(words));
         }
         let mounts = self.host.mounts();
         mounts.make_target(target, TargetKind::Directory).map_err(|e| bad_target("target_path", e))?;
-        mounts.bind(staging, target, read_only).map_err(|e| failed("bind-mount the volume", e))
+        mounts.bind(staging, target, access.is_read_only()).map_err(|e| failed("bind-mount the volume", e))
     }
 
     /// A read-only bind of a device node still lets writers in, so the device itself is made read-only; that
     /// holds for all its targets, and so they must agree.
-    fn publish_block(&self, view: &VolumeView, first: bool, target: &Path, read_only: bool) -> Result<(), Error> {
+    fn publish_block(
+        &self,
+        view: &VolumeView,
+        elsewhere: &[&Path],
+        target: &Path,
+        access: Access,
+    ) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
+        let read_only = access.is_read_only();
         if is_read_only != read_only {
-            if !first {
+            if !elsewhere.is_empty() {
                 let words = "a raw block volume is either read-only or writable at all its targets".to_owned();
                 return Err(Error::Precondition(words));
             }
@@ -181,7 +195,7 @@ impl Work {
     }
 
     /// Unmounts everything at `path`, and removes the target where it is ours to remove.
-    pub(super) fn take_down(&self, id: VolumeId, field: &str, path: &Path, remove: bool) -> Result<(), Error> {
+    pub(super) fn take_down(&self, id: VolumeId, field: &str, path: &Path, after: AfterUnmount) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let table = self.mount_table()?;
         let stacked: Vec<&Mount> = table.iter().filter(|mount| mount.target == path).collect();
@@ -191,7 +205,7 @@ impl Work {
         for _ in &stacked {
             mounts.unmount(path).map_err(|e| bad_target(field, e))?;
         }
-        if !remove {
+        if after == AfterUnmount::KeepTarget {
             return Ok(());
         }
         self.make_writable(id)?;

@@ -29,12 +29,12 @@ use crate::api::crd::{
 };
 use crate::api::{DiscoverySpec, Node, parse_discovery};
 use crate::host::backoff::Backoff;
+use crate::operator::client::within;
 use crate::operator::controller::caches::Caches;
 use crate::operator::controller::metrics::Metrics;
 use crate::operator::error::{Error, HOW, words};
 use crate::operator::set::parsed::selected;
 use crate::operator::store::Cache;
-use crate::operator::volume::objects::within;
 use crate::operator::watch::{Watched, keep, opened};
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
