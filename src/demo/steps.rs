@@ -82,46 +82,9 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
     report.done("start the driver", None, &free, "three disks claimed, one by each set", begun.elapsed());
 
     let mut volumes = create(&mut clients, lab, report).await?;
-    for volume in &mut volumes {
-        let done = volume.stage(&mut clients, lab).await?;
-        tell(report, "NodeStageVolume", volume, &done);
-    }
-    for volume in &mut volumes {
-        let done = volume.publish(&mut clients, lab).await?;
-        tell(report, "NodePublishVolume", volume, &done);
-    }
-    for volume in &mut volumes {
-        let done = volume.write(lab)?;
-        tell(report, "write", volume, &done);
-    }
-    for volume in &volumes {
-        let done = volume.stats(&mut clients, lab).await?;
-        tell(report, "NodeGetVolumeStats", volume, &done);
-    }
-    for volume in &mut volumes {
-        let done = volume.expand(&mut clients, lab).await?;
-        volume.use_growth(lab)?;
-        tell(report, "expand", volume, &done);
-    }
-
+    put_to_use(&mut clients, lab, report, &mut volumes).await?;
     let (driver, mut clients) = kill_and_restart(driver, lab, report, &volumes).await?;
-    for volume in &volumes {
-        let done = volume.read_back(lab)?;
-        tell(report, "read back", volume, &done);
-    }
-    for volume in &volumes {
-        let done = volume.take_down(&mut clients, lab).await?;
-        tell(report, "unpublish, unstage", volume, &done);
-    }
-    for volume in volumes.iter_mut().filter(|volume| volume.growth() != Growth::Done) {
-        let done = volume.stage(&mut clients, lab).await?;
-        tell(report, "stage again", volume, &done);
-        volume.unstage(&mut clients, lab).await?;
-    }
-    for volume in &mut volumes {
-        let done = volume.delete(&mut clients, &lab.disks()[volume.wish.disk]).await?;
-        tell(report, "DeleteVolume", volume, &done);
-    }
+    take_away(&mut clients, lab, report, &mut volumes).await?;
     erased(&mut clients, lab, report, &volumes, &capacity).await?;
     report.disks_after(devices(lab)?);
 
@@ -156,6 +119,64 @@ async fn create(clients: &mut Clients, lab: &Lab, report: &mut Report) -> Result
     let gist = "neighbours of the carved volumes deleted and erased: room to grow";
     report.done("make room", None, gist, gist, begun.elapsed());
     Ok(volumes)
+}
+
+/// From NodeStageVolume to the growth of each volume, with data on it.
+async fn put_to_use(
+    clients: &mut Clients,
+    lab: &Lab,
+    report: &mut Report,
+    volumes: &mut [DemoVolume],
+) -> Result<(), Error> {
+    for volume in &mut *volumes {
+        let done = volume.stage(clients, lab).await?;
+        tell(report, "NodeStageVolume", volume, &done);
+    }
+    for volume in &mut *volumes {
+        let done = volume.publish(clients, lab).await?;
+        tell(report, "NodePublishVolume", volume, &done);
+    }
+    for volume in &mut *volumes {
+        let done = volume.write(lab)?;
+        tell(report, "write", volume, &done);
+    }
+    for volume in &*volumes {
+        let done = volume.stats(clients, lab).await?;
+        tell(report, "NodeGetVolumeStats", volume, &done);
+    }
+    for volume in volumes {
+        let done = volume.expand(clients, lab).await?;
+        volume.use_growth(lab)?;
+        tell(report, "expand", volume, &done);
+    }
+    Ok(())
+}
+
+/// From a look at the data, after the restart, to DeleteVolume of each.
+async fn take_away(
+    clients: &mut Clients,
+    lab: &Lab,
+    report: &mut Report,
+    volumes: &mut [DemoVolume],
+) -> Result<(), Error> {
+    for volume in &*volumes {
+        let done = volume.read_back(lab)?;
+        tell(report, "read back", volume, &done);
+    }
+    for volume in &*volumes {
+        let done = volume.take_down(clients, lab).await?;
+        tell(report, "unpublish, unstage", volume, &done);
+    }
+    for volume in volumes.iter_mut().filter(|volume| volume.growth() != Growth::Done) {
+        let done = volume.stage(clients, lab).await?;
+        tell(report, "stage again", volume, &done);
+        volume.unstage(clients, lab).await?;
+    }
+    for volume in volumes {
+        let done = volume.delete(clients, &lab.disks()[volume.wish.disk]).await?;
+        tell(report, "DeleteVolume", volume, &done);
+    }
+    Ok(())
 }
 
 fn tell(report: &mut Report, step: &'static str, volume: &DemoVolume, done: &StepDone) {

@@ -61,7 +61,7 @@ pub(super) enum Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Revision {
     uid: Option<String>,
-    version: Option<u128>,
+    version: Option<u64>,
 }
 
 impl Revision {

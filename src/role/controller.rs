@@ -47,18 +47,6 @@ pub fn run(settings: ControllerSettings) -> Result<()> {
 
 /// All that runs, each part until `stop`.
 async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<()> {
-    let ControllerSettings {
-        namespace,
-        pod_name,
-        socket,
-        resizer_socket,
-        http,
-        lease,
-        deleted_node_volumes,
-        sidecar,
-        discovery,
-        log: _,
-    } = settings;
     let client = crate::operator::client().await?;
     let mut watches = JoinSet::new();
     let caches = Caches::default();
@@ -74,28 +62,50 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         let (metrics, caches) = (metrics.clone(), caches.clone());
         Arc::new(move || metrics.refresh(&caches))
     };
-    let web = http::serve(http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
+    let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
+    let ground = Ground { settings, client, caches, readiness, stop: stop.clone() };
+    let served = async {
+        let web = async { web.await.context("serving HTTP") };
+        let lead = async {
+            ground.lead(&metrics).await;
+            Ok(())
+        };
+        tokio::try_join!(ground.serve_csi(&calls), web, lead).map(|_| ())
+    };
+    parts.serve(&stop, served).await
+}
 
-    let csi = async {
+/// What the parts of this role stand on.
+struct Ground {
+    settings: ControllerSettings,
+    client: kube::Client,
+    caches: Caches,
+    readiness: Readiness,
+    stop: CancellationToken,
+}
+
+impl Ground {
+    /// Serves the provisioner and the resizer, once they can have an identity.
+    async fn serve_csi(&self, calls: &Calls) -> Result<()> {
+        let Self { settings, client, caches, readiness, stop } = self;
         let mut own = Parts::default();
-        if let Some(sidecar) = sidecar {
-            let first = tokio::select! {
-                life = sidecar::begin(&client, &namespace, &sidecar) => Some(life),
-                () = stop.cancelled() => None,
+        if let Some(sidecar) = &settings.sidecar {
+            let life = tokio::select! {
+                life = sidecar::begin(client, &settings.namespace, sidecar) => life,
+                () = stop.cancelled() => return Ok(()),
             };
-            let Some(life) = first else { return Ok(()) };
-            let kept = sidecar::keep(client.clone(), namespace.clone(), sidecar, life);
+            let kept = sidecar::keep(client.clone(), settings.namespace.clone(), sidecar.clone(), life);
             own.add("the identity of the sidecars", tokio::spawn(kept));
         }
         // The sidecars take the socket for the sign that all is there for them.
-        let listener = server::bind(&socket)?;
-        let resizer = resizer_socket.as_deref().map(server::bind).transpose()?;
+        let listener = server::bind(&settings.socket)?;
+        let resizer = settings.resizer_socket.as_deref().map(server::bind).transpose()?;
         own.add("readiness", tokio::spawn(tell(caches.clone(), readiness.clone())));
         let volumes = caches.volumes(client.clone());
         let identity = || Routes::new(IdentityServer::new(IdentityService::new(readiness.clone())));
         let all = identity().add_service(ControllerServer::new(ControllerService::new(volumes.clone())));
         let growth = identity().add_service(ControllerServer::new(ExpansionService::new(volumes)));
-        tracing::info!(socket = %socket.display(), "serving CSI");
+        tracing::info!(socket = %settings.socket.display(), "serving CSI");
         let all = server::serve(listener, calls.around(all), stop.clone().cancelled_owned());
         let growth = async {
             match resizer {
@@ -107,26 +117,25 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
             served = async { tokio::try_join!(all, growth) } => served.map(|_| ()).context("serving CSI"),
             why = own.end() => Err(why),
         }
-    };
+    }
 
-    let (leads, leading) = watch::channel(false);
-    let lease = Lease { namespace: namespace.clone(), name: lease, identity: pod_name.clone() };
-    let lead = async {
+    /// Contends for the lease, and works while this replica has it.
+    async fn lead(&self, metrics: &Metrics) {
+        let Self { settings, client, caches, readiness: _, stop } = self;
+        let ControllerSettings { namespace, pod_name, lease, deleted_node_volumes: gone, discovery, .. } = settings;
+        let (leads, leading) = watch::channel(false);
+        let lease = Lease { namespace: namespace.clone(), name: lease.clone(), identity: pod_name.clone() };
         let leader = async || {
-            let leader = Leader::new(client.clone(), caches.clone(), metrics.clone(), deleted_node_volumes, &pod_name);
+            let leader = Leader::new(client.clone(), caches.clone(), metrics.clone(), *gone, pod_name);
             let template = discovery.clone();
-            let discoveries =
-                Discoveries::new(client.clone(), &caches, metrics.clone(), &namespace, template, &pod_name);
+            let discoveries = Discoveries::new(client.clone(), caches, metrics.clone(), namespace, template, pod_name);
             tokio::join!(leader.run(), discoveries.run());
         };
         tokio::select! {
             () = lease::hold(client.clone(), lease, leads, stop.clone().cancelled_owned()) => {}
-            () = follow(leading, &metrics, leader) => {}
+            () = follow(leading, metrics, leader) => {}
         }
-        Ok(())
-    };
-    let web = async { web.await.context("serving HTTP") };
-    parts.serve(&stop, async { tokio::try_join!(csi, web, lead).map(|_| ()) }).await
+    }
 }
 
 /// Works while this replica leads, for ever.

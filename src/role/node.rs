@@ -18,7 +18,7 @@ use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
-use crate::agent::{AgentHandle, Reconciler};
+use crate::agent::{AgentHandle, AgentThread, PassReport, Reconciler};
 use crate::csi::proto::agent::agent_server::AgentServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
@@ -26,6 +26,7 @@ use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
 };
 use crate::device::ownership::Owner;
+use crate::host::agent_lock::AgentLock;
 use crate::host::backoff::Backoff;
 use crate::host::events::DeviceEvents;
 use crate::host::filesystem::RealFilesystems;
@@ -74,58 +75,31 @@ fn check_name(node: &str) -> Result<()> {
 }
 
 async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
-    let NodeSettings { node, state_dir, kubelet_dir, http, min_age, max_volumes, udev_rules_dir, lvm_dir, log: _ } =
-        settings;
-    check_name(&node)?;
+    check_name(&settings.node)?;
     let readiness = Readiness::default();
     let (metrics, registry) = NodeMetrics::new()?;
     let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
     // From the start: a waiting agent is alive, and not ready.
-    let web = tokio::spawn(http::serve(http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned()));
+    let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
+    let web = tokio::spawn(web);
+    let Some(ground) = Ground::open(&settings, &stop).await? else { return Ok(()) };
+    metrics.watch(&ground.pool);
 
-    let locked = {
-        let state_dir = state_dir.clone();
-        tokio::task::spawn_blocking(move || become_agent(&state_dir))
-    };
-    let (state, lock) = tokio::select! {
-        locked = locked => locked.context("taking the agent's lock")??,
-        () = stop.cancelled() => return Ok(()),
-    };
-    let write = move || host_rules::install_all(udev_rules_dir.as_deref(), lvm_dir.as_deref());
-    tokio::task::spawn_blocking(write).await.context("writing the rules of the host")?;
-    let host: Arc<dyn Host> =
-        Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
-    let client = operator::client().await?;
-    let cluster = tokio::select! {
-        cluster = cluster(&client, &host) => cluster?,
-        () = stop.cancelled() => return Ok(()),
-    };
-    let owner = Owner { cluster: cluster.clone(), node: node.clone() };
-    let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
-    metrics.watch(&pool);
-
-    let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
-    // The sets come from the API server; until they do, nothing is claimed and all that is here works.
-    let agent = Reconciler::new(Arc::clone(&host), Arc::clone(&pool), min_age, Vec::new());
-    let runtime = Handle::current();
-    let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
-    let ask = ask_promises(client.clone(), node.clone(), runtime.clone());
-    let agent = agent.asking_elsewhere(of_this_cluster(client.clone(), cluster, runtime, ask));
     let (see, seen) = watch::channel(None);
-    metrics.sets.watch(&node, seen.clone());
+    metrics.sets.watch(&settings.node, seen.clone());
     let (look, looked) = watch::channel(0);
-    let looks = Looks { looked, stop: stop.clone() };
     let ready = readiness.clone();
-    let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |pass| {
+    let (agent_handle, thread) = ground.start_agent(settings.min_age, move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
-    });
+    })?;
 
-    let locks = VolumeLocks::default();
-    let writes = metrics.writes();
-    let (operator, inbox) = NodeOperator::new(client, Arc::clone(&pool), agent_handle.clone(), locks.clone(), writes);
+    let Ground { client, host, pool, cluster: _, _lock: _ } = &ground;
+    let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
+    let (operator, inbox) =
+        NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
     let operator = tokio::spawn(operator.run(inbox, seen.clone()));
     let operator_handle = operator.abort_handle();
     let mut parts = Parts::default();
@@ -133,35 +107,96 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     parts.add("the side of Kubernetes", operator);
 
     // kubelet asks at once for what only a first look can say.
-    let mut looked = seen;
+    let mut first = seen;
     tokio::select! {
-        Ok(_) = looked.wait_for(Option::is_some) => {}
+        Ok(_) = first.wait_for(Option::is_some) => {}
         () = stop.cancelled() => {}
         why = parts.end() => return Err(why),
     }
-    let csi_path = kubelet_dir.join("plugins").join(DRIVER_NAME).join("csi.sock");
-    let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
-    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
-    let csi = services(&calls, readiness, node_volumes, max_volumes);
-    let own =
-        Routes::new(AgentServer::new(AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all)));
-    let csi_socket = server::bind(&csi_path)?;
-    let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
-    tracing::info!(socket = %csi_path.display(), node, "serving CSI");
-    let served = async {
-        let sockets = tokio::try_join!(
-            server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
-            server::serve(agent_socket, own, stop.clone().cancelled_owned()),
-            registration::register(registration_path, &csi_path, &stop),
-        );
-        sockets.map(|_| ()).context("serving CSI")
-    };
+    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks);
+    let csi = services(&calls, readiness, volumes, settings.max_volumes);
+    let looks = Looks { looked, stop: stop.clone() };
+    let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all);
+    let served = sockets(&settings, csi, Routes::new(AgentServer::new(own)), &stop)?;
     let web = async { web.await?.context("serving HTTP") };
     let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
     operator_handle.abort();
     agent_handle.stop();
     parts.ended().await;
     ended
+}
+
+/// What the parts of this role stand on.
+struct Ground {
+    client: kube::Client,
+    host: Arc<dyn Host>,
+    pool: Arc<Pool>,
+    cluster: String,
+    /// Nobody else is the agent of the state directory while this lives.
+    _lock: AgentLock,
+}
+
+impl Ground {
+    /// Waits for the agent's lock, and at the first start on a node for the API server. `None`: stopped meanwhile.
+    async fn open(settings: &NodeSettings, stop: &CancellationToken) -> Result<Option<Self>> {
+        let NodeSettings { node, state_dir, udev_rules_dir, lvm_dir, .. } = settings.clone();
+        let locked = tokio::task::spawn_blocking(move || become_agent(&state_dir));
+        let (state, lock) = tokio::select! {
+            locked = locked => locked.context("taking the agent's lock")??,
+            () = stop.cancelled() => return Ok(None),
+        };
+        let write = move || host_rules::install_all(udev_rules_dir.as_deref(), lvm_dir.as_deref());
+        tokio::task::spawn_blocking(write).await.context("writing the rules of the host")?;
+        let host: Arc<dyn Host> =
+            Arc::new(RealHost::new(Roots::default(), RealFilesystems::default(), state).after(lock.after.clone()));
+        let client = operator::client().await?;
+        let cluster = tokio::select! {
+            cluster = cluster(&client, &host) => cluster?,
+            () = stop.cancelled() => return Ok(None),
+        };
+        let owner = Owner { cluster: cluster.clone(), node };
+        let pool = Arc::new(Pool::open(Arc::clone(&host), owner, Workers::Threads)?);
+        Ok(Some(Self { client, host, pool, cluster, _lock: lock }))
+    }
+
+    /// The sets come from the API server; until they do, nothing is claimed and all that is here works.
+    fn start_agent(
+        &self,
+        min_age: Duration,
+        on_pass: impl FnMut(&PassReport) + Send + 'static,
+    ) -> Result<(AgentHandle, AgentThread)> {
+        let Self { client, host, pool, cluster, _lock: _ } = self;
+        let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
+        let (node, runtime) = (pool.owner().node.clone(), Handle::current());
+        let agent = Reconciler::new(Arc::clone(host), Arc::clone(pool), min_age, Vec::new());
+        let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
+        let ask = ask_promises(client.clone(), node, runtime.clone());
+        let agent = agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask));
+        Ok(AgentHandle::start(agent, Arc::clone(pool), Some(events), on_pass))
+    }
+}
+
+/// Serves kubelet's socket and the agent's own, and registers the first with kubelet.
+fn sockets(
+    settings: &NodeSettings,
+    csi: Routes,
+    own: Routes,
+    stop: &CancellationToken,
+) -> Result<impl Future<Output = Result<()>>> {
+    let NodeSettings { node, kubelet_dir, state_dir, .. } = settings;
+    let csi_path = kubelet_dir.join("plugins").join(DRIVER_NAME).join("csi.sock");
+    let registration_path = kubelet_dir.join("plugins_registry").join(registration::SOCKET);
+    let csi_socket = server::bind(&csi_path)?;
+    let agent_socket = server::bind(&state_dir.join(AGENT_SOCKET))?;
+    tracing::info!(socket = %csi_path.display(), node, "serving CSI");
+    Ok(async move {
+        let sockets = tokio::try_join!(
+            server::serve(csi_socket, csi, stop.clone().cancelled_owned()),
+            server::serve(agent_socket, own, stop.clone().cancelled_owned()),
+            registration::register(registration_path, &csi_path, stop),
+        );
+        sockets.map(|_| ()).context("serving CSI")
+    })
 }
 
 /// What kubelet calls, counted.

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{ClusterVolumes, MARGIN, answer, unknown};
-use crate::api::crd::Phase;
+use crate::api::crd::{Phase, PoolVolume};
 use crate::operator::volume::create::{AfterWithdrawal, CreateFacts, CreateStep, WaitUntil, step};
 use crate::operator::volume::latest::Sight;
 use crate::operator::volume::objects::Write;
@@ -41,13 +41,7 @@ impl ClusterVolumes {
                     // Where nobody is left to ask, the last refusal says more than that.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
                     refusal = None;
-                    match self.objects.create(&spec::object(&wanted, &node)).await.map_err(unknown)? {
-                        Write::Done(made) => {
-                            own = made.uid();
-                            sight.learn(Some(made));
-                        }
-                        Write::Changed => self.look_again(&mut sight, id).await?,
-                    }
+                    own = self.ask(&mut sight, id, &spec::object(&wanted, &node)).await?.or(own);
                 }
                 CreateStep::Wait(WaitUntil::Silent) => sight.changed(silent_at).await,
                 CreateStep::Wait(WaitUntil::Over) => sight.changed(over_at).await,
@@ -71,6 +65,18 @@ impl ClusterVolumes {
                 CreateStep::Answer(Ok(())) => return answer(seen.as_deref()),
                 CreateStep::Answer(Err(error)) => return Err(error),
             }
+        }
+    }
+
+    /// Creates the object, and gives its UID; where somebody was faster, what there is now is looked at.
+    async fn ask(&self, sight: &mut Sight, id: VolumeId, object: &PoolVolume) -> Result<Option<String>, Error> {
+        match self.objects.create(object).await.map_err(unknown)? {
+            Write::Done(made) => {
+                let uid = made.uid();
+                sight.learn(Some(made));
+                Ok(uid)
+            }
+            Write::Changed => self.look_again(sight, id).await.map(|()| None),
         }
     }
 }
