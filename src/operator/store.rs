@@ -161,10 +161,12 @@ impl<K: ResourceExt> Cache<K> {
         let said = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
                 let key = key(&object);
+                objects.told(&Revision::of(&object));
                 objects.insert(key.clone(), Arc::new(object));
                 before.unread.contains_key(&key).then_some(Reading::Back { key })
             }
             Err(unread) => {
+                objects.told(&unread.revision);
                 let (news, known) = (before.news_of(&unread), before.all.get(&unread.key).cloned());
                 objects.insert_unread(unread, known);
                 news
@@ -189,6 +191,7 @@ impl<K: ResourceExt> Cache<K> {
     fn put_read(&self, object: K) -> Option<Reading> {
         let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
         let mut objects = self.write();
+        objects.told(&revision);
         let was_unread = objects.end_unread(&key);
         // A watch that lags behind our own write must not undo what we know.
         let known = objects.all.get(&key).map(|known| Revision::of(&**known));
@@ -206,6 +209,7 @@ impl<K: ResourceExt> Cache<K> {
 
     fn put_unread(&self, unread: UnreadObject<K>) -> Option<Reading> {
         let mut objects = self.write();
+        objects.told(&unread.revision);
         let news = objects.news_of(&unread);
         let known = objects.take(&unread.key);
         objects.insert_unread(unread, known);
@@ -220,7 +224,8 @@ impl<K: ResourceExt> Cache<K> {
         let (key, revision) = (key(&object), Revision::of(&object));
         let mut objects = self.write();
         let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
-        if !after_known || objects.unread.get(&key).is_some_and(|unread| !revision.is_after(&unread.revision)) {
+        let after_unread = objects.unread.get(&key).is_none_or(|unread| revision.is_after(&unread.revision));
+        if !after_known || !after_unread || objects.is_gone(&key, &revision) {
             return;
         }
         objects.insert(key, Arc::new(object));
@@ -232,6 +237,7 @@ impl<K: ResourceExt> Cache<K> {
     pub(super) fn remove(&self, gone: &impl ResourceExt) {
         let (key, revision) = (key(gone), Revision::of(gone));
         let mut objects = self.write();
+        objects.told(&revision);
         let unread = objects.unread.get(&key).is_some_and(|unread| unread.revision.is_of_the_object(&revision))
             && objects.end_unread(&key);
         let known = objects.all.get(&key).is_some_and(|known| Revision::of(&**known).is_of_the_object(&revision))
@@ -263,6 +269,8 @@ struct Objects<K> {
     groups: BTreeMap<String, ByKey<K>>,
     /// Those that cannot be read as they are now.
     unread: BTreeMap<String, Unread<K>>,
+    /// The newest version that the watch has told of.
+    newest: u64,
     /// What some of them are looked for by.
     group_of: fn(&K) -> Option<&str>,
 }
@@ -276,7 +284,17 @@ struct Unread<K> {
 
 impl<K: ResourceExt> Objects<K> {
     fn new(group_of: fn(&K) -> Option<&str>) -> Self {
-        Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), group_of }
+        Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), newest: 0, group_of }
+    }
+
+    fn told(&mut self, revision: &Revision) {
+        self.newest = self.newest.max(revision.version.unwrap_or_default());
+    }
+
+    /// Whether a state of an object that is not there was told of before: then the object is gone since.
+    fn is_gone(&self, key: &str, revision: &Revision) -> bool {
+        let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
+        !is_there && revision.version.is_some_and(|version| version <= self.newest)
     }
 
     /// What is to be said of it, once for each reason.

@@ -130,6 +130,31 @@ fn what_is_known_is_never_undone_by_an_older_state_but_by_a_list() {
 }
 
 #[test]
+fn a_late_answer_about_an_object_whose_end_was_told_does_not_bring_it_back() {
+    let cache = cache();
+    cache.replace(vec![Ok(state("u", 3)), Ok(named("b", "b", 4))]);
+    cache.learn(state("u", 4));
+    assert_eq!(known(&cache), is("u", 4), "it is there");
+    cache.remove(&state("u", 6));
+    cache.learn(state("u", 5));
+    assert_eq!(known(&cache), None);
+    cache.put(unread(&state("v", 8), "why"));
+    cache.remove(&state("v", 8));
+    cache.learn(state("v", 7));
+    assert_eq!(known(&cache), None);
+    cache.learn(state("made again", 9));
+    assert_eq!(known(&cache), is("made again", 9));
+    cache.put(Ok(state("made again", 9)));
+    cache.replace(vec![Ok(named("b", "b", 11))]);
+    cache.learn(state("made again", 10));
+    assert_eq!(known(&cache), None, "a list tells of its end as well");
+    // Of a cluster that was put back from a backup.
+    cache.replace(vec![Ok(named("b", "b", 4))]);
+    cache.learn(state("v", 5));
+    assert_eq!(known(&cache), is("v", 5));
+}
+
+#[test]
 fn a_state_that_cannot_be_read_and_what_was_known_before_it_change_at_once() {
     let cache = cache();
     cache.put(Ok(state("u", 1)));
