@@ -6,8 +6,8 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::caches::Caches;
 use crate::api::crd::Phase;
+use crate::operator::volume::spec;
 use crate::operator::volume::spec::phase;
-use crate::operator::volume::view;
 
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),
@@ -68,7 +68,7 @@ impl Metrics {
         self.accepted.set(made.min().unwrap_or(0));
         self.abnormal.reset();
         for object in &all {
-            let seen = view::volume(object, view::NodeObject::of(caches.nodes.get(&object.spec.node)));
+            let seen = spec::volume(object, spec::NodeObject::of(caches.nodes.get(&object.spec.node)));
             if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| condition.abnormal) {
                 self.abnormal.with_label_values(&[&*condition.reason]).inc();
             }

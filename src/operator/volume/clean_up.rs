@@ -8,7 +8,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::objects::Write;
-use super::view::NodeObject;
+use super::spec::NodeObject;
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
 use crate::operator::client::within;

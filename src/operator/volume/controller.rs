@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::erased::Erased;
 use super::in_vain::InVain;
 use super::objects::VolumeApi;
-use super::view::NodeObject;
-use super::{node_capacity, view};
+use super::spec::NodeObject;
+use super::{node_capacity, spec};
 use crate::api::crd::PoolVolume;
 use crate::host::chain;
 use crate::operator::controller::caches::Caches;
@@ -78,7 +78,7 @@ impl ClusterVolumes {
 
 /// The volume of an object that is Ready.
 fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
-    let volume = object.and_then(|object| view::volume(object, NodeObject::Exists));
+    let volume = object.and_then(|object| spec::volume(object, NodeObject::Exists));
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
 }
 
@@ -122,13 +122,13 @@ impl Volumes for ClusterVolumes {
                 "PoolVolume {name} is there, and cannot be read by this version: {why}"
             )));
         }
-        Ok(object.and_then(|object| view::volume(&object, self.node_of(&object))))
+        Ok(object.and_then(|object| spec::volume(&object, self.node_of(&object))))
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
         let all = self.caches.volumes.all();
-        Ok(all.iter().filter_map(|object| view::volume(object, self.node_of(object))).collect())
+        Ok(all.iter().filter_map(|object| spec::volume(object, self.node_of(object))).collect())
     }
 
     async fn capacity(

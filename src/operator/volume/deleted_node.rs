@@ -7,7 +7,7 @@ use crate::api::crd::PoolVolume;
 use crate::operator::condition::condition;
 
 use super::spec::never_accepted;
-use super::view::{NODE_GONE, NodeObject};
+use super::spec::{NODE_GONE, NodeObject};
 
 /// What becomes of the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

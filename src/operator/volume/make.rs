@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::persistent_volumes::is_claimed_by_name;
 use super::queue::AGAIN;
-use super::request::{request, stale};
+use super::spec::{request, stale};
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};

@@ -36,12 +36,10 @@ pub(in crate::operator) mod own;
 pub(in crate::operator) mod persistent_volumes;
 pub(in crate::operator) mod queue;
 mod report;
-pub(in crate::operator) mod request;
 #[cfg(test)]
 pub(in crate::operator) mod sample;
 pub(in crate::operator) mod spec;
 pub(in crate::operator) mod status;
-pub(in crate::operator) mod view;
 mod work;
 
 pub use abandon::abandon;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use super::request::request;
+use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::device::DiskId;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};

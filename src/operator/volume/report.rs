@@ -7,7 +7,7 @@ use kube::api::PostParams;
 use super::own::described_by;
 use super::persistent_volumes::is_claimed;
 use super::queue::AGAIN;
-use super::request::{request, restored};
+use super::spec::{request, restored};
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
 use crate::api::crd::{Phase, PoolVolume, Reason};

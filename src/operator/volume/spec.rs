@@ -1,14 +1,32 @@
-//! Between a CreateVolume and a PoolVolume: the spec that is written, and what keeps an object that is there
-//! from being the one that is asked for. Pure.
+//! Between what a caller asks for, a PoolVolume, and what the pool is asked for: each conversion once, for the controller
+//! and for the agent. Pure.
+//!
+//! Takes in a CreateVolume, an object, or what a disk says; gives out the object that asks a node for a volume, the
+//! request that an object means, the volume that a caller sees, and what keeps one from being the other.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
 
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode};
 use crate::api::quantity;
+use crate::device::label::{VolumeRecord, VolumeUsage};
+use crate::device::set_name::SetName;
+use crate::host::FsKind;
 use crate::operator::bytes::{bytes, signed};
-use crate::volume::{Error, Nodes, VolumeId, VolumeRequest, WantedUsage};
+use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
+use crate::volume::{Condition, Error, Nodes, Volume, VolumeId, VolumeRequest};
+
+/// A CreateVolume that is still under way is answered, and its object withdrawn, long before this.
+const STALE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Type of the condition that says how a volume is.
+pub const HEALTHY: &str = "Healthy";
+/// Type of the condition, and reason, of a volume whose Node object was deleted.
+pub const NODE_GONE: &str = "NodeGone";
 
 /// How far the agent has got with an object.
 pub fn phase(object: &PoolVolume) -> Phase {
@@ -132,75 +150,114 @@ pub fn refusal(object: &PoolVolume) -> Error {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::sample::{GIB, ready, rejected, wanted};
-    use super::*;
-    use crate::host::FsKind;
+/// Why an object that no agent has answered is not carried out any more: nobody waits for it, so its volume would be
+/// nobody's.
+pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
+    let age = now.duration_since(object.metadata.creation_timestamp.as_ref()?.0);
+    (age > STALE).then(|| {
+        format!(
+            "it was asked for {} minutes ago by this node's clock, and no CreateVolume lasts so long; whoever still wants it asks again",
+            age.as_mins()
+        )
+    })
+}
 
-    #[test]
-    fn what_was_just_asked_for_is_no_different() {
-        let wanted = wanted("pvc-1");
-        let mut made = object(&wanted, "n");
-        assert_eq!(made.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
-        assert_eq!(difference(&made, &wanted), None);
-        ready(&mut made, GIB);
-        assert_eq!(difference(&made, &wanted), None);
-        made.status.as_mut().expect("set").fs_type = Some("ext4".to_owned());
-        assert_eq!(difference(&made, &wanted), None, "a filesystem left open agrees with any");
+/// The request that an object means, or why it means none.
+pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
+    let spec = &object.spec;
+    let id = VolumeId::of_name(&spec.volume_name);
+    let name = object.name_any();
+    if id.to_string() != name {
+        return Err(format!(
+            "the volume {:?} has the id {id}, not {name}: this object was not made by the driver",
+            spec.volume_name
+        ));
     }
-
-    #[test]
-    fn every_other_property_is_named() {
-        let asked = wanted("pvc-1");
-        let mut made = object(&asked, "n");
-        ready(&mut made, GIB);
-        made.status.as_mut().expect("set").fs_type = Some("ext4".to_owned());
-        let differs = |change: &dyn Fn(&mut VolumeRequest)| {
-            let mut other = asked.clone();
-            change(&mut other);
-            difference(&made, &other).unwrap_or_default()
-        };
-        assert!(differs(&|w| w.name = "pvc-2".into()).contains("pvc-1"));
-        assert!(differs(&|w| w.required = 2 * GIB).contains("2Gi are asked for"));
-        assert!(differs(&|w| w.limit = Some(GIB / 2)).contains("limit is 512Mi"));
-        assert!(differs(&|w| w.usage = WantedUsage::Block).contains("filesystem"));
-        assert!(differs(&|w| w.usage = WantedUsage::Mount(Some(FsKind::Xfs))).contains("xfs is asked for"));
-        assert!(differs(&|w| w.parameters.clear()).contains("parameters"));
-        assert_eq!(differs(&|w| w.usage = WantedUsage::Mount(Some(FsKind::Ext4))), "");
-        assert_eq!(differs(&|w| w.required = GIB / 2), "", "larger than asked is what was asked");
-
-        made.status = None;
-        let mut other = asked.clone();
-        other.required += 1;
-        assert!(difference(&made, &other).expect("not made yet").contains("another size"));
-        made.spec.volume_mode = VolumeMode::Block;
-        assert!(difference(&made, &asked).expect("block").contains("raw block"));
-    }
-
-    #[test]
-    fn each_refusal_has_the_answer_that_its_caller_can_use() {
-        let object = object(&wanted("pvc-1"), "n");
-        for reason in ["Full", "NoSet", "Cordoned"] {
-            let error = refusal(&rejected(&object, reason));
-            assert!(matches!(&error, Error::Exhausted(words) if words.contains("node n: ")), "{reason}: {error:?}");
+    let bytes =
+        |field: &str, value: i64| u64::try_from(value).map_err(|_| format!("spec.{field} is negative: {value}"));
+    let usage = match (spec.volume_mode, &spec.fs_type) {
+        (VolumeMode::Block, _) => WantedUsage::Block,
+        (VolumeMode::Filesystem, None) => WantedUsage::Mount(None),
+        (VolumeMode::Filesystem, Some(text)) => {
+            WantedUsage::Mount(Some(text.parse::<FsKind>().map_err(|error| format!("spec.fsType: {error}"))?))
         }
-        assert!(matches!(refusal(&rejected(&object, "Limit")), Error::OutOfRange(_)));
-        assert!(matches!(refusal(&rejected(&object, "Invalid")), Error::Invalid(_)));
-        assert!(matches!(refusal(&rejected(&object, "Differs")), Error::Exists(_)));
-    }
+    };
+    let parameter = |name: &str| spec.parameters.get(name).cloned();
+    Ok(CreateRequest {
+        id: id.uuid(),
+        name: spec.volume_name.clone(),
+        required: bytes("required", spec.required)?,
+        limit: spec.limit.map(|limit| bytes("limit", limit)).transpose()?,
+        usage,
+        parameters: spec.parameters.clone(),
+        selector: Selector { class: parameter("class"), set: parameter("set").as_deref().map(SetName::parse) },
+    })
+}
 
-    #[test]
-    fn a_place_that_was_lost_to_a_faster_volume_or_a_failing_disk_is_looked_for_elsewhere_and_another_failure_is_not() {
-        let object = object(&wanted("pvc-1"), "n");
-        let failed = |reason: &str| {
-            let mut failed = rejected(&object, reason);
-            failed.status.as_mut().expect("set").phase = Phase::Failed;
-            refusal(&failed)
-        };
-        for lost in ["Full", "NoSet", "DiskFailed", "JournalFailed"] {
-            assert!(matches!(failed(lost), Error::Exhausted(_)), "{lost}");
-        }
-        assert!(matches!(failed("Internal"), Error::Internal(_)));
+/// The object of a volume that has none, from what its disk says.
+pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVolume {
+    let VolumeRecord { name, required, limit, parameters, usage, fs_size: _, found: _ } = record;
+    let (volume_mode, fs_type) = match usage {
+        VolumeUsage::Block => (VolumeMode::Block, None),
+        VolumeUsage::Mount(kind) => (VolumeMode::Filesystem, Some(kind.name().to_owned())),
+    };
+    let spec = PoolVolumeSpec {
+        node: node.to_owned(),
+        volume_name: name.clone(),
+        required: signed(*required),
+        limit: limit.map(signed),
+        volume_mode,
+        fs_type,
+        parameters: BTreeMap::clone(parameters),
+        size: None,
+        intent: Intent::Keep,
+    };
+    of_spec(VolumeId::from(view.id), spec)
+}
+
+/// Whether the Node object of a volume is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeObject {
+    Exists,
+    Deleted,
+}
+
+impl NodeObject {
+    pub fn of<T>(found: Option<T>) -> Self {
+        if found.is_some() { Self::Exists } else { Self::Deleted }
     }
 }
+
+/// The volume of an object; `None` where there is none that a caller may know of.
+pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
+    let status = object.status.as_ref().filter(|_| phase(object) == Phase::Ready)?;
+    let usage = match object.spec.volume_mode {
+        VolumeMode::Block => Some(VolumeUsage::Block),
+        VolumeMode::Filesystem => filesystem(object).and_then(|text| text.parse().ok()).map(VolumeUsage::Mount),
+    };
+    let condition = match node {
+        NodeObject::Exists => condition(&status.conditions),
+        NodeObject::Deleted => {
+            Condition::abnormal(NODE_GONE, format!("node {} does not exist any more", object.spec.node))
+        }
+    };
+    Some(Volume {
+        id: object.name_any().parse().ok()?,
+        name: object.spec.volume_name.clone(),
+        size: bytes(status.size?),
+        usage,
+        node: object.spec.node.clone(),
+        found: false,
+        condition,
+    })
+}
+
+fn condition(conditions: &[KubeCondition]) -> Condition {
+    match conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False") {
+        Some(KubeCondition { reason, message, .. }) => Condition::abnormal(reason.clone(), message.clone()),
+        None => Condition::healthy(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

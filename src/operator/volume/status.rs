@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
-use super::view::HEALTHY;
+use super::spec::HEALTHY;
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
 use crate::api::quantity;
 use crate::device::DiskId;
@@ -161,7 +161,7 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
 }
 
 /// The status, with the conditions of others as they are. The agent is the one writer of this status but for one condition
-/// (`view::NODE_GONE`), which tells that the Node object is gone: that the leader says, as an agent whose Node was deleted is
+/// (`spec::NODE_GONE`), which tells that the Node object is gone: that the leader says, as an agent whose Node was deleted is
 /// taken for gone with it. Where it lives on, as until its pod is removed, each would else take away what the other has
 /// written, and write again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
