@@ -5,6 +5,7 @@
 //! row in `MODULES`; a new exception needs a reason.
 
 mod names;
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
