@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::core::{DeserializeGuard, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -72,9 +74,29 @@ pub(super) async fn keep_telling<K, T>(
     follow(cache, what, watcher(api, config).backoff(between_tries()), open, told).await;
 }
 
-/// Many watches fail at once: they do not all come back at once.
-fn between_tries() -> DefaultBackoff {
-    DefaultBackoff::default()
+/// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
+struct Waits(DefaultBackoff);
+
+/// Long enough that the watches of a large cluster do not keep an API server down, short enough for whoever waits for
+/// a CRD.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+impl Iterator for Waits {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|wait| wait.min(LONGEST_WAIT))
+    }
+}
+
+impl Backoff for Waits {
+    /// Nothing: kube resets after each event, and each try to list begins with one, so the waits would never grow. They
+    /// begin again when the last failure is two minutes ago.
+    fn reset(&mut self) {}
+}
+
+fn between_tries() -> Waits {
+    Waits(DefaultBackoff::default())
 }
 
 /// When a mirror is told of.

@@ -113,6 +113,20 @@ fn two_watches_that_fail_at_once_are_not_tried_again_at_once() {
     assert_ne!(waits(), waits());
 }
 
+#[test]
+fn the_waits_grow_though_each_try_begins_with_an_event() {
+    let mut waits = between_tries();
+    let mut next = || {
+        // As kube does with the event that begins a list.
+        waits.reset();
+        waits.next().expect("it never gives up")
+    };
+    let first = next();
+    assert!(first < Duration::from_secs(2), "{first:?}");
+    assert_eq!((0..6).map(|_| next()).last(), Some(LONGEST_WAIT));
+    assert_eq!(next(), LONGEST_WAIT, "a CRD that comes late is found soon all the same");
+}
+
 fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
     let value = json!({
         "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume", "metadata": {"name": name},
