@@ -1,4 +1,4 @@
-//! The way to the API server, one request there, and what an object there can be called.
+//! A client of the API server, one request to it, and which names an object can have.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub async fn client() -> Result<Client, Error> {
     Client::try_from(config).map_err(|e| Error::Config(Box::new(e)))
 }
 
-/// One request, which does not hang for ever.
+/// One request, with a time limit.
 pub(in crate::operator) async fn within<T>(
     what: &str,
     request: impl Future<Output = kube::Result<T>>,
@@ -27,7 +27,7 @@ pub(in crate::operator) async fn within<T>(
     }
 }
 
-/// CSI names are any text; what no object can be called has no PersistentVolume, and would be another path.
+/// A CSI name can be any text; one that is not a valid object name has no PersistentVolume, and would be another path.
 pub(in crate::operator) fn is_object_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     !name.is_empty() && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())

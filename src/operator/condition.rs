@@ -26,7 +26,7 @@ impl From<bool> for Holds {
     }
 }
 
-/// A condition, with the time of `before` where its status is the same.
+/// A condition, with the time of `before` if its status is the same.
 pub fn condition(
     before: &[Condition],
     kind: &str,

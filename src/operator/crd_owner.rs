@@ -1,7 +1,8 @@
-//! Whose objects of a kind are: ours where the CRD that serves them is ours, else those of whoever made it.
+//! Who owns the objects of a kind: we do if the CRD that serves them is ours, else its maker does.
 //!
-//! Under another owner's CRD nothing is written: the Local Storage Operator writes the status of its sets itself and makes
-//! their classes, and two who write the same never end. Agents say in their DevicePool why nothing is claimed.
+//! Under another owner's CRD nothing is written: the Local Storage Operator writes the status of its sets and makes
+//! their classes itself, and two writers of the same would never end. Agents say in their DevicePool why nothing is
+//! claimed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
@@ -11,7 +12,7 @@ use super::client::within;
 use super::error::Error;
 use crate::api::crd::has_our_schema;
 
-/// Asked once in a pass, and only where something is to be written.
+/// Read once in a pass, and only if something has to be written.
 pub struct Whose {
     crds: Api<CustomResourceDefinition>,
     name: String,

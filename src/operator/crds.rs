@@ -1,7 +1,7 @@
-//! `localpool crds`: prints our CRDs, or brings a cluster to them.
+//! `localpool crds`: prints our CRDs, or installs them in a cluster.
 //!
-//! A CRD of another owner (the Local Storage Operator's LocalVolumeSet) is never taken from it unasked:
-//! what decides is our schema annotation on it.
+//! A CRD of another owner (the Local Storage Operator's LocalVolumeSet) is never replaced unless that was asked for;
+//! our schema annotation on a CRD shows that it is ours.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::api::crd::{self, SCHEMA_ANNOTATION};
 
 /// The field manager of our CRDs.
 const MANAGER: &str = "localpool-crds";
-/// How often, and how long after each other, a new CRD is looked at until it serves.
+/// How many times, and at which interval, a new CRD is read until it serves.
 const LOOKS: u32 = 100;
 const BETWEEN: Duration = Duration::from_millis(200);
 
@@ -35,7 +35,7 @@ pub fn yaml() -> Result<String, serde_saphyr::ser::Error> {
     Ok(text)
 }
 
-/// Applies each CRD and waits until the API server serves it. Gives a line for each.
+/// Applies each CRD and waits until the API server serves it. Returns a line for each.
 pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client);
     let mut lines = Vec::new();

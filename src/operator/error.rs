@@ -1,10 +1,10 @@
-//! Why the cluster was not asked, or did not do it, and how that is said.
+//! Why a request did not reach the cluster or was not done, and the message about it.
 
-/// Who brings a cluster to our CRDs, as the roles of agent and controller cannot: for messages.
+/// For messages: who can install our CRDs, as the roles of agent and controller cannot.
 pub const HOW: &str =
     "`helm upgrade`, or an administrator's `kubectl apply --server-side` of what `localpool crds` prints";
 
-/// Why the cluster was not asked, or did not do it.
+/// Why a request did not reach the cluster, or was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("no Kubernetes API server is known: neither a service account nor KUBECONFIG names a usable one")]
@@ -26,7 +26,7 @@ impl Error {
         move |source| Self::Api { what, source: Box::new(source) }
     }
 
-    /// The HTTP code of the API server's answer, where it gave one.
+    /// The HTTP code of the API server's answer, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api { source, .. } => match &**source {
@@ -47,8 +47,8 @@ impl Error {
     }
 }
 
-/// What went wrong, in words. Of an API server's answer its message is enough, and a kind that is not served says
-/// nothing of use by itself.
+/// What went wrong, in words. The message of an API server's answer is enough; the answer about a kind that is not
+/// served does not help by itself.
 pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut cause = Some(error);
@@ -63,7 +63,7 @@ pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
             break;
         }
         let next = error.to_string();
-        // Many errors have their causes' words in their own.
+        // Many errors repeat their causes in their own messages.
         if !words.iter().any(|said| said.contains(&next)) {
             words.push(next);
         }

@@ -1,8 +1,8 @@
-//! What an Event says, before it is one. Pure.
+//! The content of an Event. Pure.
 
 use kube::runtime::events::{Event, EventType};
 
-/// A condition's message and an Event's note have room for so many bytes.
+/// The most bytes of a condition's message and of an Event's note.
 const ROOM: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl News {
     }
 }
 
-/// As much of a text as there is room for.
+/// As much of a text as fits.
 pub fn clip(mut text: String) -> String {
     if text.len() > ROOM {
         let most = ROOM - "…".len();

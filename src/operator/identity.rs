@@ -1,4 +1,4 @@
-//! Whether the API server is that of the cluster whose name the agent writes on disks.
+//! Whether the API server belongs to the cluster whose name the agent writes on disks.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::claim::AskPromises;
 
 /// The document of the state directory that keeps the cluster's UID, for starts without the API server.
 pub const CLUSTER_FILE: &str = "cluster";
-/// How long the API server may take to say which it is.
+/// How long the API server may take to answer which cluster it serves.
 const ENOUGH: Duration = Duration::from_secs(30);
 
-/// The same question, once the API server has proved to be that of this cluster: the state directory may have come with a
-/// machine, or a copy of one, from another one.
+/// The same question, for when the API server has proved to be that of this cluster: the state directory may have come
+/// from another cluster with a machine, or with a copy of one.
 pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask: AskPromises) -> AskPromises {
     let mut is_proved = false;
     Box::new(move || {

@@ -1,9 +1,10 @@
-//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node is gone.
+//! What one replica does for all: StorageClasses, the status of sets and LocalVolumes, and volumes whose node was
+//! deleted.
 //!
-//! Each pass looks at the whole and writes what differs; it begins when something changed, or when the one
-//! before could not do all, or when
-//! something is due. `set::{class, status, local_volume}`, `volume::{deleted_node, leftover}` and
-//! `pool::deleted_node` decide and are pure; this does it, object by object: `set::publish`, `volume::clean_up`, `pool::clean_up`.
+//! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
+//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `volume::{deleted_node,
+//! leftover}` and `pool::deleted_node` decide and are pure; `set::publish`, `volume::clean_up` and `pool::clean_up` do
+//! it, object by object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,12 +32,12 @@ pub use crate::operator::volume::deleted_node::Gone;
 use crate::operator::watch::{Watched, keep, opened};
 use crate::volume::DRIVER_NAME;
 
-/// Changes come in crowds; a pass waits for the end of one.
+/// Changes come in bursts; a pass waits for the end of one.
 const SETTLE: Duration = Duration::from_millis(250);
-/// How long a pass that could not do all is not tried again: at first, and at most.
+/// The wait after a pass that could not do everything: the first one, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// How long what nobody asks for any more is left as it is.
+/// How long an object stays that nobody asks for any more.
 const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// The work of the leader.
@@ -53,9 +54,9 @@ pub struct Leader {
 
 /// How a pass ended.
 pub(in crate::operator) struct Pass {
-    /// Nothing is left to be tried again.
+    /// Nothing has to be tried again.
     pub(in crate::operator) done: bool,
-    /// When there is something to do though nothing changes.
+    /// When there is something to do even if nothing changes.
     pub(in crate::operator) due: Option<Timestamp>,
 }
 
@@ -74,12 +75,12 @@ impl Leader {
         }
     }
 
-    /// Takes back after another time what nobody asks for any more.
+    /// Withdraws what nobody asks for any more after another time.
     pub fn leaving_for(self, left_for: SignedDuration) -> Self {
         Self { left_for, ..self }
     }
 
-    /// Works until it is dropped.
+    /// Runs until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
@@ -88,7 +89,7 @@ impl Leader {
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut left = crate::operator::pool::deleted_node::Left::default();
         loop {
-            // What changes from here on begins another pass.
+            // Any change after this starts another pass.
             changes.seen();
             classes.borrow_and_update();
             let Pass { done, due } = match self.caches.are_synced() && self.classes.is_synced() {
@@ -119,7 +120,7 @@ impl Leader {
         Pass { done: sets && local_volumes && volumes && pools, due: leftover.into_iter().chain(unused).min() }
     }
 
-    /// Counts a write, and says what went wrong.
+    /// Counts a write, and logs what went wrong.
     pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, Error>) -> bool {
         match result {
             Ok(_) => {
@@ -145,14 +146,14 @@ impl Leader {
         done
     }
 
-    /// What nodes say that exist: nobody brings up to date what one said that was deleted.
+    /// The reports of nodes that exist: nobody updates the report of a deleted node.
     pub(in crate::operator) fn pools(&self) -> Vec<Arc<DevicePool>> {
         let mut pools = self.caches.pools.all();
         pools.retain(|pool| self.caches.nodes.get(&pool.name_any()).is_some());
         pools
     }
 
-    /// Whether something may be written about objects of a kind; `None`: that could not be asked.
+    /// Whether objects of a kind may be written; `None`: the API server could not be asked.
     pub(in crate::operator) async fn may_write(&self, whose: &Whose) -> Option<bool> {
         match whose.are_ours().await {
             Ok(ours) => Some(ours),

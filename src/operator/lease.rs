@@ -1,4 +1,4 @@
-//! Which replica leads: the holder of a lease does the work, and lets go of the lease when it stops.
+//! Which replica leads: the holder of a lease does the work, and gives the lease back when it stops.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::task::JoinHandle;
 
 use crate::host::chain;
 
-/// How long the lease outlives its holder, and how long before that it is renewed.
+/// How long the lease outlives its holder, and how long before its end it is renewed.
 const DURATION: u64 = 30;
 const GRACE: u64 = 10;
 /// How long to wait after a lease could not even be read.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How long letting go may take at a stop.
+/// How long it may take to give the lease back at a stop.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// Where the lease is, and who asks for it.
+/// Where the lease is, and who wants it.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub namespace: String,
@@ -26,7 +26,7 @@ pub struct Lease {
     pub identity: String,
 }
 
-/// Holds the lease when it can, until `stopped`; tells `leads` whether it does. Gives the lease back.
+/// Holds the lease when it can, until `stopped`; sends to `leads` whether it does. Gives the lease back.
 pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stopped: impl Future<Output = ()>) {
     tokio::pin!(stopped);
     let mut said = false;
@@ -63,7 +63,7 @@ pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stop
     }
 }
 
-/// Whether the end was asked for.
+/// Whether the caller asked for the end.
 async fn follow<T>(
     mut held: watch::Receiver<bool>,
     mut task: JoinHandle<T>,

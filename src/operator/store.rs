@@ -1,8 +1,8 @@
-//! What is known of the objects of one kind, and a bell that rings when it changes.
+//! What is known of the objects of one kind, and a notification when it changes.
 //!
-//! Takes in what a watch tells (`watch`), and what our own writes gave back; gives out objects by name and in groups, and a channel to
-//! wait on. An object that cannot be read (a later version wrote it) is there all the same: the last that was known of it stays, and
-//! what it takes stays taken.
+//! Takes in the events of a watch (`watch`), and the answers to our own writes; gives out objects by name and in
+//! groups, and a channel to wait on. An object that cannot be read (a later version wrote it) is still there: its last
+//! known state stays, and what it takes stays taken.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 pub struct CacheState {
     /// All objects were read, and the API server still serves the kind.
     pub synced: bool,
-    /// How often they were listed.
+    /// How many times they were listed.
     pub(super) lists: u64,
     version: u64,
 }
@@ -46,18 +46,18 @@ pub(super) struct UnreadObject<K> {
     pub key: String,
     pub revision: Revision,
     pub why: String,
-    /// What it counts as in its group, where nothing older is known of it.
+    /// Its value in its group, if no older state of it is known.
     pub stand_in: Option<Arc<K>>,
 }
 
-/// What is to be said of an object: that it cannot be read, or that it can be again.
+/// A message about an object: that it cannot be read, or that it can be read again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Lost { key: String, why: String },
     Back { key: String },
 }
 
-/// Which object it is, and which state of it.
+/// Identifies an object, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Revision {
     uid: Option<String>,
@@ -70,7 +70,7 @@ impl Revision {
         Self { uid: object.uid(), version }
     }
 
-    /// Resource versions are numbers that grow, over all objects of a kind; what is none is taken as it comes.
+    /// Resource versions are numbers that grow, over all objects of a kind; one that is no number counts as newer.
     pub fn is_after(&self, other: &Self) -> bool {
         match (self.version, other.version) {
             (Some(this), Some(other)) => this > other,
@@ -78,13 +78,13 @@ impl Revision {
         }
     }
 
-    /// An object that was deleted and made again has another UID.
+    /// An object that was deleted and created again has another UID.
     fn is_of_the_object(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 }
 
-/// `namespace/name`, or the name alone.
+/// `namespace/name`, or only the name.
 pub(super) fn key(object: &impl ResourceExt) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
@@ -97,7 +97,7 @@ impl<K: ResourceExt> Cache<K> {
         Self::grouped(same, |_| None)
     }
 
-    /// One whose objects are looked for by something else, too.
+    /// A store whose objects are also found by another key.
     pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
         let (known, _) = watch::channel(CacheState::default());
         Self(Arc::new(Inner { objects: RwLock::new(Objects::new(group_of)), known, same }))
@@ -125,17 +125,17 @@ impl<K: ResourceExt> Cache<K> {
         self.read().all.clone()
     }
 
-    /// Those of one group, by name.
+    /// The objects of one group, by name.
     pub fn group(&self, group: &str) -> Vec<Arc<K>> {
         self.read().groups.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Those that are in any group.
+    /// The objects that are in any group.
     pub fn all_groups(&self) -> Vec<Arc<K>> {
         self.read().groups.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Why an object that is there cannot be read; by name, or `namespace/name`.
+    /// Why an existing object cannot be read; by name, or `namespace/name`.
     pub fn unread(&self, key: &str) -> Option<String> {
         self.read().unread.get(key).map(|unread| unread.why.clone())
     }
@@ -153,7 +153,7 @@ impl<K: ResourceExt> Cache<K> {
         self.0.known.send_modify(|known| known.version += 1);
     }
 
-    /// Takes over a list, which says all there is.
+    /// Takes in a list, which is complete.
     pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
         let mut objects = self.write();
         let group_of = objects.group_of;
@@ -180,7 +180,7 @@ impl<K: ResourceExt> Cache<K> {
         said
     }
 
-    /// Takes over an object as a watch tells of it.
+    /// Takes in an object from a watch.
     pub(super) fn put(&self, object: Opened<K>) -> Option<Reading> {
         match object {
             Ok(object) => self.put_read(object),
@@ -218,8 +218,8 @@ impl<K: ResourceExt> Cache<K> {
         news
     }
 
-    /// Takes over an object as a write or a read of our own gave it; what is older than what is known is no news. Whether it can be
-    /// read only the watch says: an answer may be late.
+    /// Takes in an object from an answer to our own write or read; one that is older than what is known changes
+    /// nothing. Only the watch decides whether an object can be read: an answer may be late.
     pub(super) fn learn(&self, object: K) {
         let (key, revision) = (key(&object), Revision::of(&object));
         let mut objects = self.write();
@@ -233,7 +233,7 @@ impl<K: ResourceExt> Cache<K> {
         self.ring();
     }
 
-    /// Takes over that an object is gone; another one of its name may be there.
+    /// Takes in that an object is gone; there may be another one of its name.
     pub(super) fn remove(&self, gone: &impl ResourceExt) {
         let (key, revision) = (key(gone), Revision::of(gone));
         let mut objects = self.write();
@@ -253,7 +253,7 @@ impl<K: ResourceExt> Cache<K> {
         self.0.known.send_if_modified(|known| std::mem::replace(&mut known.synced, false));
     }
 
-    /// It serves the kind, and goes on from what is known.
+    /// The API server serves the kind; what is known stays valid.
     pub(super) fn find(&self) {
         self.0.known.send_if_modified(|known| {
             let lost = known.lists > 0 && !known.synced;
@@ -269,16 +269,16 @@ struct Objects<K> {
     groups: BTreeMap<String, ByKey<K>>,
     /// Those that cannot be read as they are now.
     unread: BTreeMap<String, Unread<K>>,
-    /// The newest version that the watch has told of.
+    /// The newest version that the watch has reported.
     newest: u64,
-    /// What some of them are looked for by.
+    /// The key by which some of them are found.
     group_of: fn(&K) -> Option<&str>,
 }
 
 struct Unread<K> {
     revision: Revision,
     why: String,
-    /// What is in its group, as nothing older is known of it.
+    /// The value in its group, if no older state of it is known.
     stand_in: Option<Arc<K>>,
 }
 
@@ -291,13 +291,13 @@ impl<K: ResourceExt> Objects<K> {
         self.newest = self.newest.max(revision.version.unwrap_or_default());
     }
 
-    /// Whether a state of an object that is not there was told of before: then the object is gone since.
+    /// Whether a state of an object that is not there was reported before: then the object is gone since.
     fn is_gone(&self, key: &str, revision: &Revision) -> bool {
         let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
         !is_there && revision.version.is_some_and(|version| version <= self.newest)
     }
 
-    /// What is to be said of it, once for each reason.
+    /// The message about it, once for each reason.
     fn news_of(&self, unread: &UnreadObject<K>) -> Option<Reading> {
         let UnreadObject { key, why, .. } = unread;
         let said = self.unread.get(key).is_some_and(|before| before.why == *why);
@@ -311,8 +311,8 @@ impl<K: ResourceExt> Objects<K> {
         before
     }
 
-    /// What was known of it counts, else what stands in for it. What was known of another object of its name is nothing: that one
-    /// is gone.
+    /// Its last known state counts, else its stand-in. The state of an earlier object of its name does not count: that
+    /// object is gone.
     fn insert_unread(&mut self, unread: UnreadObject<K>, known: Option<Arc<K>>) {
         let UnreadObject { key, revision, why, stand_in } = unread;
         let known = known.filter(|known| Revision::of(&**known).is_of_the_object(&revision));
@@ -326,7 +326,7 @@ impl<K: ResourceExt> Objects<K> {
         self.unread.insert(key, Unread { revision, why, stand_in });
     }
 
-    /// Takes away what counts for it; that it cannot be read stays.
+    /// Removes what counts for it; it stays unreadable.
     fn take(&mut self, key: &str) -> Option<Arc<K>> {
         if let Some(stand_in) = self.unread.get_mut(key).and_then(|unread| unread.stand_in.take()) {
             self.leave(key, &stand_in);
@@ -365,7 +365,7 @@ impl<K: ResourceExt> Objects<K> {
 
 #[cfg(test)]
 impl<K: ResourceExt> Cache<K> {
-    /// One that has been read.
+    /// An object that could be read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
         let cache = Self::new(same);
         cache.replace(objects.into_iter().map(Ok).collect());

@@ -1,8 +1,8 @@
 //! The watches: one event loop, which keeps a store in step with the API server.
 //!
-//! Takes in what is to be watched, and a store or whom to tell. A kind that the API server does not serve (its CRD comes later, or
-//! is gone) is waited for and said once; what was known of it stays until it is listed again. An object that cannot be read (a
-//! later version wrote it) stops only itself.
+//! Takes in what to watch, and a store or a callback. If the API server does not serve a kind (its CRD comes later, or
+//! is gone), that is logged once and the watch waits; what was known of it stays until it is listed again. An object
+//! that cannot be read (a later version wrote it) affects no other object.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ use super::store::{Cache, Opened, Reading, Revision, UnreadObject, key};
 pub struct Watched<T> {
     api: Api<T>,
     config: Config,
-    /// The objects, in messages.
+    /// The name of the objects in messages.
     what: &'static str,
 }
 
@@ -34,19 +34,19 @@ impl<T> Watched<T> {
         Self::some(api, Config::default(), what)
     }
 
-    /// Those that a selector selects.
+    /// The objects that a selector selects.
     pub fn some(api: Api<T>, config: Config, what: &'static str) -> Self {
         Self { api, config, what }
     }
 }
 
-/// What an event has told.
+/// What an event reported.
 pub(super) enum Told<'a> {
     /// All objects.
     List,
     /// One object, as it is now.
     Object(&'a str),
-    /// One that cannot be read.
+    /// An object that cannot be read.
     Unread,
     Gone(&'a str),
 }
@@ -60,7 +60,7 @@ where
     keep_telling(&cache, watched, open, |_| {}).await;
 }
 
-/// The same, and tells of each event after it.
+/// Keeps a store for ever, and reports each event after it is in the store.
 pub(super) async fn keep_telling<K, T>(
     cache: &Cache<K>,
     watched: Watched<T>,
@@ -99,16 +99,17 @@ fn between_tries() -> Waits {
     Waits(DefaultBackoff::default())
 }
 
-/// When a mirror is told of.
+/// When a mirror is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// Once the objects were listed, and after each change.
     Changes,
-    /// And after each list, though nothing changed: the API server may have begun to read what it stores by another definition.
+    /// And after each list, even if nothing changed: the API server may now decode what it stores by another
+    /// definition.
     Lists,
 }
 
-/// Tells of all objects of a watch for ever, by name.
+/// Reports all objects of a watch, by name, for ever.
 pub async fn mirror<K>(
     watched: Watched<DeserializeGuard<K>>,
     tells: Tells,
@@ -146,7 +147,7 @@ pub fn opened<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Open
     guard.0.map_err(|invalid| UnreadObject { key, revision, why: invalid.error, stand_in: None })
 }
 
-/// One that is stood in for by what `stand_in` makes of it, where it cannot be read.
+/// An object; if it cannot be read, `stand_in` makes its stand-in.
 pub fn opened_or<K>(stand_in: fn(&DynamicObject) -> Option<K>) -> impl Fn(DynamicObject) -> Opened<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -204,7 +205,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
     }
 }
 
-/// Says how an object can be read.
+/// Logs whether an object can be read.
 fn say(what: &str, reading: Reading) {
     match reading {
         Reading::Lost { key, why } => {
@@ -214,7 +215,7 @@ fn say(what: &str, reading: Reading) {
     }
 }
 
-/// Of a watch that fails, each reason is said once, and once that it is over.
+/// The state of a watch that fails: each reason is logged once, and the end of the failure once.
 #[derive(Default)]
 struct Trouble(Option<String>);
 
@@ -227,7 +228,7 @@ enum TroubleNews {
 impl Trouble {
     fn news<K>(&mut self, event: &watcher::Result<Event<K>>) -> Option<TroubleNews> {
         match event {
-            // Before the list is asked for: it has begun to come in only when its first object or its end does.
+            // Sent before the list is requested: only its first object or its end proves that the list comes in.
             Ok(Event::Init) => None,
             Ok(_) => self.0.take().map(|_| TroubleNews::Over),
             Err(error) => {
@@ -250,7 +251,7 @@ impl TroubleNews {
     }
 }
 
-/// Whether the API server knows no such kind.
+/// Whether the API server does not serve the kind.
 fn is_missing(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

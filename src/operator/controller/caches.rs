@@ -19,7 +19,7 @@ pub struct Caches {
     pub pools: Cache<DevicePool>,
     pub nodes: Cache<PartialObjectMeta<Node>>,
     pub sets: Cache<LocalVolumeSet>,
-    /// No call of CSI needs them: they may be unknown where all else is known.
+    /// No call of CSI needs them: they may be unknown when everything else is known.
     pub local_volumes: Cache<LocalVolume>,
     pub(in crate::operator) read_sets: Parsed<LocalVolumeSet>,
     pub(in crate::operator) read_volumes: Parsed<LocalVolume>,
@@ -30,7 +30,7 @@ impl Default for Caches {
         Self {
             volumes: Cache::grouped(|a, b| a == b, promised_on),
             pools: Cache::new(|a, b| a == b),
-            // A node's heartbeat is nobody's business here.
+            // A node's heartbeat does not matter here.
             nodes: Cache::new(|a, b| a.metadata.labels == b.metadata.labels && a.metadata.uid == b.metadata.uid),
             sets: Cache::new(|a, b| a == b),
             local_volumes: Cache::new(|a, b| a == b),
@@ -41,7 +41,7 @@ impl Default for Caches {
 }
 
 impl Caches {
-    /// Watches for as long as the set of tasks lives.
+    /// Watches as long as the set of tasks lives.
     pub fn watch(&self, client: &Client, tasks: &mut JoinSet<()>) {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
@@ -53,34 +53,34 @@ impl Caches {
         tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), Ok));
     }
 
-    /// All was read, and the API server serves all kinds.
+    /// Everything was read, and the API server serves all kinds.
     pub fn are_synced(&self) -> bool {
         let Self { volumes, pools, nodes, sets, local_volumes: _, read_sets: _, read_volumes: _ } = self;
         volumes.is_synced() && pools.is_synced() && nodes.is_synced() && sets.is_synced()
     }
 
-    /// Rings with each change of anything from now on.
+    /// Signals each change of any object from now on.
     pub fn changes(&self) -> Changes {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self;
         Changes([volumes.changes(), pools.changes(), nodes.changes(), sets.changes(), local_volumes.changes()])
     }
 }
 
-/// A bell for changes of any kind of object.
+/// Signals changes of any kind of object.
 pub struct Changes([watch::Receiver<CacheState>; 5]);
 
 impl Changes {
-    /// What has changed so far is known.
+    /// Marks all changes so far as seen.
     pub fn seen(&mut self) {
         for kind in &mut self.0 {
             kind.mark_unchanged();
         }
     }
 
-    /// Waits for a change since the last one that was waited for.
+    /// Waits for a change after those that were waited for or seen.
     pub async fn next(&mut self) {
         let [volumes, pools, nodes, sets, local_volumes] = &mut self.0;
-        // An end of a cache would be an end of the process.
+        // A cache ends only when the process does.
         let _ = tokio::select! {
             changed = volumes.changed() => changed,
             changed = pools.changed() => changed,

@@ -1,4 +1,4 @@
-//! What the controller tells of itself at `/metrics`.
+//! What the controller reports about itself at `/metrics`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -26,7 +26,7 @@ pub struct Metrics {
     accepted: IntGauge,
     deleted_sets: IntGaugeVec,
     pub leader: IntGauge,
-    /// By controller: how often it wrote something, and how often that failed.
+    /// By controller: how many times it wrote something, and how many of these writes failed.
     pub writes: IntCounterVec,
     pub errors: IntCounterVec,
 }
@@ -56,7 +56,7 @@ impl Metrics {
         Ok(Self { volumes, abnormal, accepted, deleted_sets, leader, writes, errors })
     }
 
-    /// Counts the volumes: at a scrape, not at each change.
+    /// Counts the volumes at a scrape, not at each change.
     pub fn refresh(&self, caches: &Caches) {
         let all = caches.volumes.all();
         for (wanted, name) in PHASES {

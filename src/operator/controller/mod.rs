@@ -1,7 +1,8 @@
 //! The controller's side of Kubernetes: the one writer of specs.
 //!
-//! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which the agents of the
-//! nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of discovery.
+//! Takes in CSI's calls by the port `Volumes` and the cluster's objects by watches; gives out PoolVolumes, which the
+//! agents of the nodes answer (`volume`), statuses of sets and LocalVolumes (`leader`, `set`), and the pods of
+//! discovery.
 
 pub(in crate::operator) mod caches;
 pub(in crate::operator) mod metrics;

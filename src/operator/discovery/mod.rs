@@ -1,6 +1,6 @@
 //! Discovery's side of Kubernetes: keeps the LocalVolumeDiscoveryResult of one node in step with its devices.
 //!
-//! Takes in rows of devices, however they were found; writes only when they say something else than the object.
+//! Takes in rows of devices, however they were found; writes only when they differ from the object.
 
 pub mod controller;
 mod result;
@@ -20,14 +20,14 @@ use crate::show::row::DeviceRow;
 
 /// The field manager of results.
 const MANAGER: &str = "localpool-discovery";
-/// A disk that comes and goes all the time is written at most so often.
+/// The shortest time between two writes: a disk may come and go all the time.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// After a failed write: at first, and at most.
+/// The wait after a failed write: the first one, and the longest.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How often the API server may refuse a write before that ends the process, for all to see.
+/// How many times the API server may refuse a write before the process ends, so that everybody sees it.
 const REFUSALS: u32 = 5;
 
 /// Which object, and how often it is compared with what is found, in case somebody changed it.
@@ -42,7 +42,7 @@ pub struct Reporter {
 /// What is known of the object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
-    /// It was there as it was written last: it is not asked for.
+    /// It was there and had the status that was written last: it is not read again.
     WasThere,
     NotKnown,
 }
@@ -52,7 +52,7 @@ impl Reporter {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Writes until the rows end. An error is one that trying again does not mend.
+    /// Writes until the rows end. Returns only an error that another try does not fix.
     pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), Error> {
         let mut written: Option<DiscoveryResultStatus> = None;
         let (mut backoff, mut refusals) = (Backoff::new(AGAIN, AGAIN_AT_MOST), 0);
@@ -85,7 +85,7 @@ impl Reporter {
                         return Err(error);
                     }
                     tracing::warn!(error = words(&error), "the result is not up to date; trying again");
-                    // Whatever is there now is read first.
+                    // The object as it is now is read first.
                     (written, retry_in) = (None, Some(backoff.wait()));
                 }
             }
@@ -93,7 +93,7 @@ impl Reporter {
         }
     }
 
-    /// Brings the object to a status; gives it with its time.
+    /// Gives the object this status; returns the status with its time.
     async fn report(&self, status: DiscoveryResultStatus, object: Object) -> Result<DiscoveryResultStatus, Error> {
         if object == Object::NotKnown {
             let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
@@ -146,7 +146,7 @@ fn identity(node: &str) -> serde_json::Value {
     })
 }
 
-/// Whether the object is what `make` makes.
+/// Whether the object equals what `make` makes.
 fn is_whole(found: &LocalVolumeDiscoveryResult, node: &str) -> bool {
     let labelled = result::labels(node).iter().all(|(key, value)| found.labels().get(key) == Some(value));
     found.spec.node_name == node && labelled

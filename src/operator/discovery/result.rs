@@ -9,20 +9,20 @@ use crate::device::fact::{FactKind, FactValue};
 use crate::device::fact_table::{CHILDREN, EMPTY, POOL_PARTITION, REFUSAL, VERDICT, in_results};
 use crate::show::row::DeviceRow;
 
-/// The label of the proposal, and that of the operator as it is today.
+/// The label of the proposal, and the label that the operator uses today.
 const LABELS: [&str; 2] = ["local.storage.openshift.io/discovery-node", "discovery-result-node"];
-/// A label's value has at most so many bytes.
+/// The most bytes of a label's value.
 const LABEL: usize = 63;
-/// Our namespace of node names.
+/// The UUID namespace of node names.
 const NODES: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_d15c0be71e50);
-/// What etcd takes in one request is 1.5 MiB; the rest is for names and the record of who owns which field.
+/// etcd accepts 1.5 MiB in one request; the rest is for names and the record of who owns which field.
 const ROOM: usize = 1 << 20;
-/// A text that firmware or a path brought has at most so many characters.
+/// The most characters of a text that firmware or a path brought.
 const LONGEST: usize = 1024;
-/// At most this many texts of a list, such as the children of a device.
+/// At most this many texts of one list, such as the children of a device.
 const MOST_NAMED: usize = 128;
 
-/// The hash of a node's name: the same for ever, and fit for an object's name whatever the node is called.
+/// The hash of a node's name: it never changes, and is valid in an object's name whatever the node is called.
 fn hashed(node: &str) -> String {
     Uuid::new_v5(&NODES, node.as_bytes()).simple().to_string()
 }
@@ -31,7 +31,7 @@ pub fn name(node: &str) -> String {
     format!("discovery-result-{}", hashed(node))
 }
 
-/// By which others find the result of a node. A node whose name is too long for a label is there by its hash.
+/// The label by which others find the result of a node. It has the hash of a node's name that is too long for a label.
 pub fn labels(node: &str) -> BTreeMap<String, String> {
     let value = if node.len() <= LABEL { node.to_owned() } else { hashed(node) };
     LABELS.map(|label| (label.to_owned(), value.clone())).into()
@@ -52,7 +52,7 @@ pub fn status(rows: &[DeviceRow]) -> DiscoveryResultStatus {
     }
 }
 
-/// Whether two statuses say the same, whenever they were written.
+/// Whether two statuses are equal, whenever they were written.
 pub fn same(a: &DiscoveryResultStatus, b: &DiscoveryResultStatus) -> bool {
     let timeless = |status: &DiscoveryResultStatus| DiscoveryResultStatus {
         discovered_time_stamp: String::new(),
@@ -61,8 +61,8 @@ pub fn same(a: &DiscoveryResultStatus, b: &DiscoveryResultStatus) -> bool {
     timeless(a) == timeless(b)
 }
 
-/// Drives without a medium are no devices yet. What is on a pool disk is told by DevicePool and PoolVolumes, and comes
-/// and goes with each volume.
+/// Drives without a medium are no devices yet. DevicePool and PoolVolumes report what is on a pool disk, and that
+/// changes with each volume.
 fn is_listed(row: &DeviceRow) -> bool {
     !row.facts.holds(EMPTY) && !row.facts.holds(POOL_PARTITION)
 }
@@ -81,8 +81,8 @@ fn device(DeviceRow { facts }: &DeviceRow) -> DiscoveredDevice {
     DiscoveredDevice::new(told.collect(), DeviceStatus { state, reason: refusal.map(clean) })
 }
 
-/// A value as the schema of the result accepts it; `None` for one that it does not know, such as a word of a later
-/// agent. The API server would refuse the whole result because of it.
+/// A value as the schema of the result accepts it; `None` for one that the schema does not know, such as a word of a
+/// later agent. The API server would refuse the whole result because of it.
 fn accepted(kind: FactKind, value: FactValue) -> Option<FactValue> {
     Some(match (kind, value) {
         (FactKind::Word(words), FactValue::Text(word)) if !words.contains(&&*word) => return None,
@@ -96,12 +96,12 @@ fn accepted(kind: FactKind, value: FactValue) -> Option<FactValue> {
     })
 }
 
-/// A text that disturbs no terminal and no object, whatever firmware and file names bring.
+/// A text that cannot harm a terminal or an object, whatever firmware and file names contain.
 fn clean(text: &str) -> String {
     text.chars().take(LONGEST).map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
-/// As many devices as an object has room for: first without what is ours, then without those that are not Available.
+/// As many devices as fit into an object: first our own are dropped, then those that are not Available.
 fn fit(mut devices: Vec<DiscoveredDevice>, room: usize) -> Vec<DiscoveredDevice> {
     let bytes = |device: &DiscoveredDevice| serde_json::to_string(device).map_or(usize::MAX, |text| text.len() + 1);
     let total = |devices: &[DiscoveredDevice]| devices.iter().map(bytes).fold(0_usize, usize::saturating_add);

@@ -1,4 +1,4 @@
-//! What the tasks of one agent share, and what a pass of the pool saw that they tell of.
+//! What the tasks of one agent share, and what a pass of the pool saw that they report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use crate::operator::set::relevance::Sort;
 use crate::pool::Pool;
 use crate::volume::VolumeLocks;
 
-/// What a pass saw that is told in the DevicePool.
+/// What a pass saw that the DevicePool reports.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The name for people of each device, by the kernel's.
+    /// The name for people of each device, by kernel name.
     pub links: BTreeMap<KernelName, String>,
-    /// Of which sort each device is, by the kernel's name.
+    /// The sort of each device, by kernel name.
     pub sorts: BTreeMap<KernelName, Sort>,
     pub outcomes: Vec<Outcome>,
-    /// What stands against a disk, by kernel name.
+    /// What prevents the use of a disk, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
-    /// Pool disks whose hardware has no name that stays, and those whose hardware has another one than their label says; by
-    /// disk id.
+    /// Pool disks whose hardware has no stable name, and those whose hardware has another name than the one in their
+    /// label; by disk id.
     pub unstable: BTreeSet<DiskId>,
     pub mismatched: BTreeSet<DiskId>,
-    /// The pass went by the sets, and by what others know: before, what no member offers says nothing.
+    /// The pass used the sets and what the PoolVolumes say: before that, a member that offers nothing may still have
+    /// room.
     pub knows_all: bool,
     /// Why the PoolVolumes of this node could not be read.
     pub untold: Option<String>,
@@ -42,7 +43,7 @@ impl Seen {
     pub fn of(pass: &PassReport) -> Self {
         let PassReport { set, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
-        // A loop device without a file is no device that anybody left.
+        // A loop device without a file is not reported as a device that a set does not take.
         let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
         let sorts = set.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
         let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
@@ -58,13 +59,14 @@ impl Seen {
     }
 }
 
-/// Whether a disk's hardware, as it is called now, is not the one in its label. A path says nothing, on either side: it is told of as
-/// a disk without a name that stays, and no move of a disk to other hardware without a serial would ever be over.
+/// Whether a disk's hardware, by its present name, is not the one in its label. A path proves nothing, on either side:
+/// such a disk is reported as one without a stable name. Otherwise no move of a disk to hardware without a serial would
+/// ever be complete.
 fn is_other(hardware: &HardwareId, recorded: &HardwareId) -> bool {
     hardware.is_stable() && recorded.is_stable() && hardware != recorded
 }
 
-/// Requests to the API server that change something, by kind: what a volume costs there.
+/// Requests to the API server that change something, by kind: what a volume costs the API server.
 #[derive(Debug, Default)]
 pub struct Writes {
     pub volume: AtomicU64,
@@ -81,10 +83,10 @@ pub struct NodeOperator {
     pub(in crate::operator) node: Arc<str>,
     /// Volumes to look at again.
     pub(in crate::operator) dirty: mpsc::UnboundedSender<Uuid>,
-    /// The pool changed: its status is due.
+    /// The pool changed: its status has to be written.
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
-    /// What this node's clock says: by it the age of what was asked for is told.
+    /// This node's clock: the ages of requests are measured by it.
     pub(in crate::operator) clock: fn() -> Timestamp,
 }
 
@@ -103,7 +105,7 @@ impl NodeOperator {
         (Self { client, pool, agent_handle, locks, node, dirty, changed, writes, clock }, Inbox(inbox))
     }
 
-    /// Tells the age of what was asked for by another clock.
+    /// Measures the age of requests by another clock.
     pub fn by_clock(self, clock: fn() -> Timestamp) -> Self {
         Self { clock, ..self }
     }
@@ -121,7 +123,7 @@ impl NodeOperator {
     }
 }
 
-/// Where the volumes to look at arrive.
+/// Receives the volumes to look at.
 pub struct Inbox(pub(in crate::operator) mpsc::UnboundedReceiver<Uuid>);
 
 #[cfg(test)]
@@ -155,7 +157,7 @@ mod tests {
             pool_disk("sdg", None, named.as_str()),
             sample::unclaimed("sdd"),
         ];
-        // Another node's label is none of our business.
+        // Another node's label does not concern us.
         let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };

@@ -1,8 +1,9 @@
-//! The CRDs under which sets and LocalVolumes are written: what they are, and whether they are still the same.
+//! The CRDs under which sets and LocalVolumes are written: what they are, and whether they have changed.
 //!
-//! Takes in a client; gives out [`Definitions`]. Another owner's CRD prunes what it does not know, and what is pruned may
-//! have kept a disk out (`dryRun`). The API server decodes what a watch gives by the CRD of the watch's beginning, for a
-//! minute after it was replaced: so what was seen is believed only if the CRD is ours and has been so since before.
+//! Takes in a client; gives out [`Definitions`]. Another owner's CRD prunes fields that it does not know, and a pruned
+//! field may have kept a disk out (`dryRun`). For a minute after a CRD was replaced, the API server still decodes what
+//! a watch gives by the CRD that the watch began with: so what was seen is believed only if the CRD is ours and was
+//! ours before.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt as _};
@@ -11,7 +12,7 @@ use crate::api::crd::{set_crd, volume_crd, why_not_ours};
 use crate::host::chain;
 use crate::operator::error::HOW;
 
-/// What the cluster has as CRDs of both kinds.
+/// The cluster's CRDs of both kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definitions {
     pub of_sets: Definition,
@@ -21,7 +22,7 @@ pub struct Definitions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Definition {
     Ours(Edition),
-    /// The Local Storage Operator's, or one of another version.
+    /// The CRD of the Local Storage Operator, or of another version.
     Other {
         name: String,
         why: String,
@@ -32,7 +33,7 @@ pub enum Definition {
     Unread,
 }
 
-/// UID and generation: another one is another definition.
+/// UID and generation: if either differs, it is another definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edition(Option<String>, Option<i64>);
 
@@ -71,7 +72,7 @@ impl Definition {
         matches!(self, Self::Ours(_))
     }
 
-    /// Whether it can be believed, or why not. `None`: not known yet.
+    /// Whether the definition can be believed, or why not. `None`: not known yet.
     pub fn schema(&self, so: &str) -> Option<Result<(), String>> {
         match self {
             Self::Ours(_) => Some(Ok(())),

@@ -1,8 +1,8 @@
 //! The agent's side of Kubernetes: keeps this node's PoolVolumes and its DevicePool in step with its disks.
 //!
 //! Takes in watches (its PoolVolumes, its DevicePool, its Node, the sets) and what the pool's passes saw;
-//! gives out verbs on the pool, statuses, and objects for volumes that have none. What is done is in `volume::work`,
-//! `pool::report` and `set::config`; this wires them.
+//! gives out verbs on the pool, statuses, and objects for volumes that have none. `volume::work`, `pool::report` and
+//! `set::config` do the work; this module wires them.
 
 pub(in crate::operator) mod context;
 pub(in crate::operator) mod definition;

@@ -1,6 +1,6 @@
 //! What the leader does with DevicePools of deleted nodes.
 //!
-//! Takes in all DevicePools; deletes those that no agent brings up to date any more, after a while.
+//! Takes in all DevicePools; deletes those that no agent updates any more, after a while.
 
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
@@ -13,8 +13,8 @@ use crate::operator::error::Error;
 use crate::operator::leader::Leader;
 
 impl Leader {
-    /// Deletes DevicePools that no agent brings up to date any more; gives whether all was done, and when the next one is
-    /// due.
+    /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
+    /// is due.
     pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
         let volumes = self.caches.volumes.all();
         let used =

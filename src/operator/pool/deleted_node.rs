@@ -1,6 +1,6 @@
-//! DevicePools whose Node was deleted: they go a while later, when no PoolVolume of that node is left. Pure.
+//! DevicePools whose Node was deleted: they are deleted a while later, when that node has no PoolVolume. Pure.
 //!
-//! One whose spec a person wrote something into stays: the node may come back under its name.
+//! A DevicePool stays if a person wrote something into its spec: the node may come back under its name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use kube::ResourceExt as _;
 
 use crate::api::crd::{DevicePool, DevicePoolSpec};
 
-/// Since when each pool was seen without Node and volumes.
+/// When each pool was first seen without a Node and volumes.
 #[derive(Debug, Default)]
 pub struct Left(BTreeMap<String, Timestamp>);
 
 impl Left {
-    /// The pools that are to be deleted now, and when the next one is. `used` says of a name whether its Node or a
-    /// PoolVolume of it is there.
+    /// The pools to delete now, and when the next one is due. `used` tells by name whether the Node or a PoolVolume of
+    /// it exists.
     pub fn due(
         &mut self,
         pools: Vec<Arc<DevicePool>>,

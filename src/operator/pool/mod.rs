@@ -1,6 +1,7 @@
-//! DevicePools: what a node has.
+//! DevicePools: what each node has.
 //!
-//! Takes in what a pass saw and what is in the pool; gives out the status (`report`), and which pools of deleted nodes go.
+//! Takes in what a pass saw and what is in the pool; gives out the status (`report`), and which pools of deleted nodes
+//! are deleted.
 
 mod clean_up;
 pub(in crate::operator) mod deleted_node;

@@ -1,4 +1,5 @@
-//! The DevicePool's status: what this node has, what it can give, and what it left. Written when it changed.
+//! The DevicePool's status: what this node has, what it can offer, and which devices it does not take. Written on a
+//! change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +24,16 @@ use crate::operator::set::relevance::nearest_first;
 use crate::operator::set::world::{Diskmaker, World};
 use crate::pool::{DiskView, FAILING, Pool, Selector, Standing, StoreError, WantedUsage};
 
-/// Changes come in bursts; one write serves those of this time.
+/// Changes come in bursts; one write serves all within this time.
 const SETTLE: Duration = Duration::from_millis(100);
-/// After a failed write.
+/// The wait after a failed write.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Devices that a set takes or leaves and that are named, at most; of the others it is told how many they are.
+/// At most this many devices that a set takes or does not take are named; the others are only counted.
 const NAMED: usize = 32;
 /// The field manager of the status.
 const MANAGER: &str = "localpool-agent";
 
-/// Writes the status whenever what it says has changed.
+/// Writes the status whenever its content has changed.
 pub async fn keep(
     operator: NodeOperator,
     mut seen: channel::Receiver<Option<Arc<Seen>>>,
@@ -109,7 +110,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
     Ok(())
 }
 
-/// What there is to say. `before` lends the times of its conditions.
+/// The content of the status. Conditions that have not changed keep their times from `before`.
 fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
     let disks: Vec<DiskView> = pool.disk_views();
     let sets: Vec<SetOffer> = world
@@ -265,8 +266,8 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
     }
 }
 
-/// Other sets that would have what this one has or takes: they are told of each device, and this one that there are such
-/// sets.
+/// Other sets that want devices which this set has or takes: their status names each device, the status of this set
+/// only names those sets.
 fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
     let lost = |(_, left): &&(KernelName, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
@@ -282,7 +283,7 @@ fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
     seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
-/// What there is room for, and how many more there are.
+/// As many as may be named, and how many more there are.
 fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
     let omitted = count(all.len().saturating_sub(NAMED));
     all.truncate(NAMED);
@@ -291,17 +292,17 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 
 /// What a dry run would take, by the names that people use.
 fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
-    // The pass may have gone by the set as it was before.
+    // The pass may have used an earlier version of the set.
     let names = outcome(seen, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
     let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
     names.into_iter().filter_map(|name| seen.links.get(name).cloned()).collect()
 }
 
-/// The devices that a set left, or could not claim, by the names that people use.
+/// The devices that a set did not take, or could not claim, by the names that people use.
 fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
     let reason = |(name, left): (&KernelName, Option<&Rejection>)| match (seen.problems.get(name), left) {
         (Some(problem), _) => Some(problem.clone()),
-        // The words of an election count seconds, which would be a write each.
+        // The message of an election counts seconds, and each second would be a write.
         (None, Some(Rejection::TooYoung(_))) => Some("blank; waits for a second look before it is claimed".to_owned()),
         (None, left) => left.map(ToString::to_string),
     };
@@ -309,7 +310,7 @@ fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
         Some(Unmatched { device: seen.links.get(name)?.clone(), reason: reason((name, left))? })
     };
     let outcome = outcome(seen, rule);
-    // What a LocalVolume does not name is none of its business.
+    // Devices that a LocalVolume does not name do not concern it.
     let rejected =
         outcome.into_iter().flat_map(|outcome| &outcome.rejected).filter(|(_, left)| *left != Rejection::NotNamed);
     let takes = outcome.into_iter().flat_map(|outcome| &outcome.takes);

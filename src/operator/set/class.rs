@@ -1,5 +1,5 @@
-//! The StorageClass of each set and of each class of a LocalVolume: made where there is none of that name, left alone where it is another
-//! provisioner's. Pure.
+//! The StorageClass of each set and of each class of a LocalVolume: created if none has that name, not touched if it
+//! belongs to another provisioner. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::volume::DRIVER_NAME;
 /// Ties a class to the set that it was made for.
 const OWNER: &str = "local.storage.openshift.io/owner-";
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
-/// A label's value has at most so many bytes.
+/// The most bytes of a label's value.
 const LABEL: usize = 63;
 
-/// How it stands with the class of a set.
+/// The state of the class of a set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Class {
     Missing,
-    /// It leads to our driver, whoever made it.
+    /// Its provisioner is our driver, whoever made it.
     Ours,
     Foreign {
         provisioner: String,
     },
-    /// The API server does not take it: why.
+    /// The API server refuses it, for this reason.
     Refused(String),
 }
 
@@ -44,7 +44,7 @@ pub fn make<K: Resource<DynamicType = ()>>(name: &str, object: &K) -> StorageCla
         ("name", of(&object.meta().name)),
         ("namespace", of(&object.meta().namespace)),
     ];
-    // A name may be longer than a label can say; such a class is tied to nothing.
+    // A name may be too long for a label; then the class is tied to nothing.
     let owner = owner.into_iter().filter(|(_, value)| value.len() <= LABEL);
     let mut labels: BTreeMap<String, String> = owner.map(|(key, value)| (format!("{OWNER}{key}"), value)).collect();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());

@@ -1,7 +1,7 @@
 //! The watches of what the cluster asks of this node.
 //!
-//! Takes in its sets and LocalVolumes, its Node and DevicePool, and the pods of the Local Storage Operator; hands the rules to the
-//! agent and the [`World`] to the tasks, each only when it changed.
+//! Takes in its sets and LocalVolumes, its Node and DevicePool, and the pods of the Local Storage Operator; hands the
+//! rules to the agent and the [`World`] to the tasks, each only when it changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,15 +18,15 @@ use crate::operator::node::context::NodeOperator;
 use crate::operator::node::definition::{Definition, Definitions};
 use crate::operator::watch::{Tells, Watched, mirror};
 
-/// After a CRD was replaced, until the API server certainly serves by the new one.
+/// The wait after a CRD was replaced, until the API server certainly uses the new one.
 const SETTLED: Duration = Duration::from_secs(5);
-/// A CRD that could not be read is asked for again after this.
+/// The wait before a CRD that could not be read is read again.
 const UNREAD: Duration = Duration::from_secs(30);
 /// The pods of the operator's DaemonSet.
 const DISKMAKER: &str = "app=diskmaker-manager";
 
-/// Which specs there are, by UID: under which definition one was written is asked when it is new, as another owner's may
-/// have come in between and pruned it. A definition that comes later prunes what is stored too, as it is read, and the
+/// The specs that there are, by UID. The definition is read again for each new spec, as another owner's definition may
+/// have come in between and pruned it. A later definition also prunes stored objects when they are read, and their
 /// generation stays: so the spec itself is compared.
 #[derive(Debug, Default, PartialEq)]
 struct Written {
@@ -54,19 +54,19 @@ impl Written {
 /// Watches the sets, the node and its DevicePool, and keeps `world` and the pool's rules in step.
 pub async fn keep(operator: NodeOperator, world: channel::Sender<Arc<World>>) {
     loop {
-        // Before anything is listed: what is seen from now on was decoded by these or by later ones.
+        // Before anything is listed: whatever is seen from now on was decoded by these definitions or by later ones.
         let definitions = Definitions::read(&operator.client).await;
         follow(&operator, &world, &definitions).await;
         tokio::time::sleep(SETTLED).await;
     }
 }
 
-/// Returns when the definitions are others than at the beginning; by then nothing new is claimed.
+/// Returns when the definitions have changed; by then nothing new is claimed.
 async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, definitions: &Definitions) {
     let objects = Mutex::new(NodeObjects {
         schema: definitions.of_sets.schema("nothing new is claimed"),
         volume_schema: definitions.of_volumes.schema("LocalVolumes claim nothing new"),
-        // Without their CRD there are none; the watch tells when it comes.
+        // Without the CRD there are none; the watch reports them when it comes.
         volumes: (definitions.of_volumes == Definition::Absent).then(BTreeMap::new),
         ..NodeObjects::default()
     });
@@ -78,7 +78,7 @@ async fn follow(operator: &NodeOperator, world: &channel::Sender<Arc<World>>, de
     }
 }
 
-/// Keeps the objects as the API server has them.
+/// Keeps the objects in step with the API server.
 async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &Notify) {
     let update = |change: &dyn Fn(&mut NodeObjects)| {
         change(&mut objects.lock().unwrap_or_else(PoisonError::into_inner));
@@ -111,7 +111,7 @@ async fn watch(operator: &NodeOperator, objects: &Mutex<NodeObjects>, changed: &
     tokio::join!(sets, volumes, node, pool, diskmakers);
 }
 
-/// Makes the world of the objects after each change, and hands over what is new in it. Returns when a CRD is another one.
+/// Makes the world of the objects after each change, and hands it over if it is new. Returns when a CRD has changed.
 async fn hand_over(
     operator: &NodeOperator,
     world: &channel::Sender<Arc<World>>,
@@ -126,7 +126,7 @@ async fn hand_over(
         changed.notified().await;
         let mut now = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let written = Written::of(&now);
-        // While it is another owner's, each list that begins anew may be the first of ours.
+        // While a CRD is another owner's, each new list may be the first one under ours.
         let asks = written != judged || (!ours && now.told != told);
         let replaced = asks && Definitions::read(&operator.client).await != *definitions;
         if replaced {

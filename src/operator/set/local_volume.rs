@@ -1,4 +1,4 @@
-//! The status of each LocalVolume, from what the nodes say of its classes. Pure but for the clock of conditions.
+//! The status of each LocalVolume, from what the nodes report of its classes. Pure but for the clock of conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,22 +18,22 @@ use crate::operator::event::{News, clip};
 /// Each path leads to a device, on each selected node.
 pub const FOUND: &str = "DevicePathsFound";
 
-/// What a LocalVolume asks for, as far as the whole cluster is concerned.
+/// What a LocalVolume asks of the whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalVolumeSummary {
     Valid {
         classes: Vec<String>,
         paths: usize,
-        /// How many nodes it selects, of how many.
+        /// How many nodes it selects, out of how many.
         selected: usize,
         nodes: usize,
-        /// By its managementState nothing new is claimed.
+        /// Its managementState prevents new claims.
         left_alone: bool,
     },
     Invalid(Vec<String>),
 }
 
-/// What one that was read asks of the whole cluster.
+/// What a LocalVolume that was read asks of the whole cluster.
 pub fn read(
     volume: &LocalVolume,
     reading: &Reading,
@@ -53,10 +53,10 @@ pub fn read(
     }
 }
 
-/// What one node says of one class.
+/// What one node reports of one class.
 pub type Offers<'a> = Vec<(String, &'a SetOffer)>;
 
-/// What the nodes say of its classes.
+/// What the nodes report of its classes.
 pub fn offers<'a>(volume: &LocalVolume, pools: impl IntoIterator<Item = &'a DevicePool>) -> Offers<'a> {
     let object = SetName::new(volume.namespace().unwrap_or_default(), volume.name_any());
     let mut offers = Vec::new();
@@ -85,7 +85,7 @@ pub fn decide(
         conditions.push(now(FOUND, found(offers)));
         let stand: Vec<Said> =
             wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
-        // One that is not as it should be says more than those that are.
+        // A class with a problem matters more than those without.
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
         conditions.extend(told.map(|told| now(CLASS, told)));
     }
@@ -110,7 +110,7 @@ pub fn decide(
         conditions,
     };
     let mut told = news(&before.conditions, &status.conditions);
-    // Which disk is away is told by the condition; people hear of it once, as it turns.
+    // The condition names each missing disk; there is one Event, when the condition turns.
     told.dedup();
     (status, told)
 }
@@ -134,7 +134,7 @@ fn found(offers: &Offers<'_>) -> Said {
     }
 }
 
-/// `node: path` of each path that leads nowhere.
+/// `node: path` of each path that leads to no device.
 fn away(offers: &Offers<'_>) -> Vec<String> {
     let of = |(node, offer): &(String, &SetOffer)| {
         let node = node.clone();
@@ -169,7 +169,7 @@ fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
     }
 }
 
-/// What the nodes say, after what there is to say: why devices are left, and which are not there.
+/// The nodes' reports, after the main message: why devices are not taken, and which are missing.
 fn with_words(first: String, offers: &Offers<'_>) -> String {
     let mut said: BTreeSet<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();

@@ -1,7 +1,7 @@
-//! LocalVolumeSets and LocalVolumes: what they ask of a node, and what they are told.
+//! LocalVolumeSets and LocalVolumes: what they ask of a node, and what their statuses report.
 //!
-//! Takes in the objects and what the nodes offer for them; gives out rules (`world`), statuses and StorageClasses. All but the
-//! watches of `config` is pure.
+//! Takes in the objects and what the nodes offer for them; gives out rules (`world`), statuses and StorageClasses. Pure
+//! but for the watches of `config` and the writes of `publish`.
 
 pub(in crate::operator) mod class;
 pub(in crate::operator) mod config;

@@ -1,5 +1,5 @@
-//! Sets and LocalVolumes as our own strict parser reads them, for a node: each spec once, however often it is asked
-//! for. An expression is compiled, too, when a spec is read.
+//! Sets and LocalVolumes as our own strict parser reads them, for a node: each spec is read once, however often it is
+//! asked for. Its expression is compiled then, too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub trait SetObject: Resource<DynamicType = ()> + Serialize {
 
     fn parse(value: &Value, node: &Node) -> Result<Vec<Rule>, Vec<Problem>>;
 
-    /// The classes that it names, whatever else is wrong with it.
+    /// The classes that it names, even if it is not valid.
     fn classes(&self) -> Vec<&str>;
 }
 
@@ -64,11 +64,11 @@ impl SetObject for LocalVolume {
     }
 }
 
-/// What was read of the objects of one kind.
+/// The readings of the objects of one kind.
 pub struct Parsed<K>(Arc<Mutex<Readings<K>>>);
 
 struct Readings<K> {
-    /// For which node.
+    /// The node that they are for.
     node: Node,
     readings: BTreeMap<String, (Arc<K>, Reading)>,
 }
@@ -86,7 +86,7 @@ impl<K> Default for Parsed<K> {
 }
 
 impl<K: SetObject> Parsed<K> {
-    /// The readings of all objects there are, in their order; what was known of others, and for another node, is forgotten.
+    /// The readings of all given objects, in their order; forgets readings of other objects, and for another node.
     pub fn of(&self, objects: &[Arc<K>], node: &Node) -> Vec<Reading> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.node != *node {
@@ -106,7 +106,7 @@ impl<K: SetObject> Parsed<K> {
         readings
     }
 
-    /// The same where it does not matter for which node.
+    /// The same, if the node does not matter.
     pub fn of_any_node(&self, objects: &[Arc<K>]) -> Vec<Reading> {
         self.of(objects, &Node::standalone("any"))
     }
@@ -115,7 +115,7 @@ impl<K: SetObject> Parsed<K> {
 /// Reads an object as this node's agent would.
 fn read<K: SetObject>(object: &K, node: &Node) -> Result<Vec<Rule>, Vec<String>> {
     let mut value = serde_json::to_value(object).map_err(|error| vec![error.to_string()])?;
-    // Items of a list may come without them.
+    // Items of a list may come without these fields.
     (value["apiVersion"], value["kind"]) = (json!(K::API_VERSION), json!(K::kind(&())));
     let read = K::parse(&value, node);
     read.map_err(|problems| problems.iter().map(ToString::to_string).collect())

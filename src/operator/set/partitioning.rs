@@ -1,8 +1,8 @@
-//! How far the disks of a set with a partitioningSpec are: waiting, being laid out, done.
+//! The progress of the disks of a set with a partitioningSpec: waiting, being laid out, done.
 //!
-//! Takes in a set, what the last election meant for it, and the pool's disks; gives out a line for each disk that it has
-//! or is about to take. Pure. It stands in for the ConfigMap of the proposal, and is told from the disks each time: no
-//! record of it could be lost or wrong.
+//! Takes in a set, the result of the last election for it, and the pool's disks; gives out a line for each disk that it
+//! has or is about to take. Pure. It replaces the ConfigMap of the proposal, and is derived from the disks each time,
+//! so that no record of it can be lost or wrong.
 
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Outcome, Rejection, Rule};
@@ -11,7 +11,7 @@ use crate::host::KernelName;
 use crate::operator::node::context::Seen;
 use crate::pool::DiskView;
 
-/// More than a table of a node's disks ever has; what is above it is in `disks` all the same.
+/// More disks than a node ever has; `disks` still has all of them.
 const MOST: usize = 256;
 
 pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], seen: &Seen) -> Vec<DiskPartitioning> {
@@ -32,7 +32,7 @@ pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], 
         lines.push(line(known.unwrap_or_else(|| disk.path.display().to_string()), PartitioningState::Done));
     }
     for taken in outcome.into_iter().flat_map(|outcome| &outcome.takes).filter(|taken| !is_done(taken)) {
-        // What could not be claimed is tried again, and not under way meanwhile.
+        // A failed claim is tried again, and is not under way meanwhile.
         let failed = seen.problems.contains_key(taken);
         let state = if failed { PartitioningState::Unpartitioned } else { PartitioningState::Partitioning };
         lines.extend(link(taken).map(|link| line(link, state)));

@@ -1,7 +1,7 @@
-//! StorageClasses and statuses, written for what users asked.
+//! Writes StorageClasses and statuses for the objects of users.
 //!
-//! Takes in sets, LocalVolumes and what the nodes offer for them; makes a class that is not there, and writes a status that says
-//! something else. Done by the leader alone.
+//! Takes in sets, LocalVolumes and what the nodes offer for them; creates a missing class, and writes a status that
+//! differs. Only the leader does this.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ use crate::operator::event::{News, Tone};
 use crate::operator::leader::Leader;
 
 impl Leader {
-    /// `made` is how it stands with each class.
+    /// `made` has the state of each class.
     pub(in crate::operator) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
         let (nodes, pools) = (self.caches.nodes.all(), self.pools());
         let mut sets = self.caches.sets.all();
@@ -39,7 +39,7 @@ impl Leader {
         for (set, reading) in read_sets {
             let read = status::read(set, &reading, &nodes);
             let class = match &read {
-                // A dry run leaves nothing behind, not even a class.
+                // A dry run creates nothing, not even a class.
                 status::SetSummary::Invalid(_) | status::SetSummary::Valid { dry_run: true, .. } => None,
                 status::SetSummary::Valid { class: name, .. } => {
                     if !made.contains_key(name) {
@@ -104,7 +104,7 @@ impl Leader {
         done
     }
 
-    /// How it stands with the class, and whether that is all that can be done.
+    /// The state of the class, and whether everything that can be done was done.
     pub(in crate::operator) async fn class<K: Resource<DynamicType = ()>>(
         &self,
         name: &str,
@@ -131,7 +131,7 @@ impl Leader {
                 let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
                 (Class::Ours, told)
             }
-            // Somebody was first; the watch will show it.
+            // Another writer was first; the watch will show it.
             Err(error) if error.is_conflict() => (Class::Missing, true),
             // The same request would be refused again.
             Err(error) if error.code() == Some(422) => (Class::Refused(chain(&error)), true),
@@ -139,7 +139,7 @@ impl Leader {
         }
     }
 
-    /// Of an object that is gone there is no status.
+    /// An object that is gone has no status.
     async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,

@@ -1,23 +1,23 @@
-//! Which of a set's devices are told where there is no room for all: those that it nearly takes come first. Pure.
+//! Which of a set's devices are reported if there is no room for all: those that it nearly takes come first. Pure.
 
 use crate::claim::Rule;
 use crate::device::device_type::{DeviceType, device_type};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
-/// How far a device is from a disk that somebody put in.
+/// How unlike a device is to a disk that somebody put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Disk,
-    /// Made of disks, of files, or of a server's.
+    /// Made of disks, of files, or of a server's storage.
     Made,
-    /// Memory, a drive, or nothing that we know.
+    /// Memory, a drive for removable media, or an unknown kind.
     Other,
-    /// Its disk stands in the list, and says the same in fewer lines.
+    /// Its disk is in the list, and says the same in fewer lines.
     Partition,
 }
 
-/// Of which sort a device is.
+/// The sort of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     asked: Option<DeviceType>,
@@ -38,8 +38,8 @@ impl Sort {
     }
 }
 
-/// Items of devices in the order in which a person looks for them; what is alike stays as it stands. The set's own types
-/// come before all others.
+/// Items of devices in the order in which a person looks for them; equal ones keep their order. Devices of the set's
+/// own types come before all others.
 pub fn nearest_first<T>(rule: &Rule, mut items: Vec<T>, sort: impl Fn(&T) -> Option<Sort>) -> Vec<T> {
     items.sort_by_key(|item| {
         let sort = sort(item);

@@ -19,7 +19,7 @@ pub fn set(name: &str, class: &str) -> LocalVolumeSet {
     serde_json::from_value(set).expect("a set")
 }
 
-/// A valid LocalVolume of the namespace `storage`: class `fast` has these paths, class `slow` none.
+/// A valid LocalVolume of the namespace `storage`: class `fast` has these paths, class `slow` has none.
 pub fn local_volume(name: &str, paths: &[&str]) -> LocalVolume {
     let volume = json!({
         "apiVersion": "local.storage.openshift.io/v1",

@@ -1,4 +1,4 @@
-//! The status of each LocalVolumeSet, from what the nodes say of it. Pure but for the clock of conditions.
+//! The status of each LocalVolumeSet, from what the nodes report of it. Pure but for the clock of conditions.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use crate::operator::event::{News, Tone, clip};
 
 /// Devices were claimed on some node.
 pub const AVAILABLE: &str = "Available";
-/// The spec says nothing wrong.
+/// The spec is valid.
 pub const VALID: &str = "Valid";
-/// The StorageClass leads to our driver.
+/// The provisioner of the StorageClass is our driver.
 pub const CLASS: &str = "StorageClassReady";
-/// At most this many devices that were left are named.
+/// At most this many devices that were not taken are named.
 const LEFT: usize = 64;
 /// At most this many nodes are named in a message.
 pub const NAMED: usize = 5;
 
-/// What a set asks for, as far as the whole cluster is concerned.
+/// What a set asks of the whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetSummary {
     Valid {
         class: String,
-        /// How many nodes it selects, of how many.
+        /// How many nodes it selects, out of how many.
         selected: usize,
         nodes: usize,
         dry_run: bool,
@@ -52,7 +52,7 @@ pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<Partial
     }
 }
 
-/// What the nodes say of a set, by node.
+/// What the nodes report of a set, by node.
 pub fn offers<'a>(
     set: &LocalVolumeSet,
     pools: impl IntoIterator<Item = &'a DevicePool>,
@@ -107,8 +107,8 @@ pub fn decide(
     (status, news)
 }
 
-/// Of lists that begin with what matters most, one for each node, the beginnings that there is room for, and how many
-/// did not find room. What is of one node stands together.
+/// Each node has a list that begins with the most important item. Returns as much of the beginning of each list as
+/// there is room for, and the number of items without room. The items of one node stay together.
 pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
     let of_node =
         |(node, list): (usize, Vec<Value>)| list.into_iter().enumerate().map(move |(at, one)| (at, node, one));
@@ -161,7 +161,7 @@ fn would_take(offers: &BTreeMap<String, &SetOffer>) -> String {
     with_words(would, offers)
 }
 
-/// What nodes say of the set, after what there is to say.
+/// The nodes' reports of the set, after the main message.
 fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
     let said: Vec<String> =
         offers.iter().filter_map(|(node, offer)| Some(format!("{node}: {}", offer.message.as_deref()?))).collect();

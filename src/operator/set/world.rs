@@ -1,7 +1,7 @@
-//! What the cluster asks of this node, from the objects that say so. Pure.
+//! What the cluster asks of this node, from the objects. Pure.
 //!
-//! Takes in the sets and LocalVolumes, the Node, its DevicePool, and the pods of the Local Storage Operator; gives out the rules, and
-//! what keeps them from claiming anything new.
+//! Takes in the sets and LocalVolumes, the Node, its DevicePool, and the pods of the Local Storage Operator; gives out
+//! the rules, and what prevents them from claiming anything new.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::device::set_name::SetName;
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
-    /// Sets and LocalVolumes were listed, and the node was read: what nobody asks for is really not asked for.
+    /// Sets and LocalVolumes were listed, and the node was read: a rule that is not here does not exist.
     pub complete: bool,
-    /// By name: a rule, or what is wrong with the set. A LocalVolume is one for each class, named
-    /// `<name>/<class>`, or `<name>/*` with what is wrong with it.
+    /// By name: a rule, or what is wrong with the set. A LocalVolume has one for each class, named `<name>/<class>`, or
+    /// `<name>/*` with what is wrong with it.
     pub sets: BTreeMap<SetName, Result<Rule, String>>,
     pub cordoned: bool,
-    /// Whether the DevicePool is there at all.
+    /// Whether the DevicePool exists.
     pub pool_exists: bool,
     /// Why nothing new is claimed, whatever the sets say.
     pub held_back: Option<String>,
-    /// The same of LocalVolumes alone.
+    /// Why LocalVolumes claim nothing new.
     pub volumes_held_back: Option<String>,
     /// Whether another operator takes disks here.
     pub diskmaker: Diskmaker,
 }
 
-/// The Local Storage Operator's program that takes disks, on this node. Where it runs, two would choose among the same
-/// blank disks, and neither knows of the other's wait.
+/// The Local Storage Operator's program that takes disks, on this node. If it runs, two programs would choose among the
+/// same blank disks, and neither knows that the other waits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Diskmaker {
     #[default]
     NotKnown,
     Absent,
-    /// The pod, for people.
+    /// The name of the pod, for people.
     Runs(String),
 }
 
@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-/// The objects that a world is made of.
+/// The objects that make a world.
 #[derive(Clone, Default)]
 pub(super) struct NodeObjects {
     pub sets: Option<BTreeMap<String, Arc<LocalVolumeSet>>>,
@@ -61,18 +61,18 @@ pub(super) struct NodeObjects {
     pub schema: Option<Result<(), String>>,
     pub volume_schema: Option<Result<(), String>>,
     pub diskmakers: Option<BTreeMap<String, Arc<Pod>>>,
-    /// How often sets or LocalVolumes were told of.
+    /// How many times sets or LocalVolumes were reported.
     pub told: u64,
 }
 
-/// What was read of the sets and LocalVolumes: each spec once, until it or the node's labels are others.
+/// The readings of the sets and LocalVolumes: each spec is read once, until it or the node's labels change.
 #[derive(Default)]
 pub(super) struct Readers {
     sets: Parsed<LocalVolumeSet>,
     volumes: Parsed<LocalVolume>,
 }
 
-/// The world that these objects make; `readers` only save reading a spec twice.
+/// The world that these objects make; `readers` only avoid reading a spec twice.
 pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> World {
     let NodeObjects { sets, volumes, node, pool, schema, volume_schema, diskmakers, told: _ } = objects;
     let diskmaker = diskmaker(diskmakers.as_ref());
@@ -89,7 +89,7 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
         None => (BTreeMap::new(), Vec::new()),
     };
     let here = Node { name: name.to_owned(), labels };
-    // Disks that are claimed already stay with their set: this only keeps new claims off.
+    // Claimed disks stay with their set: this only prevents new claims.
     let admitted = |mut rule: Rule, held_back: &Option<String>| {
         let is_tainted = || taints.iter().any(|taint| keeps_off(taint, &rule.tolerations));
         rule.node = match rule.node {
@@ -114,7 +114,7 @@ pub(super) fn look(objects: &NodeObjects, name: &str, readers: &Readers) -> Worl
         complete: sets.is_some() && volumes.is_some() && node.is_some(),
         sets: of_sets.chain(of_volumes).collect(),
         cordoned: pool_object.is_some_and(|pool| pool.spec.cordon),
-        // Before the watch has said anything it is taken for there: it is not written twice.
+        // Until the watch has reported it, it counts as existing, so that it is not written twice.
         pool_exists: pool.is_none() || pool_object.is_some(),
         held_back: held_back.filter(|_| sets.is_some()),
         volumes_held_back: volumes_held_back.filter(|_| volumes.as_ref().is_some_and(|all| !all.is_empty())),
@@ -126,7 +126,7 @@ fn name_of(object: &impl ResourceExt) -> SetName {
     SetName::new(object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// The rules of one object by their names, or under `otherwise` what is wrong with it.
+/// The rules of one object by their names, or what is wrong with it under `otherwise`.
 fn rules_of(
     otherwise: SetName,
     reading: &Result<Vec<Rule>, Vec<String>>,
@@ -141,7 +141,7 @@ fn rules_of(
     }
 }
 
-/// Whether one of the pods takes disks, or is about to: one that has ended does not.
+/// Whether one of the pods takes disks, or will soon: a pod that has ended does not.
 fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
     let Some(pods) = pods else { return Diskmaker::NotKnown };
     let ended = |pod: &Pod| {
@@ -152,7 +152,7 @@ fn diskmaker(pods: Option<&BTreeMap<String, Arc<Pod>>>) -> Diskmaker {
     running.map_or(Diskmaker::Absent, |(name, _)| Diskmaker::Runs(name.clone()))
 }
 
-/// What a DaemonSet's pods tolerate by themselves.
+/// The taints that a DaemonSet's pods always tolerate.
 const TOLERATED: [&str; 7] = [
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/memory-pressure",
@@ -163,7 +163,7 @@ const TOLERATED: [&str; 7] = [
     "node.kubernetes.io/unschedulable",
 ];
 
-/// Whether a taint keeps a set off the node, weighed as for a DaemonSet.
+/// Whether a taint keeps a set off the node, by the rules of a DaemonSet.
 fn keeps_off(taint: &Taint, tolerations: &[Toleration]) -> bool {
     if taint.effect == "PreferNoSchedule" || TOLERATED.contains(&taint.key.as_str()) {
         return false;

@@ -19,7 +19,7 @@ fn named(name: &str, uid: &str, version: u32) -> Meta {
     node
 }
 
-/// The same, which cannot be read.
+/// The same state, which cannot be read.
 fn unread(node: &Meta, why: &str) -> Opened<Meta> {
     Err(UnreadObject { key: key(node), revision: Revision::of(node), why: why.to_owned(), stand_in: None })
 }
@@ -28,7 +28,7 @@ fn cache() -> Cache<Meta> {
     Cache::new(|a, b| a.metadata == b.metadata)
 }
 
-/// Which object `a` is known to be, and its version.
+/// Which object is known as `a`, and its version.
 fn known(cache: &Cache<Meta>) -> Option<(String, String)> {
     cache.get("a").map(|node| (node.uid().expect("set"), node.resource_version().expect("set")))
 }
@@ -59,7 +59,7 @@ fn that_an_object_cannot_be_read_is_said_once_for_each_reason_and_once_that_it_c
     assert_eq!(watched("no such mode"), Some(lost("no such mode")));
     assert_eq!(cache.replace(vec![Ok(state("u", 4))]), [back()], "a list says it as well");
     assert_eq!(cache.replace(vec![Ok(state("u", 4))]), []);
-    // What is gone is not readable again.
+    // An object that is gone does not become readable again.
     assert_eq!(watched("no such mode"), Some(lost("no such mode")));
     cache.remove(&state("u", 5));
     assert_eq!(cache.put(Ok(state("v", 6))), None);
@@ -124,7 +124,7 @@ fn what_is_known_is_never_undone_by_an_older_state_but_by_a_list() {
     cache.learn(state("u", 6));
     cache.put(Ok(state("u", 5)));
     assert_eq!(known(&cache), is("u", 6));
-    // Of a cluster that was put back from a backup.
+    // From a cluster that was restored from a backup.
     cache.replace(vec![Ok(state("u", 2))]);
     assert_eq!(known(&cache), is("u", 2));
 }
@@ -148,7 +148,7 @@ fn a_late_answer_about_an_object_whose_end_was_told_does_not_bring_it_back() {
     cache.replace(vec![Ok(named("b", "b", 11))]);
     cache.learn(state("made again", 10));
     assert_eq!(known(&cache), None, "a list tells of its end as well");
-    // Of a cluster that was put back from a backup.
+    // From a cluster that was restored from a backup.
     cache.replace(vec![Ok(named("b", "b", 4))]);
     cache.learn(state("v", 5));
     assert_eq!(known(&cache), is("v", 5));

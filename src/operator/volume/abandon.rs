@@ -1,5 +1,5 @@
-//! `localpool volume abandon`: gives up the object of a volume whose node was deleted. Nothing is erased: there
-//! is nobody who could.
+//! `localpool volume abandon`: gives up the object of a volume whose node was deleted. Nothing is erased: no agent is
+//! there to do it.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt as _};
@@ -9,7 +9,7 @@ use crate::operator::client::within;
 use crate::operator::error::Error;
 use crate::volume::VolumeId;
 
-/// Gives up the volume, or says what would be done. Refuses where the node exists.
+/// Gives up the volume, or says what would be done. Refuses if the node exists.
 pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<String>, Error> {
     let objects = VolumeApi::new(client.clone());
     let name = id.to_string();

@@ -1,4 +1,4 @@
-//! Which node a volume is asked of, or why none can serve it.
+//! Which node is asked for a volume, or why none can serve it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl ClusterVolumes {
         let candidates = self.offered(&wanted.selector, Some(wanted.usage))?;
         let modes = self.modes(wanted, &candidates);
         if let Some(node) = modes.refused(&wanted.nodes) {
-            // Where it may be the scheduler's choice.
+            // Only if the scheduler may have chosen the node.
             if wanted.nodes != Nodes::Any {
                 self.in_vain.note(&wanted.selector, node, wanted.usage, Instant::now());
             }
@@ -34,7 +34,7 @@ impl ClusterVolumes {
         node_capacity::choose(wanted, &rooms, |node| self.node_exists(node), tried)
     }
 
-    /// What nodes have to give, those that are named or all.
+    /// The room of the named nodes, or of all.
     pub(super) fn rooms(
         &self,
         named: Option<&[String]>,
@@ -59,9 +59,9 @@ impl ClusterVolumes {
         modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
     }
 
-    /// The sets and LocalVolumes that it means, or why none can serve it, on whatever node.
+    /// The sets and LocalVolumes that the request means, or why none can serve it on any node.
     pub(super) fn offered(&self, selector: &Selector, usage: Option<WantedUsage>) -> Result<Vec<Candidate>, Error> {
-        // A request that names none is served by whatever class there is.
+        // A request that names neither class nor set is served by any.
         if *selector == Selector::default() {
             return Ok(Vec::new());
         }

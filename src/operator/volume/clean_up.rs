@@ -1,6 +1,7 @@
-//! What the leader does with volumes that their node or their claim has left.
+//! What the leader does with volumes without a node or without a claim.
 //!
-//! Takes in all PoolVolumes; withdraws what nobody asks for any more, and marks or gives up what was on a deleted node.
+//! Takes in all PoolVolumes; withdraws those that nobody asks for any more, and marks or gives up those of a deleted
+//! node.
 
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
@@ -17,7 +18,7 @@ use crate::operator::event::{News, Tone};
 use crate::operator::leader::Leader;
 
 impl Leader {
-    /// Whether all was done, and when the next object becomes a leftover.
+    /// Returns whether everything was done, and when the next object becomes a leftover.
     pub(in crate::operator) async fn volumes(&self) -> (bool, Option<Timestamp>) {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
@@ -33,7 +34,7 @@ impl Leader {
             }
             let node = NodeObject::of(self.caches.nodes.get(&volume.spec.node));
             let Some(act) = deleted_node::decide(&volume, node, self.gone) else { continue };
-            // A watch may be behind; that a node is gone is asked of the API server itself.
+            // A watch may be behind, so ask the API server itself whether a node is gone.
             let result = match node == NodeObject::Exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {
                 true => self.act(&volume, act).await,
                 false => continue,
@@ -49,7 +50,7 @@ impl Leader {
         (done, next)
     }
 
-    /// Gives what there is to tell.
+    /// Returns what has to be reported.
     pub(in crate::operator) async fn act(
         &self,
         volume: &PoolVolume,
@@ -88,7 +89,7 @@ impl Leader {
         let what = format!("writing the status of PoolVolume {name}");
         match within(&what, api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&change))).await {
             Ok(_) => Ok(news),
-            // It changed: the watch begins another pass.
+            // It changed: the watch starts another pass.
             Err(error) if error.is_conflict() || error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),
         }

@@ -1,5 +1,5 @@
-//! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for
-//! its answer on the watch. What is done next is decided in `create`, `delete` and `expand`; this does it, a file for each verb.
+//! The port `Volumes` on the objects of a cluster: asks the node's agent through a PoolVolume, and waits for its answer
+//! on the watch. `create`, `delete` and `expand` decide the next step; this module does it, with a file for each verb.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::operator::controller::caches::Caches;
 use crate::operator::volume::latest::Sight;
 use crate::volume::{Capacity, Error, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage};
 
-/// How long a deletion or an expansion is waited for.
+/// How long to wait for a deletion or an expansion.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long an agent gets to notice what has just changed.
+/// How long an agent has to notice a change.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long before the end of a caller's patience it is answered, at most.
+/// The longest time between the answer and the end of a caller's patience.
 const MARGIN: Duration = Duration::from_secs(1);
 
 mod deleting;
@@ -46,14 +46,14 @@ impl ClusterVolumes {
         NodeObject::of(self.caches.nodes.get(&volume.spec.node))
     }
 
-    /// Without a view of the cluster nothing can be said of it.
+    /// Without a view of the cluster no call can be answered.
     fn synced(&self) -> Result<(), Error> {
         self.caches.are_synced().then_some(()).ok_or_else(|| {
             Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
         })
     }
 
-    /// Runs to its end, whether or not the caller waits for it: what was begun is not left half done.
+    /// Runs to its end, whether or not the caller waits for it: nothing stays half done.
     async fn to_its_end<T, F>(&self, id: VolumeId, work: impl FnOnce(Self) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -82,10 +82,10 @@ fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
     volume.ok_or_else(|| Error::Internal("the object of the volume is Ready and has no size".to_owned()))
 }
 
-/// Nobody knows whether a request that failed was done: the caller comes back.
+/// It is not known whether a request that failed was done: the caller comes back.
 fn unknown(error: crate::operator::Error) -> Error {
     match error.code() {
-        // What the API server refuses it refuses again.
+        // The API server would refuse the same request again.
         Some(400 | 403 | 422) => Error::Internal(chain(&error)),
         _ => Error::Aborted(chain(&error)),
     }

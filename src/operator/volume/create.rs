@@ -6,7 +6,7 @@
 //!     │                 │        │
 //!     └────Withdraw─────┴────────┘   then elsewhere, anew, or the answer
 //! ```
-//! Only what no agent accepted is withdrawn, and RESOURCE_EXHAUSTED is answered only after that.
+//! Only an object that no agent accepted is withdrawn, and RESOURCE_EXHAUSTED is answered only after that.
 
 use kube::ResourceExt as _;
 
@@ -14,31 +14,31 @@ use super::spec::{allows, difference, never_accepted, phase, refusal, words};
 use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
 use crate::volume::{Error, VolumeRequest};
 
-/// What there is to know beside the object.
+/// What has to be known besides the object.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateFacts<'a> {
     /// The object that this call made, or saw before its agent had answered.
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
     pub node_exists: bool,
-    /// Three quarters of the caller's patience are over.
+    /// Three quarters of the caller's patience have passed.
     pub silent: bool,
-    /// Nearly all of it is.
+    /// Nearly all of the caller's patience has passed.
     pub over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
-    /// Three quarters of the patience.
+    /// Three quarters of the patience have passed.
     Silent,
-    /// Nearly its end.
+    /// Nearly all of it has passed.
     Over,
 }
 
 #[derive(Debug)]
 pub enum CreateStep {
     Make,
-    /// Until the object changes, or until then.
+    /// Until the object changes, or until this time.
     Wait(WaitUntil),
     Withdraw(AfterWithdrawal),
     Answer(Result<(), Error>),
@@ -47,9 +47,9 @@ pub enum CreateStep {
 /// What follows when the object is gone.
 #[derive(Debug)]
 pub enum AfterWithdrawal {
-    /// It was left by an earlier call: begin again.
+    /// An earlier call created it: begin again.
     Anew,
-    /// Its node does not want it: another one where there is one, else this answer.
+    /// Its node refuses it: ask another node if there is one, else give this answer.
     Elsewhere(Error),
     Answer(Error),
 }
@@ -96,7 +96,7 @@ fn not_accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<
             false => CreateStep::Wait(WaitUntil::Silent),
         };
     }
-    // What an earlier call was told may have changed since.
+    // The reason that an earlier call was given may not hold any more.
     if !own {
         return CreateStep::Withdraw(AfterWithdrawal::Anew);
     }
@@ -142,7 +142,7 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
     }
 }
 
-/// Whether its node has, or may have, several volumes of its id.
+/// Whether its node has, or may have, several volumes with its id.
 fn is_in_conflict(object: &PoolVolume) -> bool {
     object.status.as_ref().is_some_and(|status| status.reason == Some(Reason::Conflict))
 }

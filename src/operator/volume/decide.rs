@@ -1,7 +1,7 @@
 //! What an agent does about one volume, from its object and what is on its disks. Pure.
 //!
-//! A deletion without `intent: Delete` erases nothing: the object goes, and comes back from the disk. A
-//! volume whose disk is away is neither made again nor forgotten.
+//! A deletion without `intent: Delete` erases nothing: the object goes, and is restored from the disk. A volume whose
+//! disk is away is neither made again nor forgotten.
 
 use kube::ResourceExt as _;
 
@@ -14,10 +14,10 @@ pub enum OnDisk<'a> {
     Nothing,
     /// It may be on a disk that cannot be asked now: the one that the object names, or one that had it.
     DiskAway,
-    /// It was on a disk that a person gave up while that was away.
+    /// It was on a disk that a person gave up while the disk was away.
     GivenUp,
-    /// There is a disk that cannot be asked, of which nothing is known: no reason not to make a volume, but no volume is
-    /// called deleted.
+    /// A disk cannot be asked, and nothing is known of its volumes: a volume may still be made, but none is called
+    /// deleted.
     NotKnown,
     Volume {
         record: Option<&'a VolumeRecord>,
@@ -29,21 +29,21 @@ pub enum OnDisk<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeAction {
     Nothing,
-    /// Say yes or no; after a yes, make it.
+    /// Accept or reject it; if accepted, make it.
     Consider,
-    /// It was accepted: make it, or find it made.
+    /// It was accepted: make it, or find that it is made.
     Make,
-    /// It was accepted, and may be on a disk that cannot be asked now: say which.
+    /// It was accepted, and may be on a disk that cannot be asked now: report which disk.
     Wait,
     /// Erase it, then let the object go.
     Delete,
     /// Let the object go; the disk is not touched.
     LetGo,
-    /// Grow it to `to` bytes, then say how that went.
+    /// Grow it to `to` bytes, then report the result.
     Grow {
         to: u64,
     },
-    /// Say how it is.
+    /// Report its state.
     Report,
     /// A volume without an object: write one.
     Restore,
@@ -54,7 +54,7 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Volu
     let Some(object) = object else {
         return match disk {
             OnDisk::Volume { record: Some(_), .. } => VolumeAction::Restore,
-            // What nothing describes has no name to write an object with; the DevicePool tells of it.
+            // A volume without a description has no name for an object; the DevicePool reports it.
             OnDisk::Volume { record: None, .. }
             | OnDisk::Nothing
             | OnDisk::DiskAway
@@ -70,7 +70,7 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Volu
         return going(object, disk);
     }
     if object.spec.intent == Intent::Delete {
-        // Ordered, and not given yet: its deletion follows. Nothing is made for it in between.
+        // The erasure was ordered, and the object is not deleted yet: that follows. Nothing is made in between.
         return VolumeAction::Nothing;
     }
     match (phase, disk) {
@@ -78,10 +78,10 @@ pub fn decide(object: Option<&PoolVolume>, node: &str, disk: OnDisk<'_>) -> Volu
             VolumeAction::Consider
         }
         (Phase::Accepted, OnDisk::DiskAway) => VolumeAction::Wait,
-        // Accepted by an agent that did not name the disk before it wrote there: any disk may have it.
+        // Accepted by an agent that did not name the disk before it wrote to it: any disk may have it.
         (Phase::Accepted, OnDisk::NotKnown) if names_no_disk(object) => VolumeAction::Wait,
         (Phase::Accepted, OnDisk::Nothing | OnDisk::GivenUp | OnDisk::NotKnown) => VolumeAction::Make,
-        // Its controller takes these back.
+        // The controller withdraws these.
         (Phase::Rejected | Phase::Failed, OnDisk::Nothing | OnDisk::DiskAway | OnDisk::GivenUp | OnDisk::NotKnown) => {
             VolumeAction::Nothing
         }
@@ -104,15 +104,15 @@ fn going(object: &PoolVolume, disk: OnDisk<'_>) -> VolumeAction {
     }
     match (object.spec.intent, disk) {
         (Intent::Delete, OnDisk::Volume { .. }) => VolumeAction::Delete,
-        // The volume may well be on the disk that is away: letting go would leave its data there for ever. The object of a
-        // volume that only its PersistentVolume still told of has no status.
+        // The volume may be on the disk that is away: without the object its data would stay there for ever. An object
+        // has no status if it was written from the volume's PersistentVolume.
         (Intent::Delete, OnDisk::DiskAway | OnDisk::NotKnown) => VolumeAction::Report,
-        // A person said that nobody waits for the disk. Should it come back, the volume is found there.
+        // A person said that nobody waits for the disk. If it comes back, the volume is found there.
         (Intent::Delete, OnDisk::Nothing | OnDisk::GivenUp) | (Intent::Keep, _) => VolumeAction::LetGo,
     }
 }
 
-/// The size that the spec asks for, where that is more than there is and was not tried yet.
+/// The size that the spec asks for, if the volume is smaller and that size was not tried yet.
 fn wanted_growth(object: &PoolVolume, size: u64) -> Option<u64> {
     let wanted = object.spec.size?;
     let tried = object.status.as_ref().and_then(|status| status.observed_size);

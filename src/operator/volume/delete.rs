@@ -1,7 +1,7 @@
 //! What DeleteVolume does next, from the object that is there. Pure.
 //!
-//! The order to erase is `intent: Delete`; the deletion of the object follows it, and its node's agent lets
-//! the object go when the volume is no volume any more.
+//! `intent: Delete` orders the erasure; then the object is deleted, and its node's agent removes the finalizer when the
+//! volume does not exist any more.
 
 use kube::ResourceExt as _;
 
@@ -13,19 +13,19 @@ use crate::volume::Error;
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteFacts {
     pub node_exists: bool,
-    /// A PersistentVolume tells of the volume: it was Ready once, whatever the object says now.
+    /// The volume has a PersistentVolume: it was Ready once, whatever the object says now.
     pub persistent: bool,
-    /// The order to erase stood in an object that this call saw.
+    /// This call saw an object with the order to erase.
     pub ordered: bool,
-    /// Long enough for an agent to notice that a user has just let go.
+    /// An agent has had enough time to notice that a user has just stopped using the volume.
     pub grace: bool,
-    /// Nothing more is waited for.
+    /// The wait is over.
     pub over: bool,
 }
 
 #[derive(Debug)]
 pub enum DeleteStep {
-    /// Nothing tells of it here: look for a PersistentVolume that does, and order by that.
+    /// There is no object: look for a PersistentVolume, and order the erasure by that.
     Trace,
     Withdraw,
     /// Write `intent: Delete`.
@@ -38,7 +38,7 @@ pub enum DeleteStep {
 
 pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     let Some(object) = object else {
-        // An object that went without the order took nothing with it.
+        // An object that was deleted without the order erased nothing.
         return if facts.ordered { DeleteStep::Answer(Ok(())) } else { DeleteStep::Trace };
     };
     let (id, node) = (object.name_any(), &object.spec.node);
@@ -50,8 +50,8 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
-    // A PersistentVolume tells of it, so it was made. An object that says otherwise was written again since, by the agent or from a
-    // backup.
+    // It has a PersistentVolume, so it was made. If the object says otherwise, the agent or a backup has written it
+    // again since.
     if !ordered && never_accepted(object) && !facts.persistent {
         return DeleteStep::Withdraw;
     }
@@ -66,7 +66,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     }
     if !ordered {
         return match object.metadata.deletion_timestamp {
-            // Deleted by hand: the agent lets it go and writes it again.
+            // Deleted by hand: the agent lets it go and restores it.
             Some(_) if facts.over => DeleteStep::Answer(Err(Error::Aborted(format!(
                 "the object of volume {id} was deleted by hand, and node {node} has not written it again yet; try again"
             )))),

@@ -1,4 +1,4 @@
-//! Volumes whose Node object was deleted: marked, and where the administrator said so given up. Pure but for
+//! Volumes whose Node object was deleted: they are marked, and given up if the administrator wants that. Pure but for
 //! the clock of conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,18 +9,18 @@ use crate::operator::condition::condition;
 use super::spec::never_accepted;
 use super::spec::{NODE_GONE, NodeObject};
 
-/// What becomes of the objects of volumes whose Node object was deleted.
+/// What happens to the objects of volumes whose Node object was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// They stay, and say so: the node may come back.
+    /// They stay, with a condition: the node may come back.
     Keep,
-    /// They are given up; nothing is erased, as nobody is there to do it.
+    /// They are given up; nothing is erased, as no agent is there to do it.
     Release,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeGoneAction {
-    /// Write these conditions, and tell of it where it is new.
+    /// Write these conditions, and an Event if they are new.
     Mark(Vec<Condition>),
     /// Write these conditions: the node is back.
     Clear(Vec<Condition>),
@@ -34,7 +34,7 @@ pub fn decide(volume: &PoolVolume, node: NodeObject, gone: Gone) -> Option<NodeG
     match (node, gone) {
         (NodeObject::Exists, _) if marked => Some(NodeGoneAction::Clear(others().collect())),
         (NodeObject::Deleted, Gone::Release) => Some(NodeGoneAction::Release),
-        // Nothing of it is on a disk.
+        // None of its data is on a disk.
         (NodeObject::Deleted, Gone::Keep) if !marked && !never_accepted(volume) => {
             let node = &volume.spec.node;
             let message = format!(

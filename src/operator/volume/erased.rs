@@ -1,20 +1,20 @@
-//! The PersistentVolumes whose volumes were answered to be deleted: the provisioner asks once more as long as it sees one.
+//! The PersistentVolumes whose volumes were reported as deleted: the provisioner asks again as long as it sees one.
 //!
-//! Takes in a deletion that was answered; gives out the PersistentVolume that it was answered for. Without this the second
-//! request finds no object, and writes one to order what has been done.
+//! Takes in a deletion that was answered; gives out the PersistentVolume that it was for. Without this, the second
+//! request finds no object, and writes one to order a deletion that is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::volume::VolumeId;
 
-/// How many are remembered: what is forgotten is ordered once more.
+/// How many are remembered: the deletion of a forgotten one is ordered again.
 const MOST: usize = 1024;
 
 #[derive(Clone, Default)]
 pub struct Erased(Arc<Mutex<VecDeque<(VolumeId, PersistentVolumeId)>>>);
 
-/// A PersistentVolume: another one of its name, for a volume made since, has another uid.
+/// A PersistentVolume: a later one of the same name, for another volume, has another uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeId {
     pub name: String,

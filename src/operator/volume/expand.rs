@@ -1,7 +1,7 @@
 //! What ControllerExpandVolume does next, from the object that is there. Pure.
 //!
-//! The wish is `spec.size`; the agent says with `status.observedSize` that it acted on it, and with
-//! `status.resizeError` that it could not. Then the wish is taken back, so that nothing grows later unasked.
+//! The wish is `spec.size`. The agent reports with `status.observedSize` that it acted on it, and with
+//! `status.resizeError` that it could not. Then the wish is withdrawn, so that nothing grows later unasked.
 
 use kube::ResourceExt as _;
 
@@ -17,7 +17,7 @@ pub struct ExpandFacts {
     pub node_exists: bool,
     /// This call wrote the wish, so that an error of the agent is about it.
     pub asked: bool,
-    /// Long enough for an agent to have seen that an earlier wish was taken back.
+    /// An agent has had enough time to see that an earlier wish was withdrawn.
     pub grace: bool,
     pub over: bool,
 }
@@ -66,7 +66,7 @@ pub fn step(object: Option<&PoolVolume>, required: u64, limit: Option<u64>, fact
     growing(object, status, signed(required), facts)
 }
 
-/// The volume is smaller than what is asked for: how far its agent is with `wish`.
+/// The volume is smaller than the request: how far its agent is with `wish`.
 fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: ExpandFacts) -> ExpandStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     let size = status.size.unwrap_or_default();
@@ -82,7 +82,7 @@ fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: Exp
                 None => ExpandStep::Wait,
             }
         }
-        // Written by an earlier call: its answer is about now only if it is still to come.
+        // An earlier call wrote the wish: the agent's answer is about this call only if it is still to come.
         Some(asked) if asked == wish && !failed(wish) => {
             if facts.over {
                 slow(object)
@@ -94,7 +94,7 @@ fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: Exp
             size,
             Error::Aborted(format!("an earlier expansion of volume {id} failed and was taken back; try again")),
         ),
-        // The same wish failed before, and the agent has not seen yet that it was taken back.
+        // The same wish failed before, and the agent has not seen yet that it was withdrawn.
         _ if failed(wish) && !facts.grace => ExpandStep::Wait,
         _ if facts.over => slow(object),
         _ => ExpandStep::Ask(wish),

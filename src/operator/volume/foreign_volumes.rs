@@ -1,5 +1,5 @@
-//! What PersistentVolumes of other provisioners promise of this node's disks. Asked before a claim, and only then: a
-//! watch of all PersistentVolumes of a cluster would cost each node more memory than all else.
+//! What PersistentVolumes of other provisioners promise of this node's disks. Read before a claim, and only then: a
+//! watch of all PersistentVolumes of a cluster would cost each node more memory than everything else.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::operator::error::{Error, words};
 const PAGE: u32 = 250;
 /// How long the API server may take for all of them.
 const ENOUGH: Duration = Duration::from_secs(30);
-/// How long a look at a promised path may take: it may be on a server that is gone.
+/// How long it may take to read a promised path: it may be on a server that is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who made a PersistentVolume.
+/// The annotation that names the provisioner of a PersistentVolume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// A path of this node that a PersistentVolume names.
@@ -32,7 +32,7 @@ struct ForeignVolume {
     path: PathBuf,
 }
 
-/// The question, for a thread of its own: it blocks.
+/// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     let mut patience = Patience::new(PATIENCE);
     Box::new(move || {
@@ -68,7 +68,7 @@ async fn list(client: &Client, name: &str) -> Result<Vec<ForeignVolume>, Error> 
     }
 }
 
-/// The path that a PersistentVolume has on this node. An affinity that makes no sense keeps no node out.
+/// The path that a PersistentVolume has on this node. An affinity that cannot be understood excludes no node.
 fn named_by(volume: &PersistentVolume, here: &Node) -> Option<ForeignVolume> {
     let spec = volume.spec.as_ref()?;
     let local = spec.local.as_ref().map(|local| local.path.as_str());

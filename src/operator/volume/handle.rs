@@ -1,4 +1,4 @@
-//! What a PersistentVolume tells of a volume whose own object is missing. Pure.
+//! What a PersistentVolume says of a volume whose own object is missing. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::api::quantity;
 use crate::operator::bytes::signed;
 use crate::volume::TOPOLOGY_KEY;
 
-/// The spec that orders the volume erased, or why there is none.
+/// The spec that orders the erasure of the volume, or why there is none.
 pub fn order(volume: &PersistentVolume) -> Result<PoolVolumeSpec, String> {
     let spec = volume.spec.as_ref().ok_or("has no spec")?;
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());

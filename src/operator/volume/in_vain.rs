@@ -1,7 +1,7 @@
-//! Which modes nodes were asked for in vain: for a while the room of such a node is told for that mode alone.
+//! The modes that nodes were asked for in vain: for a while the room of such a node is reported for that mode only.
 //!
-//! The scheduler asks for room without a mode, so it would choose the node again. Takes in a refusal; gives out the mode to
-//! tell the room for.
+//! The scheduler asks for room without a mode, so it would choose the node again. Takes in a refusal; gives out the
+//! mode to report the room for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use crate::volume::{Selector, WantedUsage};
 
-/// The provisioner asks for room again as soon as a claim failed, and the pod is tried again within some seconds.
+/// The provisioner asks for room again as soon as a claim failed, and the scheduler tries the pod again within seconds.
 const FOR: Duration = Duration::from_secs(30);
-/// From then until that may be again. Pods of the other mode are shown no room there, either: however many claims come in
-/// vain, the provisioner, which asks once a minute, hears most of the time what there is for both.
+/// How long after a refusal the next one may start this again. Meanwhile pods of the other mode see no room there
+/// either: however many claims come in vain, the provisioner, which asks once a minute, mostly gets the room for both
+/// modes.
 const PAUSE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Default)]

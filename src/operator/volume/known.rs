@@ -1,7 +1,7 @@
 //! This node's PoolVolumes, as far as the agent knows them.
 //!
-//! Takes in the watch of them, and what the agent's own writes gave back; gives out objects by id, and which volumes are to be looked
-//! at.
+//! Takes in the watch of them, and the answers to the agent's own writes; gives out objects by id, and which volumes to
+//! look at.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::operator::store::{Cache, CacheState};
 use crate::operator::watch::{Told, Watched, keep_telling, opened};
 use crate::volume::VolumeId;
 
-/// This node's PoolVolumes. An object whose name is no id is not one of ours: nothing is done about it.
+/// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
 #[derive(Clone)]
 pub struct KnownVolumes(Cache<PoolVolume>);
 
@@ -33,17 +33,17 @@ impl KnownVolumes {
         self.0.changes().borrow().lists > 0
     }
 
-    /// A bell that rings after each list.
+    /// Signals each list.
     pub fn lists(&self) -> Lists {
         Lists { changes: self.0.changes(), seen: 0 }
     }
 
-    /// As it was read last.
+    /// The last state that could be read.
     pub fn get(&self, id: Uuid) -> Option<Arc<PoolVolume>> {
         self.0.get(&name(id))
     }
 
-    /// Its object is there, and this version cannot read what it says now.
+    /// Its object exists, but this version cannot read its present state.
     pub fn is_unread(&self, id: Uuid) -> bool {
         self.0.unread(&name(id)).is_some()
     }
@@ -52,26 +52,26 @@ impl KnownVolumes {
         self.0.by_key().keys().filter_map(|name| id_of(name)).collect()
     }
 
-    /// An object as a write of ours gave it.
+    /// Takes in an object from the answer to our own write.
     pub fn learn(&self, object: PoolVolume) {
         self.0.learn(object);
     }
 }
 
-/// Rings after each list.
+/// Signals each list.
 pub struct Lists {
     changes: watch::Receiver<CacheState>,
     seen: u64,
 }
 
 impl Lists {
-    /// Waits for the next one; several at once are one. May be dropped at any time.
+    /// Waits for the next list; several at once count as one. May be dropped at any time.
     pub async fn next(&mut self) {
         let seen = self.seen;
         let lists = self.changes.wait_for(|state| state.lists != seen).await.map(|state| state.lists);
         match lists {
             Ok(lists) => self.seen = lists,
-            // An end of the store would be an end of the process.
+            // The store ends only when the process does.
             Err(_) => std::future::pending().await,
         }
     }
@@ -85,7 +85,7 @@ fn id_of(name: &str) -> Option<Uuid> {
     Some(name.parse::<VolumeId>().ok()?.uuid())
 }
 
-/// Keeps `known` in step, and has each volume looked at that changed.
+/// Keeps `known` in step, and orders a look at each volume that changed.
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
@@ -93,7 +93,7 @@ pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), opened, told).await;
 }
 
-/// The volume that is to be looked at because of an event. Of one that cannot be read nothing is done, and a list is waited for.
+/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Lists`.
 fn to_look_at(told: &Told<'_>) -> Option<Uuid> {
     match told {
         Told::Object(name) | Told::Gone(name) => id_of(name),
@@ -116,7 +116,7 @@ mod tests {
 
     type Guard = DeserializeGuard<PoolVolume>;
 
-    /// As it comes over the wire: what is not of this version is not readable.
+    /// An object as it comes over the wire: one that is not of this version is not readable.
     fn object(name: &str, version: u32, phase: &str) -> Guard {
         of_uid(name, name, version, phase)
     }
@@ -143,7 +143,7 @@ mod tests {
         known.get(id(name)).map(|object| object.status.as_ref().expect("set").phase)
     }
 
-    /// Gives the volumes to look at.
+    /// Returns the volumes to look at.
     async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<Uuid> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(take(&known, [Event::Apply(object(A, 4, "Ready"))]).await, [id(A)]);
         assert_eq!(take(&known, [Event::Delete(object(B, 5, "Melting"))]).await, [id(B)]);
         assert_eq!(unread(), [false, false]);
-        // A list says all there is.
+        // A list is complete.
         take(&known, [Event::Apply(object(A, 6, "Melting"))]).await;
         take(&known, list([])).await;
         assert_eq!((unread(), known.ids()), ([false, false], vec![]));
@@ -248,7 +248,7 @@ mod tests {
         assert!(known.is_unread(id(A)));
         known.learn(read(A, "first", 4, "Ready"));
         assert_eq!(uid().as_deref(), Some("second"));
-        // The object that a write of ours made is not the one whose end the watch tells.
+        // The watch reports the end of an earlier object, not of the one that our own write created.
         known.learn(read(A, "third", 9, "Ready"));
         take(&known, [Event::Delete(of_uid(A, "second", 8, "Ready"))]).await;
         assert_eq!((uid().as_deref(), known.is_unread(id(A))), (Some("third"), false));

@@ -1,5 +1,5 @@
-//! The last that is known of one object, from the watch and from the answers to our own requests, whichever
-//! is newer: a watch that lags behind our own write must not undo what we know.
+//! The last known state of one object, from the watch or from the answers to our own requests, whichever is newer: a
+//! watch that lags behind our own write must not undo what we know.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Sight {
 
     /// What is known now.
     pub fn look(&mut self) -> Option<Arc<PoolVolume>> {
-        // Before the look: what changes during it rings again.
+        // Before the look: a change during it then signals again.
         self.changes.borrow_and_update();
         let shown = self.cache.get(&self.name);
         let shown = shown.filter(|object| object.uid().is_none_or(|uid| !self.gone.contains(&uid)));
@@ -53,7 +53,7 @@ impl Sight {
         self.last.clone()
     }
 
-    /// Takes over what a request has shown.
+    /// Takes in the answer to a request.
     pub fn learn(&mut self, object: Option<PoolVolume>) {
         match object {
             Some(object) => {
@@ -71,9 +71,9 @@ impl Sight {
         }
     }
 
-    /// Waits for a change of anything, at most until then.
+    /// Waits for any change, at most until then.
     pub async fn changed(&mut self, until: Instant) {
-        // An end of the watch would be an end of the process; the time limit holds either way.
+        // The watch ends only when the process does; the time limit holds either way.
         let _ = tokio::time::timeout_at(until, self.changes.changed()).await;
     }
 }

@@ -1,13 +1,14 @@
-//! Objects that no agent will make a volume of, or that nobody asks for any more: the controller stopped before the
-//! withdrawal. Pure.
+//! Objects that no agent will make a volume for, or that nobody asks for any more: the controller stopped before it
+//! withdrew them. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::spec::never_accepted;
 use crate::api::crd::{Intent, PoolVolume};
 
-/// When it is one, given how long a CreateVolume may be under way: that withdraws its object itself. `None`: never. What
-/// is ordered to be erased may be on a disk that is away, whatever its object says: only its node's agent lets it go.
+/// When the object becomes a leftover, if a CreateVolume, which withdraws its object itself, takes at most `age`.
+/// `None`: never. A volume with an order to erase may be on a disk that is away, whatever its object says: only its
+/// node's agent lets it go.
 pub fn due(volume: &PoolVolume, age: SignedDuration) -> Option<Timestamp> {
     if !never_accepted(volume) || volume.spec.intent == Intent::Delete {
         return None;

@@ -1,7 +1,7 @@
-//! Making a volume: yes or no, then the first disk that can.
+//! Making a volume: accept or reject it, then use the first disk that can take it.
 //!
-//! Takes in an object that asks for a volume; gives out the volume, or why it is not made here. The disk is in the status before it
-//! is written to.
+//! Takes in an object that asks for a volume; gives out the volume, or why it is not made here. The status names the
+//! disk before the first write to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView
 use crate::volume::{Guard, VolumeId};
 
 impl VolumeReconcile {
-    /// Yes or no; the yes is written before the first write to a disk.
+    /// Accepts or rejects it; the acceptance is written before the first write to a disk.
     pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         if !self.world.complete || !self.seen.knows_all {
-            // Whoever completes the world, and the pass that goes by its sets, have every volume looked at.
+            // Every volume is looked at again once the world is complete, and after the pass that uses its sets.
             return Ok(Requeue::Done);
         }
         let wanted = match request(object) {
@@ -32,7 +32,7 @@ impl VolumeReconcile {
             }
         };
         let placed = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await?;
-        // It may be on that disk already. Then nobody else may make it, whether or not this node takes new volumes.
+        // It may be on that disk already. Then no other node may make it, whether or not this node takes new volumes.
         if let Err(error @ PoolError::DiskAway { disk, .. }) = &placed {
             let message = Some(chain(error));
             self.write(object, PoolVolumeStatus { message, ..status::accepted(disk) }).await?;
@@ -48,7 +48,7 @@ impl VolumeReconcile {
         }
         let disk = match placed {
             Ok(Destination::On(disk)) => disk,
-            // It came since the look.
+            // It appeared after the look.
             Ok(Destination::There) => return Ok(Requeue::After(AGAIN)),
             Err(error) => {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
@@ -61,8 +61,8 @@ impl VolumeReconcile {
         self.make(&accepted).await
     }
 
-    /// A PersistentVolume is made only of a volume that is there: where one tells of it, and no disk has it, an empty one must not
-    /// take its place.
+    /// A PersistentVolume is only created for a volume that exists: if there is one, and no disk has the volume, an
+    /// empty one must not take its place.
     pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, Error> {
         let (client, name) = (self.operator.client.clone(), &object.spec.volume_name);
         let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
@@ -95,7 +95,7 @@ impl VolumeReconcile {
             Err(error @ (PoolError::NoPlace(_) | PoolError::NoSet(_) | PoolError::WhichClass(_))) => {
                 self.refuse(&object, Phase::Failed, Refusal::of(&error, &self.operator.node)).await
             }
-            // The disk works on it.
+            // The disk is still being zeroed.
             Err(error @ PoolError::BeingZeroed { .. }) => {
                 self.write(&object, status::delayed(&object, chain(&error))).await?;
                 Ok(Requeue::After(ZEROING))
@@ -110,8 +110,8 @@ impl VolumeReconcile {
         }
     }
 
-    /// Makes it on the disk that the object names, or on another one when that has no room or fails it. Each is in the
-    /// status before it is written to. Gives the object as it is then.
+    /// Makes it on the disk that the object names, or on another one if that disk has no room or fails. The status
+    /// names each disk before the first write to it. Returns the object after that.
     async fn make_on_some_disk(
         &self,
         object: &PoolVolume,
@@ -155,7 +155,7 @@ impl VolumeReconcile {
         }
     }
 
-    /// It may be on a disk that cannot be asked: nobody makes it elsewhere.
+    /// It may be on a disk that cannot be asked: it is not made elsewhere.
     pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
         if let Some(words) = doubt.words() {
             self.write(object, status::delayed(object, words)).await?;
@@ -163,7 +163,7 @@ impl VolumeReconcile {
         Ok(Requeue::DiskBack)
     }
 
-    /// Another node may have it.
+    /// Another node may make it.
     pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, Error> {
         let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);

@@ -1,8 +1,8 @@
-//! Which nodes can serve a request by the modes that their sets allow: of one class, a node may have disks of a set for
-//! Block alone, and another one of a set for Filesystem. Pure.
+//! Which nodes can serve a request, by the modes that their sets allow: within one class, one node may only have disks
+//! of a set for Block, and another node only disks of a set for Filesystem. Pure.
 //!
-//! The scheduler knows no modes, and asks for room without one. Where it chose a node that cannot serve the claim, that is
-//! said, and it is asked for another one; where the choice is the controller's, no such node is in it.
+//! The scheduler knows no modes, and asks for room without one. If it chose a node that cannot serve the claim, the
+//! answer says so, and the scheduler chooses another one; if the controller chooses, it skips such nodes.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ const NAMED: usize = 3;
 /// The nodes that have disks of the sets of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// A set there allows its mode, whatever room it has.
+    /// A set there allows the mode, whatever room it has.
     able: BTreeSet<String>,
-    /// None does.
+    /// No set there allows it.
     barred: BTreeSet<String>,
 }
 
-/// What the nodes' DevicePools say. A node that has no disk of such a set has no room, and is not spoken of; a set that is
-/// not among the rules may be one that is not read yet, and allows everything until then.
+/// The modes by the nodes' DevicePools. A node without a disk of such a set has no room, and is not in the result. A
+/// set that is not among the rules may not have been read yet, and allows everything until then.
 pub fn modes<'a>(
     selector: &Selector,
     usage: WantedUsage,
@@ -59,7 +59,7 @@ impl Modes {
         self.barred.contains(node)
     }
 
-    /// A node that cannot serve the request, where no other one is left.
+    /// A node that cannot serve the request, if no other node can.
     pub fn refused<'a>(&'a self, nodes: &'a Nodes) -> Option<&'a str> {
         match nodes {
             Nodes::Preferred(named) | Nodes::AnyOf(named) => {
@@ -69,7 +69,7 @@ impl Modes {
         }
     }
 
-    /// The answer then, in one sentence.
+    /// The answer in that case, in one sentence.
     pub fn refusal(&self, node: &str, wanted: &VolumeRequest) -> Error {
         let (asked, only) = words(wanted.usage);
         let selector = &wanted.selector;
@@ -102,7 +102,8 @@ mod tests {
 
     const MOUNT: WantedUsage = WantedUsage::Mount(None);
 
-    /// Nodes by name, each with the sets of class `fast` that it tells of and how many disks they have there.
+    /// Nodes by name, each with the sets of class `fast` that it reports, and the number of disks that each set has
+    /// there.
     fn seen(sets: &[(&str, Value)], usage: WantedUsage, nodes: &[(&str, &[(&str, u32)])]) -> Modes {
         let set_of = |(name, mode): &(&str, Value)| {
             let metadata = json!({"name": name, "namespace": "d", "uid": name});
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_node_whose_disks_are_all_of_sets_of_another_mode_is_out_of_the_choice() {
-        // Every node tells of every set.
+        // Every node reports every set.
         let nodes: [(&str, &[(&str, u32)]); 5] = [
             ("raw", &[("block", 1), ("files", 0), ("any", 0)]),
             ("files", &[("block", 0), ("files", 2), ("any", 0)]),

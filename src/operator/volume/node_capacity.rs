@@ -1,6 +1,6 @@
-//! What nodes have to give, and which of them gets a volume. Pure.
+//! How much room nodes have, and which node gets a volume. Pure.
 //!
-//! Takes in what the DevicePools say, less what is promised and not on a disk yet. It is a hint: the node's
+//! Takes in the DevicePools, and subtracts what is promised and not on a disk yet. The result is a hint: the node's
 //! agent decides.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ pub fn promised_on(volume: &PoolVolume) -> Option<&str> {
     matches!(phase(volume), Phase::Pending | Phase::Accepted).then_some(&volume.spec.node)
 }
 
-/// What counts as promised of a volume that this version cannot read: all that it asks for, unless its size says that it is
-/// on a disk, whose DevicePool counts it. Where its node and size cannot be read either, nothing can be kept for it.
+/// The promise of a volume that this version cannot read: all that it asks for, unless its size shows that it is on a
+/// disk, where the DevicePool counts it. If its node and size cannot be read either, no room can be reserved for it.
 pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
     let (spec, status) = (&object.data["spec"], &object.data["status"]);
     if status["size"].as_i64().is_some_and(|size| size > 0) {
@@ -47,7 +47,7 @@ pub fn unread(object: &DynamicObject) -> Option<PoolVolume> {
     Some(volume)
 }
 
-/// What each node could give to `selector`; a node that can give nothing is there with zeros.
+/// The room of each node for `selector`; a node without room has zeros.
 pub fn rooms<'a>(
     pools: impl IntoIterator<Item = &'a DevicePool>,
     volumes: impl IntoIterator<Item = &'a PoolVolume>,
@@ -77,7 +77,7 @@ fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage:
     let offers: Vec<&SetOffer> = status.sets.iter().filter(|offer| selects(selector, offer)).collect();
     let given: Vec<Capacity> = offers.iter().map(|offer| given(offer, usage)).collect();
     let Capacity { available, largest, smallest } = total(&given);
-    // A promise takes at least the smallest volume there is: a whole disk, a slot.
+    // A promise takes at least the size of the smallest volume: a whole disk, a slot.
     let takes = |volume: &&&PoolVolume| offers.iter().any(|offer| selects(&selector_of(volume), offer));
     let promised: u64 = promised.iter().filter(takes).map(|volume| bytes(volume.spec.required).max(smallest)).sum();
     let available = available.saturating_sub(promised);
@@ -87,7 +87,7 @@ fn room(pool: &DevicePool, promised: &[&PoolVolume], selector: &Selector, usage:
     }
 }
 
-/// What a set gives in one mode, or in whichever is asked for later.
+/// The room of a set for one mode, or for any mode if it is not known yet.
 fn given(offer: &SetOffer, usage: Option<WantedUsage>) -> Capacity {
     let capacity = |figures: [i64; 3]| {
         let [available, largest, smallest] = figures.map(bytes);
@@ -113,7 +113,7 @@ fn selector_of(volume: &PoolVolume) -> Selector {
     Selector { class: parameter("class"), set: parameter("set").as_deref().map(SetName::parse) }
 }
 
-/// What one node or all of them have.
+/// The room of one node or of all nodes.
 pub fn total<'a>(rooms: impl IntoIterator<Item = &'a Capacity>) -> Capacity {
     let some = |a: u64, b: u64| if a == 0 { b } else { a.min(b) };
     rooms.into_iter().filter(|room| room.largest > 0).fold(Capacity::default(), |sum, room| Capacity {
@@ -134,7 +134,7 @@ pub fn choose(
         Nodes::Preferred(nodes) | Nodes::AnyOf(nodes) => nodes.as_slice(),
         Nodes::Any => &[],
     };
-    // The scheduler's choice, or the only one: that node's agent decides, not what it said last.
+    // The scheduler's choice, or the only one: that node's agent decides, whatever its last report says.
     if let Some(first) = named.first().filter(|first| named.iter().all(|node| node == *first)) {
         return match (exists(first), tried.contains(first)) {
             (true, false) => Ok(first.clone()),

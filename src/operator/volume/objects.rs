@@ -1,4 +1,4 @@
-//! The verbs on PoolVolumes, each under the state that was seen: who changed it first wins, and the other looks
+//! The verbs on PoolVolumes, each on the state that was seen: the first to change an object wins, and the other looks
 //! again. Takes in an object as it was seen, gives out the object as it is now, or that it changed meanwhile.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -14,7 +14,7 @@ use crate::volume::DRIVER_NAME;
 /// How many objects one answer holds.
 const PAGE: u32 = 500;
 
-/// What became of a verb.
+/// The outcome of a verb.
 #[derive(Debug)]
 pub enum Write<T> {
     Done(T),
@@ -49,7 +49,7 @@ impl VolumeApi {
     pub async fn create(&self, object: &PoolVolume) -> Result<Write<PoolVolume>, Error> {
         let what = format!("creating PoolVolume {}", object.name_any());
         match within(&what, self.volumes.create(&PostParams::default(), object)).await {
-            // What is not found here is the kind: no second look finds it.
+            // The kind itself was not found: no second look finds it.
             Err(error) if error.is_not_found() => Err(error),
             answer => first(answer),
         }
@@ -73,7 +73,7 @@ impl VolumeApi {
         first(within(&what, self.volumes.patch(&name, &params, &Patch::Merge(&change))).await)
     }
 
-    /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is gone at once.
+    /// Deletes the object, whatever its state; its finalizer holds it. `None`: it is already gone.
     pub async fn delete(&self, seen: &PoolVolume) -> Result<Write<Option<PoolVolume>>, Error> {
         self.delete_if(seen, Preconditions { uid: seen.uid(), resource_version: None }).await
     }
@@ -90,7 +90,8 @@ impl VolumeApi {
         Ok(deleted.map(|left| left.left().filter(|object| !object.finalizers().is_empty())))
     }
 
-    /// Takes an object back as it was seen, so that it goes at once. An agent that accepted it meanwhile wins.
+    /// Withdraws an object in the state that was seen, so that it is gone at once. An agent that accepted it meanwhile
+    /// wins.
     pub async fn withdraw(&self, seen: &PoolVolume) -> Result<Write<()>, Error> {
         let held = match seen.metadata.deletion_timestamp {
             Some(_) => seen.clone(),
@@ -112,8 +113,8 @@ impl VolumeApi {
         Ok(self.patch(held, json!({ "metadata": { "finalizers": others } })).await?.map(|_| ()))
     }
 
-    /// The PersistentVolume of a volume that has an object. The provisioner names it as it named the volume; one that a
-    /// person made may be called anything.
+    /// The PersistentVolume of a volume that has an object. The provisioner gives it the name of the volume; one that a
+    /// person created may have any name.
     pub async fn persistent_volume_of(&self, object: &PoolVolume) -> Result<Option<PersistentVolume>, Error> {
         let (id, name) = (object.name_any(), &object.spec.volume_name);
         if is_object_name(name)
@@ -128,7 +129,7 @@ impl VolumeApi {
         within(&format!("reading PersistentVolume {name}"), self.persistent.get_opt(name)).await
     }
 
-    /// The PersistentVolume of a volume, where there is one.
+    /// The PersistentVolume of a volume, if there is one.
     pub async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, Error> {
         let mut params = ListParams::default().limit(PAGE);
         loop {
@@ -144,7 +145,7 @@ impl VolumeApi {
     }
 }
 
-/// Whether it is that of the volume of this id.
+/// Whether it belongs to the volume with this id.
 fn is_of(volume: &PersistentVolume, id: &str) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
     csi.is_some_and(|csi| csi.driver == DRIVER_NAME && csi.volume_handle == id)

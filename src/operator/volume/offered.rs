@@ -1,6 +1,6 @@
-//! Whether sets and LocalVolumes can serve a request at all, whatever room their nodes have. Pure.
+//! Whether sets and LocalVolumes can serve a request at all, however much room their nodes have. Pure.
 //!
-//! What they cannot is said on the claim, once and in words: no other node could do it.
+//! If they cannot, the claim gets one clear answer: no other node could serve it.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::host::FsKind;
 use crate::operator::set::parsed::{Reading, SetObject};
 use crate::volume::{Error, Selector, WantedUsage};
 
-/// One that a request may mean.
+/// An object that a request may mean.
 pub struct Candidate {
-    /// For people.
+    /// Its kind and name, for people.
     what: String,
     reading: Reading,
 }
@@ -28,7 +28,7 @@ impl Candidate {
     }
 }
 
-/// The objects of a kind that a request means, by what they say of themselves.
+/// The objects of a kind that a request means, by their names and classes.
 pub fn candidates<K: SetObject>(selector: &Selector, objects: &[Arc<K>], readings: Vec<Reading>) -> Vec<Candidate> {
     let meant = |object: &K| {
         let name = SetName::new(object.namespace().unwrap_or_default(), object.name_any());
@@ -57,7 +57,7 @@ pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec
     }))
 }
 
-/// Whether one of them may be used so.
+/// Whether one of the rules allows this use.
 pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Result<(), Error> {
     if rules.iter().any(|rule| allowed(rule, usage)) {
         return Ok(());
@@ -68,7 +68,7 @@ pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Resul
     )))
 }
 
-/// Whether a volume of the set may be used so.
+/// Whether the set allows this use of a volume.
 pub fn allowed(rule: &Rule, usage: WantedUsage) -> bool {
     rule.allows(match usage {
         WantedUsage::Block => VolumeUsage::Block,
@@ -76,7 +76,7 @@ pub fn allowed(rule: &Rule, usage: WantedUsage) -> bool {
     })
 }
 
-/// The mode that is asked for, and the only one that a set allows which does not allow it.
+/// The mode that is asked for, and the only mode of a set that does not allow it.
 pub fn words(usage: WantedUsage) -> (&'static str, &'static str) {
     match usage {
         WantedUsage::Block => ("Block", "Filesystem"),

@@ -1,5 +1,5 @@
-//! The disks of this node that its PoolVolumes name: nothing on a bare device says whose it is, and the journal that does
-//! can be lost, or be older than the volume.
+//! The disks of this node that its PoolVolumes name: nothing on a bare device says whose it is, and the journal, which
+//! does, can be lost, or be older than the volume.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::volume::VolumeId;
 const PAGE: u32 = 250;
 const ENOUGH: Duration = Duration::from_secs(30);
 
-/// The question, for a thread of its own: it blocks.
+/// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
@@ -38,7 +38,7 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
     loop {
         let listed = match objects.list(&page).await {
-            // Where there is no such kind, there is no such volume.
+            // Without the kind there is no volume of it.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
             listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
         };
@@ -52,8 +52,8 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ToldVolume>, Error> {
     }
 }
 
-/// What one object tells. Of one that this version cannot read, as a later one wrote it, the device counts all the same:
-/// where even that is not to be read, nothing can be said of any device.
+/// What one object says of its disk. An object that this version cannot read (a later one wrote it) still counts for
+/// its device: if even the device cannot be read, nothing is known of any device.
 fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     let (name, disk) = (object.name_any(), object.data["status"]["disk"].clone());
     let (id, is_made) = (id_of(&name), object.data["status"]["size"].is_number());
@@ -65,31 +65,32 @@ fn told_by(object: DynamicObject) -> Result<Option<ToldVolume>, String> {
     }
 }
 
-/// The disk that a volume is on, or is to be made on.
+/// The disk that a volume is on, or will be made on.
 fn named_by(object: &PoolVolume) -> Option<ToldVolume> {
     let status = object.status.as_ref()?;
     let is_let_go = !object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     if object.metadata.deletion_timestamp.is_some() && is_let_go && object.spec.intent == Intent::Delete {
-        // Its deletion was done, and somebody else keeps the object. Of one that is deleted by hand the data is there.
+        // Its deletion was done, and somebody else keeps the object. The data of a volume that was deleted by hand is
+        // still there.
         return None;
     }
     let disk = status.disk.clone()?;
     let volume = described_by(object, Some(FsKind::Ext4)).map(|(id, record)| {
         let set = status.set.as_deref().map(SetName::parse).unwrap_or_default();
-        // A set of that name is the one.
+        // The set is found by its name alone.
         LostVolume { id, set: SetRef::new(set, ""), record }
     });
-    // One that was only to be made has no size yet, whatever its deletion says.
+    // A volume that was not made yet has no size, even if its deletion is ordered.
     let is_made = status.size.is_some();
     Some(ToldVolume { disk: DiskId::named(disk), id: id_of(&object.name_any()), volume, is_made })
 }
 
-/// A PoolVolume has the id of its volume for a name.
+/// The name of a PoolVolume is the id of its volume.
 fn id_of(name: &str) -> Option<Uuid> {
     name.parse::<VolumeId>().ok().map(|id| id.uuid())
 }
 
-/// The volume as its disk would describe it. `otherwise`: its filesystem, where the object does not say which.
+/// The volume as its disk would describe it. `otherwise`: its filesystem, if the object does not say which.
 pub(super) fn described_by(object: &PoolVolume, otherwise: Option<FsKind>) -> Option<(Uuid, VolumeRecord)> {
     let (wanted, status) = (request(object).ok()?, object.status.as_ref()?);
     let made = || status.fs_type.as_deref().and_then(|kind| kind.parse().ok());

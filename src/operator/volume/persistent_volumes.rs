@@ -1,4 +1,4 @@
-//! Who else says that a volume is wanted: a PersistentVolume with its handle and this node's affinity.
+//! Who else wants a volume: a PersistentVolume with its handle and this node's affinity.
 
 use k8s_openapi::api::core::v1::{Namespace, NodeSelectorTerm, PersistentVolume};
 use kube::api::ListParams;
@@ -9,7 +9,7 @@ use crate::operator::client::is_object_name;
 use crate::operator::error::Error;
 use crate::volume::{DRIVER_NAME, TOPOLOGY_KEY, VolumeId};
 
-/// The UID that stands for a cluster: that of its `kube-system` namespace.
+/// The UID that identifies a cluster: that of its `kube-system` namespace.
 pub async fn cluster_uid(client: Client) -> Result<String, Error> {
     let namespaces: Api<Namespace> = Api::all(client);
     let what = "reading the namespace kube-system, whose UID names the cluster on its disks";
@@ -20,8 +20,8 @@ pub async fn cluster_uid(client: Client) -> Result<String, Error> {
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 500;
 
-/// Whether a PersistentVolume claims the volume for this node. The provisioner names it as it named the volume; one
-/// that a person or a backup made may be called anything.
+/// Whether a PersistentVolume claims the volume for this node. The provisioner gives it the name of the volume; one
+/// that a person or a backup created may have any name.
 pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
     if is_claimed_by_name(client.clone(), volume_name, id, node).await? {
         return Ok(true);
@@ -40,7 +40,7 @@ pub async fn is_claimed(client: Client, volume_name: &str, id: Uuid, node: &str)
     }
 }
 
-/// The same of the one PersistentVolume that the provisioner would make.
+/// Like `is_claimed`, but reads only the PersistentVolume that the provisioner would create.
 pub async fn is_claimed_by_name(client: Client, volume_name: &str, id: Uuid, node: &str) -> Result<bool, Error> {
     if !is_object_name(volume_name) {
         return Ok(false);

@@ -1,7 +1,8 @@
-//! The queue of a node's volumes: what is due is worked on, several at a time, one at a time for each.
+//! The queue of a node's volumes: several are in work at a time, and each of them only once.
 //!
-//! Takes in ids of volumes that may need work, and the looks that say that any may; gives them out as [`VolumeReconcile`]. Nothing is done
-//! before the machine was looked at once and the API server has told of all objects. What fails is tried again, later each time.
+//! Takes in ids of volumes that may need work, and looks after which any volume may; gives them out as
+//! [`VolumeReconcile`]. Nothing is done before the first look at the machine and the first list from the API server. A
+//! failure is tried again, later each time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use crate::operator::node::context::{NodeOperator, Seen};
 use crate::operator::set::world::World;
 use crate::volume::VolumeId;
 
-/// How many volumes are worked on at once.
+/// How many volumes are in work at once.
 const AT_ONCE: usize = 16;
-/// How long a volume may keep others from being worked on.
+/// How long a volume may keep its slot from others.
 const SLOT_FOR: Duration = Duration::from_secs(30);
-/// After a failure, doubled each time.
+/// The wait after a failure, doubled each time.
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
-/// Works on volumes as they come in.
+/// Does the work of volumes as they come in.
 pub async fn keep(
     operator: NodeOperator,
     known: KnownVolumes,
@@ -45,7 +46,7 @@ pub async fn keep(
                 Some(id) => due.push(id),
                 None => return,
             },
-            // The level that all those edges stand for.
+            // A full look at all volumes, in case a single event was missed.
             () = lists.next() => due = everything(&operator, &known).await,
             changed = seen.changed() => match changed {
                 Ok(()) => due = everything(&operator, &known).await,
@@ -70,7 +71,7 @@ pub async fn keep(
 
 async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
-        // Somebody was faster: the watch will tell, and a look does no harm.
+        // Another writer was faster: the watch will report it, and another look does no harm.
         if !error.is_conflict() {
             tracing::warn!(volume = %VolumeId::from(work.id), error = words(&error), "trying again later");
         }
@@ -78,24 +79,24 @@ async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     })
 }
 
-/// What is under way, what failed, and when each is due without being told.
+/// What is under way, what failed, and when each is due without an event.
 #[derive(Debug, Default)]
 struct Queue {
     running: JoinSet<Requeue>,
     /// The volume of each task.
     busy: HashMap<task::Id, Uuid>,
-    /// Of those under way, the ones that are due once more.
+    /// The volumes under way that are due once more.
     again: HashSet<Uuid>,
-    /// How often each was tried in vain, whatever the reason.
+    /// How many times each failed, whatever the reason.
     failures: HashMap<Uuid, u32>,
-    /// Those that could not be made.
+    /// The volumes that could not be made.
     not_made: HashMap<Uuid, NotMade>,
-    /// One time for each: the end of a try takes the place of what an earlier one left.
+    /// One time for each volume: the end of a try replaces the time of an earlier one.
     due: HashMap<Uuid, Instant>,
 }
 
 impl Queue {
-    /// Begins the work on a volume. While it is under way already, it is due again after that, and `work` is dropped.
+    /// Begins the work on a volume. If it is under way already, it is due again after that, and `work` is dropped.
     fn begin(&mut self, id: Uuid, work: impl Future<Output = Requeue> + Send + 'static) {
         if self.busy.values().any(|busy| *busy == id) {
             self.again.insert(id);
@@ -110,7 +111,7 @@ impl Queue {
         self.not_made.get(&id).cloned()
     }
 
-    /// Waits for the next volume that is due without a new word of it. May be dropped at any time.
+    /// Waits for the next volume that is due without an event. May be dropped at any time.
     async fn next(&mut self) -> Uuid {
         loop {
             let first = self.due.iter().min_by_key(|(_, at)| **at).map(|(id, at)| (*id, *at));
@@ -137,7 +138,7 @@ impl Queue {
         }
     }
 
-    /// The volume of a task that has ended, where something happened to it meanwhile.
+    /// The volume of a task that has ended, if something happened to the volume meanwhile.
     fn ended(&mut self, ended: Result<(task::Id, Requeue), JoinError>) -> Option<Uuid> {
         let (task, next) = ended.unwrap_or_else(|error| {
             let volume = self.busy.get(&error.id()).map(|id| VolumeId::from(*id).to_string());
@@ -177,8 +178,8 @@ impl Queue {
     }
 }
 
-/// Works in one of the slots. What takes longer than `limit`, as on a disk that hangs, goes on without one: it waits, and
-/// others have something to do.
+/// Works in one of the slots. Work that takes longer than `limit`, as on a disk that hangs, continues without a slot,
+/// which is then free for others.
 async fn in_slot<T>(slots: &Semaphore, limit: Duration, work: impl Future<Output = T>) -> T {
     let slot = slots.acquire().await;
     let mut work = std::pin::pin!(work);
@@ -208,7 +209,7 @@ mod tests {
 
     const ID: Uuid = Uuid::from_u128(1);
 
-    /// Waits for the end of one try; gives the volume, where it is due again at once.
+    /// Waits for the end of one try; returns the volume if it is due again at once.
     async fn ended(queue: &mut Queue) -> Option<Uuid> {
         let ended = queue.running.join_next_with_id().await.expect("something is under way");
         queue.ended(ended)

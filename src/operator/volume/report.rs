@@ -1,4 +1,4 @@
-//! What the object of a volume that is here says of it, and the object itself where it was lost.
+//! What the object reports about a volume that is here, and how a lost object is restored.
 //!
 //! Takes in what is on disk and what the object says; writes the status, or the object again.
 
@@ -21,7 +21,7 @@ impl VolumeReconcile {
             self.write(object, status::missing(object, doubt.words())).await?;
             return Ok(Requeue::Done);
         };
-        // Whichever of them is right, the object stays what it was.
+        // Whichever of the volumes is right, the object keeps its phase.
         if view.conflict.is_some() {
             let phase = match object.status.as_ref().map_or(Phase::Pending, |status| status.phase) {
                 Phase::Found => Phase::Found,
@@ -46,14 +46,14 @@ impl VolumeReconcile {
         if view.record.as_ref().is_some_and(|record| record.found) {
             return self.claim(object, view).await;
         }
-        // What nothing describes is not adopted by that.
+        // A volume without a description is not adopted by this.
         let phase = if phase == Phase::Found && view.record.is_none() { Phase::Found } else { Phase::Ready };
         self.write(object, status::ready(object, view, phase)).await?;
         Ok(Requeue::Done)
     }
 
-    /// A volume whose label has lost its description gets it again from its object. As it was, where that cannot be done, or the
-    /// object does not say which filesystem it has.
+    /// If the label has lost the description of a volume, the volume gets it again from its object. It stays as it was
+    /// if that cannot be done, or if the object does not say which filesystem it has.
     pub async fn describe_again(&self, object: &PoolVolume, view: VolumeView) -> Result<VolumeView, Error> {
         let is_its = object
             .status
@@ -88,14 +88,14 @@ impl VolumeReconcile {
         })
     }
 
-    /// A found volume: usable from when a PersistentVolume claims it for this node.
+    /// A found volume: usable once a PersistentVolume claims it for this node.
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, Error> {
         let phase = self.phase_of(view).await?;
         self.write(object, status::ready(object, view, phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 
-    /// Ready where a PersistentVolume claims it; else found, and the disk remembers that.
+    /// Ready if a PersistentVolume claims it; else found, which the disk records.
     async fn phase_of(&self, view: &VolumeView) -> Result<Phase, Error> {
         let Some(record) = &view.record else { return Ok(Phase::Found) };
         if view.conflict.is_some() {
@@ -106,7 +106,7 @@ impl VolumeReconcile {
         let id = self.id;
         let done = match claimed {
             true => self.blocking(move |pool| pool.adopt_volume(id).map(|_| ())).await?,
-            // Where it is not found any more, a person has adopted it since the look: the next one sees that.
+            // If it is not found any more, a person has adopted it since the look: the next look sees that.
             false if record.found => Ok(()),
             false => self.blocking(move |pool| pool.disown_volume(id)).await?,
         };
@@ -119,7 +119,7 @@ impl VolumeReconcile {
         let Some(record) = &view.record else { return Ok(Requeue::Done) };
         let disk = view.disk.clone();
         if !self.blocking(move |pool| pool.journal().is_undisputed(&disk)).await? {
-            // Another object may name the device: then a person says which volume is there.
+            // Another object may name the device: then a person decides which volume is there.
             return Ok(Requeue::DiskBack);
         }
         let phase = self.phase_of(view).await?;

@@ -28,7 +28,7 @@ pub fn wanted(name: &str) -> VolumeRequest {
     }
 }
 
-/// The object of that request on node `n`, in a phase.
+/// The object of that request on node `n`, in the given phase.
 pub fn in_phase(phase: Phase) -> PoolVolume {
     let mut object = spec::object(&wanted("pvc-1"), "n");
     object.metadata.uid = Some("u1".to_owned());
@@ -77,7 +77,7 @@ pub fn status_condition(kind: &str, status: &str, reason: &str, message: &str) -
     }
 }
 
-/// A Ready node whose set `d/s` offers class `fast`: in GiB, all, the largest and the smallest.
+/// A Ready node whose set `d/s` offers class `fast`: in GiB, the total, the largest and the smallest.
 pub fn pool(node: &str, [available, largest, smallest]: [u64; 3]) -> DevicePool {
     let gib = |count: u64| signed(count * GIB);
     let offer = SetOffer {

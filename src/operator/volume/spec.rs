@@ -33,7 +33,7 @@ pub fn phase(object: &PoolVolume) -> Phase {
     object.status.as_ref().map_or(Phase::Pending, |status| status.phase)
 }
 
-/// Whether no agent has accepted it, so that nothing of it is on a disk.
+/// Whether no agent has accepted it, so that no disk has any part of it.
 pub fn never_accepted(object: &PoolVolume) -> bool {
     match phase(object) {
         Phase::Pending | Phase::Rejected | Phase::Failed => true,
@@ -41,13 +41,13 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
     }
 }
 
-/// Whether its agent has a volume of this id on a disk that is another one than the object asks for.
+/// Whether its agent has a volume with this id on a disk, but not the volume that the object asks for.
 pub fn differs(object: &PoolVolume) -> bool {
     let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
     status.is_some_and(|status| status.reason == Some(Reason::Differs))
 }
 
-/// The object that asks `node` for a volume. It has the finalizer from its first moment.
+/// The object that asks `node` for a volume. It is created with the finalizer.
 pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
     let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
@@ -68,7 +68,7 @@ pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
     of_spec(VolumeId::of_name(name), spec)
 }
 
-/// An object that holds on to its volume.
+/// An object with our finalizer.
 pub fn of_spec(id: VolumeId, spec: PoolVolumeSpec) -> PoolVolume {
     let metadata = ObjectMeta {
         name: Some(id.to_string()),
@@ -78,7 +78,7 @@ pub fn of_spec(id: VolumeId, spec: PoolVolumeSpec) -> PoolVolume {
     PoolVolume { metadata, spec, status: None }
 }
 
-/// Whether the request lets the volume be on `node`.
+/// Whether the request allows `node`.
 pub fn allows(nodes: &Nodes, node: &str) -> bool {
     match nodes {
         Nodes::Any => true,
@@ -86,13 +86,13 @@ pub fn allows(nodes: &Nodes, node: &str) -> bool {
     }
 }
 
-/// The filesystem that the volume has, or was asked for with.
+/// The filesystem that the volume has, or that was asked for.
 pub fn filesystem(object: &PoolVolume) -> Option<&str> {
     let made = object.status.as_ref().and_then(|status| status.fs_type.as_deref());
     made.or(object.spec.fs_type.as_deref())
 }
 
-/// What keeps the object from being what is asked for.
+/// How the object differs from what is asked for.
 pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String> {
     let spec = &object.spec;
     if spec.volume_name != wanted.name {
@@ -124,7 +124,7 @@ pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String>
     (spec.parameters != wanted.parameters).then(|| "it was made with other parameters".to_owned())
 }
 
-/// What the agent says, with the name of its node before it.
+/// The agent's message, with the name of its node before it.
 pub fn words(object: &PoolVolume) -> Option<String> {
     let message = object.status.as_ref()?.message.as_deref()?;
     let node = format!("node {}", object.spec.node);
@@ -136,14 +136,14 @@ pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
     let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_ref()) {
-        // Of what failed, too: another volume was faster, no disk took it, or the node could not write it down. Nothing of it is
-        // there.
+        // Failed volumes too: another volume was faster, no disk took it, or the node could not record it. No disk has
+        // any part of it.
         Some(Reason::Full | Reason::NoSet | Reason::DiskFailed | Reason::JournalFailed) => Error::Exhausted(words),
         Some(Reason::Limit) => Error::OutOfRange(words),
         Some(Reason::Invalid) => Error::Invalid(words),
-        // A PersistentVolume tells of it: no other node may make it either.
+        // It has a PersistentVolume: no other node may make it either.
         Some(Reason::VolumeMissing) => Error::Precondition(words),
-        // Its disk has a volume of this id that no object told of.
+        // Its disk has a volume with this id that has no object.
         Some(Reason::Differs) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),

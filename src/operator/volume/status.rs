@@ -46,8 +46,8 @@ impl Refusal {
         Self { reason, message: format!("node {node}: {}", chain(error)) }
     }
 
-    /// What an attempt to make a volume failed by, where that says something of the disk or the node. `None`: somebody
-    /// else, or another look, has to say what becomes of it.
+    /// Why an attempt to make a volume failed, if the reason is the disk or the node. `None`: somebody else, or another
+    /// look, decides what happens.
     pub fn not_made(error: &PoolError) -> Option<Self> {
         let reason = match error {
             PoolError::Journal(_) | PoolError::Bare(BareError::Journal(_)) => Reason::JournalFailed,
@@ -71,7 +71,7 @@ impl Refusal {
         Some(Self { reason, message: chain(error) })
     }
 
-    /// The same, when it is tried no more.
+    /// The same refusal, for when the agent stops trying.
     pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
@@ -82,7 +82,7 @@ impl Refusal {
     }
 }
 
-/// It is made on that disk: written before the first write to it.
+/// It will be made on that disk: written before the first write to the disk.
 pub fn accepted(disk: &DiskId) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Accepted, disk: Some(disk.to_string()), ..PoolVolumeStatus::default() }
 }
@@ -104,7 +104,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     let fs_type = match usage {
         Some(VolumeUsage::Mount(kind)) => Some(kind.name().to_owned()),
         Some(VolumeUsage::Block) => None,
-        // Nothing else says it any more.
+        // Nothing else records it any more.
         None => before.and_then(|status| status.fs_type.clone()),
     };
     let message = match (phase, &view.conflict) {
@@ -116,7 +116,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
         )),
         (_, None) => None,
     };
-    // A wish that was taken back is no failure any more, and may be wished again.
+    // A wish that was withdrawn does not count as failed any more, and may be made again.
     let open = object.spec.size.is_some_and(|wish| wish > signed(view.size));
     let before = before.filter(|_| open);
     let observed_size = before.map_or(object.spec.size.filter(|_| !open), |status| status.observed_size);
@@ -137,7 +137,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
     }
 }
 
-/// A volume that is on no disk here; `doubt` says on which it may be that cannot be asked.
+/// A volume that is on no disk here; `doubt` names a disk that may have it and cannot be asked.
 pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.clone().unwrap_or_default();
@@ -160,10 +160,10 @@ pub fn stuck(object: &PoolVolume, refusal: Refusal) -> PoolVolumeStatus {
     PoolVolumeStatus { phase: Phase::Deleting, reason: Some(reason), message: Some(message), ..before }
 }
 
-/// The status, with the conditions of others as they are. The agent is the one writer of this status but for one condition
-/// (`spec::NODE_GONE`), which tells that the Node object is gone: that the leader says, as an agent whose Node was deleted is
-/// taken for gone with it. Where it lives on, as until its pod is removed, each would else take away what the other has
-/// written, and write again, for ever.
+/// The status, with the conditions of others unchanged. The agent is the one writer of this status but for one
+/// condition (`spec::NODE_GONE`), which says that the Node object is gone. The leader writes that one, as the agent of
+/// a deleted Node counts as gone too. If the agent lives on, for example until its pod is removed, each of the two
+/// would otherwise remove what the other has written, and write again, for ever.
 pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolVolumeStatus {
     let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     status.conditions.retain(|condition| condition.type_ == HEALTHY);

@@ -1,7 +1,7 @@
-//! One look at one volume: what `decide` says is done.
+//! One look at one volume: does what `decide` says.
 //!
-//! Takes in what is known of the volume and the pool; writes its object and its disk. Writes carry the version that they were
-//! decided on. How it is made is in `make`, what its object says in `report`.
+//! Takes in what is known of the volume and the pool; writes its object and its disk. Each write carries the version
+//! that it was decided on. `make` makes a volume, `report` fills its object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +22,30 @@ use crate::operator::set::world::World;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 
-/// How often it is looked whether space has been zeroed.
+/// The interval at which an agent looks whether space has been zeroed.
 pub(super) const ZEROING: Duration = Duration::from_secs(5);
-/// How often a volume is tried that cannot be made, before another node may have it.
+/// How many times a volume that cannot be made is tried before another node may make it.
 const TRIES: u32 = 5;
 
-/// Whether to come back to a volume without being told.
+/// Whether to look at a volume again without an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Requeue {
     Done,
-    /// After a while that grows with each time.
+    /// After a while that gets longer each time.
     Again,
-    /// The same, as it could not be made: only so many of these are tried.
+    /// Like `Again`, because it could not be made: the number of these tries is limited.
     NotMade(Refusal),
     After(Duration),
-    /// When a disk is back, which a pass tells: what was tried in vain stays counted.
+    /// When a disk is back, which a pass finds out: the failed tries stay counted.
     DiskBack,
 }
 
-/// What came of making a volume so far.
+/// The failed tries to make a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotMade {
-    /// How often it failed; of operations that were under way, and of an API server that did not answer, nothing is said.
+    /// How many times it failed. Operations that were under way, and an API server that did not answer, do not count.
     pub times: u32,
-    /// Why the last time.
+    /// The reason of the last failure.
     pub why: Refusal,
 }
 
@@ -79,7 +79,8 @@ impl VolumeReconcile {
 
     pub async fn once(&self) -> Result<Requeue, Error> {
         if self.known.is_unread(self.id) {
-            // It says something that only another version understands: neither its old words nor its absence stand for it.
+            // Only another version understands what it says: neither its earlier state nor its absence may stand in for
+            // it.
             return Ok(Requeue::Done);
         }
         let object = self.known.get(self.id);
@@ -90,7 +91,7 @@ impl VolumeReconcile {
                 if let Ok(view) = pool.volume(id) {
                     return (Some(view), Doubt::None);
                 }
-                // Doubted first: a disk that comes back in between is found then, or still missed.
+                // Ask for the doubt first: a disk that comes back in between is found then, or still missing.
                 let doubt = pool.doubt(id, told.as_ref());
                 match pool.volume(id) {
                     Ok(view) => (Some(view), Doubt::None),
@@ -131,7 +132,7 @@ impl VolumeReconcile {
 
     async fn make_or_give_up(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
         match (self.not_made.as_ref().filter(|failed| failed.times >= TRIES), doubt) {
-            // No disk has anything of it by now.
+            // No disk has any part of it now.
             (Some(failed), Doubt::None) => self.give_up(object, failed).await,
             // It may have been made, and used, on the disk that was given up.
             (_, Doubt::GivenUp(_)) => match self.was_made_before(object).await? {
@@ -142,7 +143,7 @@ impl VolumeReconcile {
         }
     }
 
-    /// Writes a status, if it is another one than is there, and gives the object as it is then.
+    /// Writes a status if it differs from the present one, and returns the object after that.
     pub async fn write(&self, object: &PoolVolume, status: PoolVolumeStatus) -> Result<PoolVolume, Error> {
         let status = status::beside_others(object, status);
         if object.status.as_ref() == Some(&status) {
@@ -187,7 +188,7 @@ impl VolumeReconcile {
         }
     }
 
-    /// Takes our finalizer off, so that the object goes.
+    /// Removes our finalizer, so that the object is deleted.
     async fn let_go(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         let name = self.name();
         let mut next = object.clone();

@@ -78,7 +78,7 @@ async fn a_kind_that_the_server_does_not_know_is_not_ready_until_it_is_served_an
     assert!(!cache.is_synced() && cache.get("a").is_some());
     play(&cache, vec![Ok(Event::Init), Ok(Event::InitDone)]).await;
     assert!(cache.is_synced() && cache.get("a").is_none());
-    // A watch that goes on where it was tells of no list.
+    // A watch that continues where it was reports no list.
     play(&cache, vec![Err(status(404)), Ok(Event::Apply(node("a", "2")))]).await;
     assert!(cache.is_synced() && cache.get("a").is_some());
 }
@@ -191,7 +191,7 @@ async fn a_volume_that_could_never_be_read_takes_its_place_until_it_is_on_a_disk
     changes.mark_unchanged();
 }
 
-/// As it comes over the wire: what is not of this version is not readable.
+/// An object as it comes over the wire: one that is not of this version is not readable.
 fn guarded(name: &str, version: u32, phase: &str) -> Event<DeserializeGuard<PoolVolume>> {
     let value = json!({
         "apiVersion": "localpool.dev/v1alpha1", "kind": "PoolVolume",
@@ -202,7 +202,7 @@ fn guarded(name: &str, version: u32, phase: &str) -> Event<DeserializeGuard<Pool
     Event::Apply(serde_json::from_value(value).expect("guarded"))
 }
 
-/// The names that a mirror told of, each time.
+/// The names that a mirror reported, each time.
 async fn mirrored(tells: Tells, events: Vec<Event<DeserializeGuard<PoolVolume>>>) -> Vec<String> {
     let mut seen = Vec::new();
     let events = stream::iter(events.into_iter().map(Ok));

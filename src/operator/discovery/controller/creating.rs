@@ -1,19 +1,19 @@
-//! Pods whose container is not made yet: which they are, and which of them have been so for too long. Pure.
+//! Pods whose container is not created yet: which they are, and which of them have waited for too long. Pure.
 //!
 //! A volume that cannot be mounted and a network that cannot be set up leave a pod at ContainerCreating for ever; its
-//! status has no word of why, only an event.
+//! status does not say why, only an event does.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt as _;
 
-/// An image of some size over a slow network takes less.
+/// A large image over a slow network takes less.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(3);
-/// What a container waits for that nothing has gone wrong with yet.
+/// What a container waits for while nothing has gone wrong yet.
 const BEFORE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// A pod that a node's kubelet has, or should have, and that has no container.
+/// A pod that a node's kubelet runs, or should run, and that has no container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creating {
     pub uid: String,
@@ -22,7 +22,7 @@ pub struct Creating {
 }
 
 impl Creating {
-    /// Those of a DaemonSet.
+    /// The pods of a DaemonSet.
     pub fn of(daemon: &DaemonSet, pods: &[impl AsRef<Pod>]) -> Vec<Self> {
         pods.iter().map(AsRef::as_ref).filter(|pod| is_of(daemon, pod)).filter_map(Self::read).collect()
     }
@@ -47,7 +47,7 @@ impl Creating {
         self.since.is_some_and(|since| now.duration_since(since) > PATIENCE)
     }
 
-    /// What there is to say of one that is stuck; `why` is the newest warning about it.
+    /// The message about a pod that is stuck; `why` is the newest warning about it.
     pub fn told(&self, why: Option<&Event>) -> String {
         let minutes = PATIENCE.as_mins();
         let first = format!("{}: its container is not made after {minutes} minutes", self.node);
@@ -63,7 +63,7 @@ pub fn is_of(daemon: &DaemonSet, pod: &Pod) -> bool {
     pod.owner_references().iter().any(|owner| Some(&owner.uid) == daemon.metadata.uid.as_ref())
 }
 
-/// The event that was told last.
+/// The newest event.
 pub fn newest(events: Vec<Event>) -> Option<Event> {
     events.into_iter().max_by_key(|event| {
         let time = event.last_timestamp.as_ref().map(|time| time.0);
@@ -111,7 +111,7 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         assert!(!of[0].is_stuck(at("2026-01-01T01:02:59Z")));
         assert!(of[0].is_stuck(at("2026-01-01T01:03:01Z")));
-        // A kubelet that never said a word: since it was made.
+        // The kubelet has not reported anything: count from when the pod was created.
         let silent = creating(json!({"phase": "Pending"}));
         assert!(silent[0].is_stuck(at("2026-01-01T00:03:01Z")) && !silent[0].is_stuck(at("2026-01-01T00:02:00Z")));
     }

@@ -12,15 +12,16 @@ use uuid::Uuid;
 use crate::api::DiscoverySpec;
 use crate::api::crd::LocalVolumeDiscovery;
 
-/// On the DaemonSet: whose it is, where an owner reference cannot say so, as it does not reach another namespace.
+/// On the DaemonSet: the object that it belongs to, as an owner reference cannot reach another namespace.
 pub const FOR: &str = "localpool.dev/discovery";
 
-/// On the DaemonSet: what it was made from, as one that says more than is wanted now looks the same otherwise.
+/// On the DaemonSet: what it was made from. Without it, a DaemonSet with more fields than are wanted now would look
+/// right.
 const WANTED: &str = "localpool.dev/wanted";
-/// Our namespace of such names.
+/// The UUID namespace of such names.
 const NAMES: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_da3305e70001);
 
-/// Why a template is none.
+/// Why a template is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     #[error("it is no DaemonSet")]
@@ -29,7 +30,7 @@ pub enum TemplateError {
     Missing(&'static str),
 }
 
-/// The DaemonSet as the chart gives it, without what the object decides.
+/// The DaemonSet from the chart, without what the object decides.
 #[derive(Clone, Debug)]
 pub struct DaemonTemplate {
     daemon: Arc<DaemonSet>,
@@ -90,7 +91,7 @@ impl DaemonTemplate {
     }
 }
 
-/// Whether `live` says all that `wanted` does; an API server adds defaults to it.
+/// Whether `live` has all that `wanted` has; an API server adds defaults to it.
 pub fn covers(wanted: &Value, live: &Value) -> bool {
     match (wanted, live) {
         (Value::Object(wanted), Value::Object(live)) => {

@@ -1,4 +1,4 @@
-//! The status of a LocalVolumeDiscovery, from how it stands with its DaemonSet. Pure but for the clock of conditions.
+//! The status of a LocalVolumeDiscovery, from the state of its DaemonSet. Pure but for the clock of conditions.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -9,26 +9,26 @@ use crate::operator::condition::condition;
 
 /// All nodes that are selected are looked at.
 pub const AVAILABLE: &str = "Available";
-/// Something keeps nodes from being looked at, and is not over by itself.
+/// Something prevents a look at some nodes, and does not go away by itself.
 pub const DEGRADED: &str = "Degraded";
-/// At most so many pods are told of.
+/// At most this many pods are named.
 pub const TOLD: usize = 3;
-/// A condition's message has room for so many characters.
+/// The most characters of a condition's message.
 const ROOM: usize = 900;
 
-/// How it stands.
+/// The state of the discovery.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DaemonState {
-    /// Nothing can be begun: one word, and a sentence.
+    /// Nothing can start: one word, and a sentence.
     Refused { reason: &'static str, message: String },
     /// There is a DaemonSet.
     Running(Daemons),
 }
 
-/// What the DaemonSet says of itself, and its pods of themselves.
+/// What the status of the DaemonSet and those of its pods say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Daemons {
-    /// What is said is said of this state of the DaemonSet.
+    /// The status is about the present spec of the DaemonSet.
     pub observed: bool,
     pub wanted: i32,
     pub scheduled: i32,
@@ -40,7 +40,7 @@ pub struct Daemons {
     pub selected: usize,
 }
 
-/// What a pod waits for when it will not come up by itself.
+/// The reasons for which a pod waits that do not go away by themselves.
 const FAILURES: [&str; 9] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -68,13 +68,13 @@ impl Daemons {
         }
     }
 
-    /// Pods that should be there and are not: only an event says why.
+    /// Pods that should be there and are not: only an event has the reason.
     pub fn lacks_pods(&self) -> bool {
         self.observed && self.scheduled < self.wanted
     }
 }
 
-/// What keeps a pod from running, where it will not be over by itself.
+/// What keeps a pod from running, if it does not go away by itself.
 fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
@@ -91,7 +91,7 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     let state = container.state.as_ref()?;
     let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     let ended = state.terminated.as_ref().or(last).filter(|ended| ended.exit_code != 0);
-    // What it said last is worth more than that it is started again.
+    // The last message of the container helps more than the fact that it is restarted.
     let said = ended.map(|ended| {
         let message = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
         message.map_or_else(|| format!("it ended with {}", ended.exit_code), last_line)

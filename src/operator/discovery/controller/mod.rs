@@ -1,8 +1,9 @@
-//! What becomes of a LocalVolumeDiscovery: a DaemonSet that is made, kept and deleted, and a status that says how it
-//! does.
+//! What the controller does for a LocalVolumeDiscovery: it creates, keeps and deletes a DaemonSet, and writes the
+//! status.
 //!
-//! Each pass looks at the whole and writes what differs. `daemon`, `decide` and `creating` are pure; this does it. The DaemonSet
-//! runs in our namespace, wherever the object is: whoever may write objects elsewhere gets no privileged pod there.
+//! Each pass looks at everything and writes what differs. `daemon`, `decide` and `creating` are pure; this module does
+//! what they decide. The DaemonSet runs in our namespace, wherever the object is: whoever may write objects elsewhere
+//! gets no privileged pod there.
 
 mod creating;
 mod daemon;
@@ -43,18 +44,18 @@ use decide::{DaemonState, Daemons, TOLD};
 
 /// The field manager of the DaemonSet.
 const MANAGER: &str = "localpool-controller";
-/// Changes come in crowds; a pass waits for the end of one.
+/// Changes come in bursts; a pass waits for the end of one.
 const SETTLE: Duration = Duration::from_millis(250);
-/// How long a pass that could not do all is not tried again: at first, and at most.
+/// The wait after a pass that could not do everything: the first one, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The work of the leader for discovery.
+/// The discovery part of the leader's work.
 pub struct Discoveries {
     client: Client,
     /// Where the DaemonSet runs.
     namespace: String,
-    /// None where nobody said what to run.
+    /// `None` if the process was not given a template.
     template: Option<DaemonTemplate>,
     nodes: Cache<PartialObjectMeta<KubeNode>>,
     objects: Cache<LocalVolumeDiscovery>,
@@ -88,7 +89,7 @@ impl Discoveries {
         }
     }
 
-    /// Works until it is dropped.
+    /// Runs until it is dropped.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let objects = Watched::all(Api::all(self.client.clone()), "LocalVolumeDiscoveries");
@@ -105,7 +106,7 @@ impl Discoveries {
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         loop {
-            // What changes from here on begins another pass.
+            // Any change after this starts another pass.
             for kind in [&mut objects, &mut daemons, &mut pods, &mut nodes] {
                 kind.mark_unchanged();
             }
@@ -116,7 +117,7 @@ impl Discoveries {
             };
             let again = backoff.after(!done).unwrap_or(Duration::MAX);
             let _ = tokio::time::timeout(again, async {
-                // An end of a cache would be an end of the process.
+                // A cache ends only when the process does.
                 let _ = tokio::select! {
                     changed = objects.changed() => changed,
                     changed = daemons.changed() => changed,
@@ -129,7 +130,7 @@ impl Discoveries {
         }
     }
 
-    /// Whether all was done.
+    /// Returns whether everything was done.
     async fn pass(&self) -> bool {
         let mut objects = self.objects.all();
         objects.retain(|object| object.metadata.deletion_timestamp.is_none());
@@ -172,7 +173,7 @@ impl Discoveries {
         done
     }
 
-    /// Whether the CRD is ours: under that of the Local Storage Operator the objects are its own.
+    /// Whether the CRD is ours: under the CRD of the Local Storage Operator the objects belong to that operator.
     async fn is_ours(&self) -> Result<bool, Error> {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let name = discovery_crd().name_any();
@@ -187,7 +188,7 @@ impl Discoveries {
         Ok(ours)
     }
 
-    /// Brings the DaemonSet to what an object wants. Gives how it stands, and whether that is all that can be done.
+    /// Makes the DaemonSet what an object wants. Returns the state, and whether everything that can be done was done.
     async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (DaemonState, bool) {
         let refused = |reason, message| (DaemonState::Refused { reason, message }, true);
         let Some(template) = &self.template else {
@@ -196,7 +197,7 @@ impl Discoveries {
         };
         let (read, selected) = match self.read(object) {
             Ok(read) => read,
-            // What runs already, runs on.
+            // Pods that run already keep running.
             Err(problems) => return refused("Invalid", problems),
         };
         let wanted = match template.daemon(&self.namespace, object, &read) {
@@ -228,11 +229,11 @@ impl Discoveries {
         }
         let creating = Creating::of(&live, &pods);
         daemons.troubles.extend(self.stuck(&creating).await);
-        // Nothing changes as time goes by: they are looked at again.
+        // The passage of time changes no object, so look again later.
         (DaemonState::Running(daemons), !lacking && creating.is_empty())
     }
 
-    /// What the object says, and how many nodes it selects; or all that is wrong with it.
+    /// What the object asks for, and how many nodes it selects; or everything that is wrong with it.
     fn read(&self, object: &LocalVolumeDiscovery) -> Result<(DiscoverySpec, usize), String> {
         let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
         let read = parse_discovery(&value, &Node::standalone("any"))
@@ -252,7 +253,7 @@ impl Discoveries {
         within(&what, self.daemon_api().patch(name, &params, &Patch::Apply(&wanted))).await
     }
 
-    /// Nobody asks for discovery: the DaemonSet goes, the results stay.
+    /// Nobody asks for discovery: the DaemonSet is deleted, the results stay.
     async fn remove(&self) -> bool {
         let Some(template) = &self.template else { return true };
         let Some(live) = self.daemons.get(&format!("{}/{}", self.namespace, template.name)) else { return true };
@@ -269,19 +270,19 @@ impl Discoveries {
         }
     }
 
-    /// What is to be told of pods that should have a container by now.
+    /// Messages about pods that should have a container by now.
     async fn stuck(&self, creating: &[Creating]) -> Vec<String> {
         let now = jiff::Timestamp::now();
         let mut told = Vec::new();
         for pod in creating.iter().filter(|pod| pod.is_stuck(now)) {
-            // Of the others only how many they are is told.
+            // The others are only counted, so their events are not read.
             let why = if told.len() < TOLD { self.newest_event(&pod.uid, "type=Warning").await } else { None };
             told.push(pod.told(why.as_ref()));
         }
         told
     }
 
-    /// What an event says of an object whose status does not tell it.
+    /// The message of an event about an object whose status has no reason.
     async fn newest_event(&self, uid: &str, such: &str) -> Option<Event> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = ListParams::default().fields(&format!("involvedObject.uid={uid},{such}"));
@@ -305,7 +306,7 @@ impl Discoveries {
         }
     }
 
-    /// An Event where the phase has changed.
+    /// An Event if the phase has changed.
     async fn tell(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) {
         let before = object.status.as_ref().map(|status| status.phase);
         let (type_, reason) = match (before, status.phase) {
@@ -321,7 +322,7 @@ impl Discoveries {
         }
     }
 
-    /// Counts a write, and says what went wrong.
+    /// Counts a write, and logs what went wrong.
     fn note<T>(&self, result: Result<T, Error>) -> bool {
         match result {
             Ok(_) => {

@@ -1,4 +1,4 @@
-//! Objects for tests of what becomes of a LocalVolumeDiscovery.
+//! Objects for tests of the controller of LocalVolumeDiscovery.
 
 use serde_json::{Value, json};
 

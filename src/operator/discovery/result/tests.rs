@@ -9,7 +9,7 @@ use crate::show::devices::{Format, render};
 use crate::show::row::DeviceList;
 use crate::show::sample::machine;
 
-/// As an agent sends it, with more facts.
+/// A device as an agent sends it, with more facts.
 fn with(path: &str, verdict: &str, refusal: Option<&str>, more: Value) -> DeviceRow {
     let mut said = json!({
         "path": path, "link": path, "diskId": format!("wwid-{path}"), "verdict": verdict, "refusal": refusal,

@@ -1,4 +1,4 @@
-//! DeleteVolume: orders a volume erased, and waits until its node has let the object go.
+//! DeleteVolume: orders the erasure of a volume, and waits until its node has let the object go.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
@@ -41,7 +41,7 @@ impl ClusterVolumes {
                     told = named(&volume);
                     self.objects.create(&object).await.map(|done| done.map(Some))
                 }
-                // Asked when it matters, and not before: the object may have been written again since the call began.
+                // Read only now, when it matters: the object may have been written again since the call began.
                 (DeleteStep::Withdraw, Some(_)) if persistent.is_none() => {
                     persistent = Some(self.objects.persistent_volume(&name).await.map_err(unknown)?.is_some());
                     continue;
@@ -70,7 +70,7 @@ impl ClusterVolumes {
         }
     }
 
-    /// The PersistentVolume that tells of a volume whose object is missing, unless its deletion was answered.
+    /// The PersistentVolume of a volume whose object is missing, unless its deletion was answered.
     async fn trace(&self, id: VolumeId) -> Result<Option<PersistentVolume>, Error> {
         if let Some(told) = self.erased.of(id) {
             let still = self.objects.persistent_volume_named(&told.name).await.map_err(unknown)?;
@@ -81,7 +81,7 @@ impl ClusterVolumes {
         self.objects.persistent_volume(&id.to_string()).await.map_err(unknown)
     }
 
-    /// The object that orders a volume erased whose own object is missing; `None` where its node is missing, too.
+    /// The object that orders the erasure of a volume whose own object is missing; `None` if its node is missing too.
     fn order_of(&self, id: VolumeId, volume: &PersistentVolume) -> Result<Option<PoolVolume>, Error> {
         unbound(id, volume)?;
         let spec = handle::order(volume).map_err(|why| {
@@ -96,12 +96,12 @@ impl ClusterVolumes {
     }
 }
 
-/// What a PersistentVolume is known by.
+/// What identifies a PersistentVolume.
 fn named(volume: &PersistentVolume) -> Option<PersistentVolumeId> {
     Some(PersistentVolumeId { name: volume.name_any(), uid: volume.uid()? })
 }
 
-/// A volume that a claim has is erased for nobody: the provisioner asks only for what was released.
+/// A volume that is bound to a claim is never erased: the provisioner asks only for released ones.
 fn unbound(id: VolumeId, volume: &PersistentVolume) -> Result<(), Error> {
     match handle::bound_to(volume) {
         None => Ok(()),

@@ -32,13 +32,13 @@ impl ClusterVolumes {
                 silent: now >= silent_at,
                 over: now >= over_at,
             };
-            // Nobody else is asked so late.
+            // It is too late to ask another node.
             if let Some(refusal) = refusal.take_if(|_| seen.is_none() && facts.silent) {
                 return Err(refusal);
             }
             match step(&wanted, seen.as_deref(), facts) {
                 CreateStep::Make => {
-                    // Where nobody is left to ask, the last refusal says more than that.
+                    // If no node remains to ask, the last refusal is the better answer.
                     let node = self.choose(&wanted, &tried).map_err(|error| refusal.take().unwrap_or(error))?;
                     refusal = None;
                     own = self.ask(&mut sight, id, &spec::object(&wanted, &node)).await?.or(own);
@@ -68,7 +68,7 @@ impl ClusterVolumes {
         }
     }
 
-    /// Creates the object, and gives its UID; where somebody was faster, what there is now is looked at.
+    /// Creates the object, and returns its UID; if another writer was faster, looks at the present object.
     async fn ask(&self, sight: &mut Sight, id: VolumeId, object: &PoolVolume) -> Result<Option<String>, Error> {
         match self.objects.create(object).await.map_err(unknown)? {
             Write::Done(made) => {
