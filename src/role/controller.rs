@@ -1,5 +1,5 @@
-//! The role `controller`: CSI's Controller for the provisioner and the resizer on every replica, and on the
-//! one that holds the lease the controllers of the cluster's objects. Wires, and stops again.
+//! The role `controller`: CSI's Controller for the provisioner and the resizer on every replica, and the controllers of
+//! the cluster's objects on the replica that holds the lease. Wires them, and stops them again.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,19 +22,19 @@ use crate::operator::controller::{Caches, DaemonTemplate, Discoveries, Gone, Lea
 use crate::operator::lease;
 use crate::operator::lease::Lease;
 
-/// What the role is started with.
+/// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct ControllerSettings {
     pub namespace: String,
     pub pod_name: String,
     pub socket: PathBuf,
-    /// Where only growth is served.
+    /// The socket that serves expansion only.
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
     pub deleted_node_volumes: Gone,
     pub sidecar: Option<Sidecar>,
-    /// What a LocalVolumeDiscovery runs.
+    /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,
     pub log: LogFormat,
 }
@@ -45,7 +45,7 @@ pub fn run(settings: ControllerSettings) -> Result<()> {
     super::run(|stop| work(settings, stop))
 }
 
-/// All that runs, each part until `stop`.
+/// Runs all parts, each until `stop`.
 async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<()> {
     let client = crate::operator::client().await?;
     let mut watches = JoinSet::new();
@@ -75,7 +75,7 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
     parts.serve(&stop, served).await
 }
 
-/// What the parts of this role stand on.
+/// What the parts of this role share.
 struct Ground {
     settings: ControllerSettings,
     client: kube::Client,
@@ -85,7 +85,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// Serves the provisioner and the resizer, once they can have an identity.
+    /// Serves the provisioner and the resizer, once they have an identity.
     async fn serve_csi(&self, calls: &Calls) -> Result<()> {
         let Self { settings, client, caches, readiness, stop } = self;
         let mut own = Parts::default();
@@ -97,7 +97,7 @@ impl Ground {
             let kept = sidecar::keep(client.clone(), settings.namespace.clone(), sidecar.clone(), life);
             own.add("the identity of the sidecars", tokio::spawn(kept));
         }
-        // The sidecars take the socket for the sign that all is there for them.
+        // The socket is the sign for the sidecars that they can start.
         let listener = server::bind(&settings.socket)?;
         let resizer = settings.resizer_socket.as_deref().map(server::bind).transpose()?;
         own.add("readiness", tokio::spawn(tell(caches.clone(), readiness.clone())));
@@ -119,7 +119,7 @@ impl Ground {
         }
     }
 
-    /// Contends for the lease, and works while this replica has it.
+    /// Competes for the lease, and leads while this replica has it.
     async fn lead(&self, metrics: &Metrics) {
         let Self { settings, client, caches, readiness: _, stop } = self;
         let ControllerSettings { namespace, pod_name, lease, deleted_node_volumes: gone, discovery, .. } = settings;
@@ -138,7 +138,7 @@ impl Ground {
     }
 }
 
-/// Works while this replica leads, for ever.
+/// Runs the leader whenever this replica leads, for ever.
 async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: impl AsyncFn()) {
     loop {
         let leading = *leads.borrow_and_update();
@@ -160,7 +160,7 @@ async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: imp
     }
 }
 
-/// Says whether calls can be answered, whenever that changes.
+/// Keeps the readiness in step with whether calls can be answered.
 async fn tell(caches: Caches, readiness: Readiness) {
     let mut changes = caches.changes();
     loop {

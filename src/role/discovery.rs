@@ -1,7 +1,8 @@
-//! The role `discovery`: tells the cluster of all devices of one node. Where an agent runs it has the inventory from
-//! the agent's socket, and looks at disks itself only where none does.
+//! The role `discovery`: reports all devices of one node to the cluster. It gets the inventory from the socket of the
+//! node's agent, and looks at disks itself only if there is no agent.
 //!
-//! A start of an agent is seen as its socket's arrival, an end as the end of the stream; nothing is asked in between.
+//! The start of an agent shows as the arrival of its socket, its end as the end of the stream; there is no polling in
+//! between.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,16 +28,16 @@ use crate::operator::node::cluster_uid;
 use crate::show::devices::list;
 use crate::show::row::{DeviceList, DeviceRow};
 
-/// How long an agent that ended may take to come back before its disks are looked at without it.
+/// How long an agent that ended may take to come back before the role looks at its disks itself.
 const RESTART: Duration = Duration::from_secs(20);
-/// How long a wait for an agent's socket goes on before it asks whether it is still wanted.
+/// The interval at which a wait for an agent's socket checks whether it is still wanted.
 const ASK: Duration = Duration::from_secs(1);
 /// How long an agent may take for its first reply.
 const FIRST_REPLY: Duration = Duration::from_secs(60);
-/// After a stream that ended at once.
+/// The wait after a stream that ended at once.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the role is started with.
+/// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct DiscoverySettings {
     pub node: String,
@@ -48,7 +49,7 @@ pub struct DiscoverySettings {
 
 type Found = watch::Sender<Option<Arc<Vec<DeviceRow>>>>;
 
-/// Runs until SIGTERM or SIGINT, or until something fails that trying again does not mend.
+/// Runs until SIGTERM or SIGINT, or until a failure that another try does not fix.
 pub fn run(settings: DiscoverySettings) -> Result<()> {
     log_to_stderr(settings.log);
     super::run(|stop| serve(settings, stop))
@@ -66,12 +67,12 @@ async fn serve(settings: DiscoverySettings, stop: CancellationToken) -> Result<(
     }
 }
 
-/// Finds devices for ever, by whom it may be.
+/// Finds devices for ever, through the agent or without one.
 async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found) -> Result<()> {
     let socket = settings.state_dir.join(AGENT_SOCKET);
     let mut had_agent = false;
     loop {
-        // Before the agent is asked, so that one that starts right after it is not missed.
+        // Before the agent is asked, so that an agent that starts right after that is not missed.
         let arrival = Arrival::watch(&settings.state_dir, AGENT_SOCKET)?;
         match ask(&socket, found).await {
             AgentAnswer::Answered => {
@@ -95,7 +96,7 @@ enum AgentAnswer {
     NobodyThere,
 }
 
-/// Takes the agent's inventory for as long as it gives one.
+/// Takes the agent's inventory as long as the agent sends it.
 async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     let Ok(mut agent) = client::agent(socket).await else { return AgentAnswer::NobodyThere };
     let mut stream = match agent.watch_inventory(WatchRequest {}).await {
@@ -107,7 +108,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     };
     let mut replies = 0_u64;
     loop {
-        // A first reply that never comes is no agent; after it there may be nothing to say for days.
+        // Without a first reply the agent counts as absent; after it there may be nothing to report for days.
         let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
         let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
             tracing::warn!("the agent of this node answers, and does not tell of its devices");
@@ -149,7 +150,7 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
     let looks = {
         let ended = Arc::clone(&ended);
         tokio::task::spawn_blocking(move || -> Result<()> {
-            // Before the first look, so that nothing that comes after it is missed.
+            // Before the first look, so that no later change is missed.
             let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
             let (mut agent, _pool) = observer::agent(observer::machine(state), owner)?;
             let wanted = || match ended.load(Ordering::Relaxed) {
@@ -170,7 +171,7 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
     looks.await?.context("looking at the disks of this node")
 }
 
-/// The UID of the cluster, which disks of other clusters are told by.
+/// The UID of the cluster, by which disks of other clusters are recognised.
 async fn cluster(client: &kube::Client) -> Result<String> {
     loop {
         match cluster_uid(client.clone()).await {
@@ -183,7 +184,7 @@ async fn cluster(client: &kube::Client) -> Result<String> {
     }
 }
 
-/// A wait for an agent's socket, which ends with the value.
+/// A wait for an agent's socket, which ends when this is dropped.
 struct AwaitedAgent {
     arrival: Arc<Arrival>,
     unwanted: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
-//! What the host itself is told so that it leaves alone what tenants write: rules of udev, and a filter of LVM (docs/hosts.md).
+//! Rules that keep the host itself off what tenants write: rules of udev, and a filter of LVM (docs/hosts.md).
 //!
-//! Takes in a folder of the host's, writes the file there only where it differs, and gives out a line for people.
+//! Takes in a folder of the host, writes the file there only if it differs, and gives out a line for people.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use anyhow::{Result, bail};
 use crate::device::{lvm_filter, udev_rules};
 use crate::host::{HostError, state};
 
-/// Writes the rules of udev.
+/// Writes the udev rules.
 pub fn install_udev_rules(dir: &Path) -> Result<String> {
     let how = "`udevadm trigger --subsystem-match=block` applies it now";
     Ok(install(dir, udev_rules::FILE, &udev_rules::text(), how)?)
 }
 
-/// Puts the filter into LVM's file beside what that has. Refused where the host has a `global_filter` of its own: LVM would
-/// forget it.
+/// Adds the filter to LVM's file and keeps the rest of that file. Refused if the host has a `global_filter` of its own:
+/// LVM would ignore that one.
 pub fn install_lvm_filter(dir: &Path) -> Result<String> {
     let files = state::texts(dir, "conf")?;
     if let Some((name, _)) = files.iter().find(|(_, text)| lvm_filter::has_another(text)) {
@@ -29,7 +29,7 @@ pub fn install_lvm_filter(dir: &Path) -> Result<String> {
     Ok(install(dir, lvm_filter::FILE, &lvm_filter::put_into(there), "LVM reads it at the next command")?)
 }
 
-/// The same as the agent starts. Without them it works as well, so a failure is only reported.
+/// Writes both at the start of the agent, which also works without them, so a failure is only logged.
 pub(super) fn install_all(udev_rules_dir: Option<&Path>, lvm_dir: Option<&Path>) {
     let done = [udev_rules_dir.map(install_udev_rules), lvm_dir.map(install_lvm_filter)];
     for done in done.into_iter().flatten() {

@@ -11,7 +11,7 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::csi::Readiness;
 
-/// Why nothing is served.
+/// Why HTTP cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error("could not listen on {address} (--http)")]

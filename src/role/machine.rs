@@ -1,8 +1,8 @@
-//! Whose the disks of a machine without a cluster are, as their labels say: `standalone`, and which machine it is. Two machines
-//! of one name, as many are `localhost`, do not take each other's disks.
+//! The owner of the disks of a machine without a cluster, as their labels have it: `standalone`, and the identity of
+//! the machine. So two machines with one name, as with `localhost`, do not take each other's disks.
 //!
-//! Takes in the state directory and the machine's id; gives out what stands on labels in place of a cluster. Written down at
-//! the first start: it stays, whatever becomes of the machine's id.
+//! Takes in the state directory and the machine's id; gives out the text that labels have in place of a cluster. It is
+//! recorded at the first start: it stays even if the machine's id changes.
 
 use std::path::Path;
 
@@ -14,17 +14,17 @@ use crate::host::state::StateDir;
 use crate::host::{StateStore, chain};
 use crate::pool::JOURNAL;
 
-/// What labels say of any machine, where they were written before machines were told apart.
+/// The identity in all labels that were written before machines were told apart.
 const ANY: &str = "standalone";
-/// The document of the state directory that keeps it.
+/// The document of the state directory with the identity.
 const FILE: &str = "standalone";
 
-/// The one of this state directory, written down if it was not yet.
+/// The identity of this state directory, recorded if it was not yet.
 pub fn identity(state: &StateDir) -> Result<String> {
     identity_of(state, Path::new(MACHINE_ID))
 }
 
-/// The same, for who must not write. `None`: nobody can tell before the first start.
+/// The same, for a caller that must not write. `None`: unknown before the first start.
 pub fn known_identity(state: &dyn StateStore) -> Result<Option<String>> {
     Ok(told(state, Path::new(MACHINE_ID))?.map(|(identity, _)| identity))
 }
@@ -37,7 +37,7 @@ fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
         return Ok(identity);
     }
     match state.store_first(FILE, format!("{identity}\n")) {
-        // The next start comes to the same, as long as there is no journal that says nothing of it.
+        // The next start gets the same result, as long as no journal exists without a recorded identity.
         Err(error) if is_known => {
             tracing::warn!(error = %chain(&error), identity, "which machine this is could not be written down")
         }
@@ -46,7 +46,7 @@ fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
     Ok(identity)
 }
 
-/// What the state directory or the machine says, and whether it is written down.
+/// The identity from the state directory or the machine, and whether it is recorded.
 fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, bool)>> {
     if let Some(text) = state.load(FILE)? {
         let identity = text.trim();
@@ -61,7 +61,7 @@ fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
         }
         return Ok(Some((identity.to_owned(), true)));
     }
-    // It has disks already, on which no machine is named.
+    // It has disks already, whose labels name no machine.
     let has_journal = match state.load(JOURNAL) {
         Err(error) if error.is_no_text() => true,
         loaded => loaded?.is_some(),

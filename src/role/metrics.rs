@@ -57,7 +57,7 @@ impl NodeMetrics {
         Ok((metrics, registry))
     }
 
-    /// From now on there is a pool to read.
+    /// Reads this pool from now on.
     pub fn watch(&self, pool: &Arc<Pool>) {
         let _ = self.pool.set(Arc::clone(pool));
     }

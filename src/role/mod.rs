@@ -1,5 +1,5 @@
-//! The wiring: each role joins the parts to a process. What the roles have in common is here: logs, the
-//! agent's lock, the time that a stop may take.
+//! The wiring: each role joins the parts to a process. What the roles share is here: logs, the agent's lock, the time
+//! that a stop may take.
 
 pub mod controller;
 pub mod discovery;
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(8);
 /// How long a stop may take as a whole: the chart gives a pod 30 s.
 const LONGEST_STOP: Duration = Duration::from_secs(20);
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
@@ -46,7 +46,8 @@ fn log_to_stderr(format: LogFormat) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    // What cannot be logged, as on a disk that is full, is lost: to complain of it would be a panic in whoever logs.
+    // A line that cannot be logged, as on a full disk, is lost: an error about it would be a panic in the code that
+    // logs.
     let log = log.log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => log.try_init(),
@@ -54,7 +55,7 @@ fn log_to_stderr(format: LogFormat) {
     };
 }
 
-/// What a role runs on. Few workers, on which nothing may wait for a disk.
+/// The runtime of a role: few workers, on which nothing may wait for a disk.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }

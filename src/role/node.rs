@@ -1,7 +1,7 @@
-//! The role `node`: the agent of one Kubernetes node. Wires the pool and the agent, the CSI Node service on
-//! kubelet's socket, the registration with kubelet, the side of Kubernetes, and HTTP.
+//! The role `node`: the agent of one Kubernetes node. Wires the pool and the agent, the CSI Node service on kubelet's
+//! socket, the registration with kubelet, the Kubernetes side, and HTTP.
 //!
-//! Volumes that exist are staged and published without the API server: only what changes objects waits for it.
+//! Volumes that exist are staged and published without the API server: only changes of objects wait for it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,12 +38,12 @@ use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_u
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
-/// Of a label's value.
+/// The longest value of a label.
 const LONGEST_NAME: usize = 63;
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(30);
 
-/// What the role is started with.
+/// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     pub node: String,
@@ -63,7 +63,7 @@ pub fn run(settings: NodeSettings) -> Result<()> {
     super::run(|stop| work(settings, stop))
 }
 
-/// kubelet puts the name on the Node as the value of a label, and refuses a driver whose value it cannot.
+/// kubelet makes the name the value of a label of the Node, and refuses a driver whose name is no valid value.
 fn check_name(node: &str) -> Result<()> {
     let length = node.len();
     ensure!(
@@ -80,7 +80,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (metrics, registry) = NodeMetrics::new()?;
     let calls = Calls::new(&registry, "node")?;
     let scrape = metrics.refresh();
-    // From the start: a waiting agent is alive, and not ready.
+    // Served from the start: a waiting agent is alive, and not ready.
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
     let web = tokio::spawn(web);
     let Some(ground) = Ground::open(&settings, &stop).await? else { return Ok(()) };
@@ -106,7 +106,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     parts.add_agent(thread);
     parts.add("the side of Kubernetes", operator);
 
-    // kubelet asks at once for what only a first look can say.
+    // kubelet immediately asks for what only the first look can find out.
     let mut first = seen;
     tokio::select! {
         Ok(_) = first.wait_for(Option::is_some) => {}
@@ -126,13 +126,13 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     ended
 }
 
-/// What the parts of this role stand on.
+/// What the parts of this role share.
 struct Ground {
     client: kube::Client,
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     cluster: String,
-    /// Nobody else is the agent of the state directory while this lives.
+    /// No other process is the agent of the state directory while this lives.
     _lock: AgentLock,
 }
 
@@ -159,7 +159,7 @@ impl Ground {
         Ok(Some(Self { client, host, pool, cluster, _lock: lock }))
     }
 
-    /// The sets come from the API server; until they do, nothing is claimed and all that is here works.
+    /// The sets come from the API server; until then nothing is claimed, and everything that is here works.
     fn start_agent(
         &self,
         min_age: Duration,
@@ -199,13 +199,13 @@ fn sockets(
     })
 }
 
-/// What kubelet calls, counted.
+/// The services that kubelet calls, counted.
 pub fn services(calls: &Calls, readiness: Readiness, volumes: NodeVolumes, max_volumes: i64) -> Routes {
     let identity = Routes::new(IdentityServer::new(IdentityService::new(readiness)));
     calls.around(identity.add_service(NodeServer::new(NodeService::new(volumes, max_volumes))))
 }
 
-/// The UID of the cluster: as it was written down, else from the API server, however long that takes.
+/// The UID of the cluster: the recorded one, else from the API server, however long that takes.
 async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> {
     let reader = Arc::clone(host);
     let known = tokio::task::spawn_blocking(move || reader.state().load(CLUSTER_FILE)).await??;

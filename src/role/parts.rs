@@ -1,7 +1,8 @@
-//! What a role lives by beside its sockets, each on a task or thread of its own: none of it ends before the stop but by a bug.
+//! The parts of a role besides its sockets, each on a task or thread of its own: before the stop, none ends but by a
+//! bug.
 //!
-//! Takes in the parts and the calls that are served; gives out how the role ended. One that went on without a part would
-//! call itself healthy and do nothing; a new start brings the part back.
+//! Takes in the parts and the calls to serve; gives out how the role ended. A role that continued without a part would
+//! report itself healthy and do nothing; a restart brings the part back.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::agent::AgentThread;
 /// How long the parts may take to end.
 const END: Duration = Duration::from_secs(8);
 
-/// All of them, by a name for the log.
+/// All parts, each with a name for the log.
 #[derive(Default)]
 pub(super) struct Parts(JoinSet<(&'static str, Result<(), JoinError>)>);
 
@@ -25,7 +26,7 @@ impl Parts {
         self.0.spawn(async move { (what, part.await) });
     }
 
-    /// Tasks of one kind, each of which lives as long as the role.
+    /// Adds tasks of one kind, each of which runs as long as the role.
     pub fn add_all(&mut self, what: &'static str, mut tasks: JoinSet<()>) {
         self.0.spawn(async move {
             match tasks.join_next().await {
@@ -39,7 +40,7 @@ impl Parts {
         self.add("the agent's thread", tokio::task::spawn_blocking(move || thread.join()));
     }
 
-    /// Waits for the first one that ends.
+    /// Waits for the first part that ends.
     pub async fn end(&mut self) -> Error {
         match self.0.join_next().await {
             Some(Ok((what, Ok(())))) => anyhow!("{what} ended by itself"),
@@ -57,7 +58,7 @@ impl Parts {
         }
     }
 
-    /// Waits for the parts, which were told to end.
+    /// Waits for the parts, after they were asked to end.
     pub async fn ended(mut self) {
         let all = async {
             while let Some(ended) = self.0.join_next().await {
@@ -85,7 +86,7 @@ mod tests {
     use crate::host::fake::FakeHost;
     use crate::pool::{Pool, Workers};
 
-    /// Far more than anything here takes: what does not end in time never does.
+    /// Far longer than anything here takes: what has not ended by then never ends.
     const AT_MOST: Duration = Duration::from_secs(60);
 
     /// Ends the agent's thread with the test: the runtime of a test waits for all of it.
@@ -106,7 +107,7 @@ mod tests {
         (Stops(agent_handle), thread)
     }
 
-    /// How a role of these parts ends, that nobody stops and whose calls go on for ever.
+    /// How a role with these parts ends if nobody stops it and its calls never end.
     async fn ends(mut parts: Parts) -> String {
         let stop = CancellationToken::new();
         let served = parts.serve(&stop, std::future::pending());

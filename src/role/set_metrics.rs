@@ -1,5 +1,6 @@
-//! The agent's metrics of each set: what it has on this node, what it leaves, and which of its disks want looking after.
-//! They mean what the Local Storage Operator's mean, as far as disks without links can (docs/migrating-from-lso.md).
+//! The agent's metrics of each set: what it has on this node, what it does not take, and which of its disks need
+//! attention. They mean the same as those of the Local Storage Operator, as far as disks without links can
+//! (docs/migrating-from-lso.md).
 //!
 //! Takes in the pool's disks and what the last pass saw; `count` is pure.
 
@@ -15,10 +16,10 @@ use crate::host::KernelName;
 use crate::operator::node::Seen;
 use crate::pool::{DiskView, Standing};
 
-/// A figure of a set: its metric's name, what it tells, and where it is in [`Counts`].
+/// A figure of a set: its metric's name, its help text, and where it is in [`Counts`].
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
-/// What is told, under the node's name, once there is something to tell.
+/// The node's name, and what the last pass saw, if there was one.
 type Source = (String, Receiver<Option<Arc<Seen>>>);
 
 const FIGURES: [Figure; 10] = [
@@ -50,7 +51,7 @@ pub struct SetMetrics {
     source: Arc<OnceLock<Source>>,
 }
 
-/// What there is of one set.
+/// The figures of one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     disks: usize,
@@ -80,7 +81,7 @@ impl SetMetrics {
         Ok(Self { discovered, figures, source: Arc::default() })
     }
 
-    /// From now on there is something to tell.
+    /// Reports what `seen` has from now on.
     pub fn watch(&self, node: &str, seen: Receiver<Option<Arc<Seen>>>) {
         let _ = self.source.set((node.to_owned(), seen));
     }
@@ -92,7 +93,7 @@ impl SetMetrics {
         self.discovered.with_label_values(&[node]).set(number(seen.links.len()));
         let sets = count(disks, &seen);
         for (gauges, (_, _, figure)) in self.figures.iter().zip(FIGURES) {
-            // Sets that are gone are not told of any more.
+            // Sets that are gone are not reported any more.
             gauges.reset();
             for (SetName { namespace, name }, counts) in &sets {
                 gauges.with_label_values(&[node, namespace, name]).set(number(figure(counts)));
@@ -101,11 +102,11 @@ impl SetMetrics {
     }
 }
 
-/// By name: sets that are there, and sets that only disks still name.
+/// By name: sets that exist, and sets that only disks still name.
 fn count(disks: &[DiskView], seen: &Seen) -> BTreeMap<SetName, Counts> {
     let mut sets: BTreeMap<_, Counts> = BTreeMap::new();
     for outcome in &seen.outcomes {
-        // A LocalVolume has nothing to do with what it does not name, and a disk that another set has is matched.
+        // Devices that a LocalVolume does not name do not concern it, and a disk that another set has is matched.
         let is_unmatched = |left: &Rejection| !matches!(left, Rejection::NotNamed | Rejection::InSet(_));
         let unmatched = |(name, left): &&(KernelName, Rejection)| seen.links.contains_key(name) && is_unmatched(left);
         let unmatched = outcome.rejected.iter().filter(unmatched).count();
@@ -197,7 +198,7 @@ mod tests {
             disks: 2,
             partitions: 6,
             volumes: 4,
-            // Not what no path names, what another set has, nor a loop device without a file.
+            // Not counted: what no path names, what another set has, and a loop device without a file.
             unmatched: 1,
             orphaned: 1,
             missing: 0,

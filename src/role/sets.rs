@@ -1,4 +1,4 @@
-//! Sets that a person wrote down: a file, or documents that a command sends to its agent.
+//! Sets that a person wrote: a file, or documents that a command sends to its agent.
 
 use std::path::Path;
 

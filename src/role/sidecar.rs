@@ -1,8 +1,9 @@
-//! An identity for the sidecars of the controller: the files that a client of Kubernetes looks for, for
-//! another ServiceAccount, in a folder that the sidecars mount.
+//! An identity for the sidecars of the controller: the files that a Kubernetes client looks for, for another
+//! ServiceAccount, in a folder that the sidecars mount.
 //!
-//! So neither can write a PoolVolume, though they share the controller's pod. What they can have done is what their
-//! sockets serve: to the resizer growth, to the provisioner all, and a deletion only of what no claim has.
+//! With it neither sidecar can write a PoolVolume, though they share the controller's pod. They can only ask for what
+//! their sockets serve: the resizer for growth, the provisioner for everything but the deletion of a volume that a
+//! claim has.
 
 #![allow(clippy::disallowed_methods, reason = "wiring: the files are this module's one effect")]
 
@@ -22,22 +23,22 @@ use crate::host::backoff::Backoff;
 
 /// Where a pod finds its own identity.
 pub const OWN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// How long a token is good for; it is renewed after two thirds.
+/// How long a token is valid; it is renewed after two thirds of that.
 const LIFE: Duration = Duration::from_secs(3600);
-/// A token is never asked for more often than this, whatever the API server says of its life.
+/// The shortest time between two token requests, whatever lifetime the API server gives.
 const LEAST: Duration = Duration::from_secs(30);
-/// How long to wait after a failure: at first, and at most.
+/// The wait after a failure: the first one, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Whose identity goes where.
+/// The account of the identity, and the folder for its files.
 #[derive(Clone, Debug)]
 pub struct Sidecar {
     pub account: String,
     pub folder: PathBuf,
 }
 
-/// Writes the files; gives how long they are good for.
+/// Writes the files; returns how long they are valid.
 async fn write(client: &Client, namespace: &str, sidecar: &Sidecar) -> Result<Duration> {
     let Sidecar { account, folder } = sidecar;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
@@ -50,7 +51,7 @@ async fn write(client: &Client, namespace: &str, sidecar: &Sidecar) -> Result<Du
     let ca = Path::new(OWN_FOLDER).join("ca.crt");
     match fs::read(&ca) {
         Ok(bytes) => put(folder, "ca.crt", &bytes)?,
-        // Outside of a cluster there is none to copy; whoever mounts the folder has another.
+        // Outside a cluster there is none to copy; whoever mounts the folder has another.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("reading {}", ca.display())),
     }
@@ -72,7 +73,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("writing {} (--sidecar-token-dir)", path.display()))
 }
 
-/// Writes the files for the first time, however long that takes; gives how long they are good for.
+/// Writes the files for the first time, however long that takes; returns how long they are valid.
 pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Duration {
     let (mut backoff, mut said) = (Backoff::new(FIRST_WAIT, LONGEST_WAIT), String::new());
     loop {

@@ -1,5 +1,5 @@
-//! The role `standalone`: a whole driver in one process, without Kubernetes. Wires host, pool, volumes and
-//! the sockets, and stops them again.
+//! The role `standalone`: a whole driver in one process, without Kubernetes. Wires host, pool, volumes and the sockets,
+//! and stops them again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::host::{Host, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
-/// What the role is started with.
+/// The settings of the role.
 #[derive(Clone, Debug)]
 pub struct StandaloneSettings {
     pub socket: PathBuf,
@@ -44,7 +44,7 @@ pub fn run(settings: StandaloneSettings) -> Result<()> {
     super::run(|stop| serve(settings, rules, stop))
 }
 
-/// A bad document stops only itself; a file that cannot be read stops the start.
+/// A bad document does not affect the others; a file that cannot be read prevents the start.
 fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
     let documents = sets::documents(path).context("--sets")?;
     let (rules, errors) = sets::read(&documents, node);
