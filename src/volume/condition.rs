@@ -1,4 +1,4 @@
-//! How a volume is doing, in one reason word and a sentence. Pure.
+//! The health of a volume, in one reason word and a sentence. Pure.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ impl Condition {
         Self { abnormal: true, reason: reason.into(), message }
     }
 
-    /// What the pool knows of a volume without looking at its mounts.
+    /// The condition as the pool knows it, without a look at the mounts.
     pub fn of(view: &VolumeView) -> Self {
         if let Some(why) = &view.conflict {
             return Self::abnormal("Conflict", format!("the volume is in conflict: {why}"));

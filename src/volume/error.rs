@@ -1,6 +1,6 @@
 //! Why a request was not done.
 
-/// Why a request was not done, by what the caller can do about it. The words are for people.
+/// Why a request was not done, grouped by what the caller can do about it. The texts are for people.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request itself is wrong.
@@ -8,13 +8,13 @@ pub enum Error {
     Invalid(String),
     #[error("{0}")]
     NotFound(String),
-    /// A volume of that name or a mount at that path is another one.
+    /// Another volume has that name, or another mount is at that path.
     #[error("{0}")]
     Exists(String),
     /// No room now; elsewhere or later there may be.
     #[error("{0}")]
     Exhausted(String),
-    /// Sizes that cannot be had.
+    /// Sizes that are not possible.
     #[error("{0}")]
     OutOfRange(String),
     /// The volume is in a state that somebody has to change first.

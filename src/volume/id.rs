@@ -11,7 +11,7 @@ use crate::pool::id_of_name;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(Uuid);
 
-/// Not the text of an id of ours.
+/// A text that is not one of our ids.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0:?} is not a volume id: ids are UUIDs in lower case, such as 6ba7b810-9dad-51d1-80b4-00c04fd430c8")]
 pub struct NotAnId(String);
@@ -44,7 +44,7 @@ impl FromStr for VolumeId {
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let not_an_id = || NotAnId(text.chars().take(64).collect());
         let uuid = Uuid::try_parse(text).map_err(|_| not_an_id())?;
-        // One spelling only: what is compared as text elsewhere must be equal as text.
+        // Only one spelling is valid: other code compares ids as text.
         match uuid.hyphenated().to_string() == text {
             true => Ok(Self(uuid)),
             false => Err(not_an_id()),

@@ -10,7 +10,7 @@ use super::port::{Nodes, Volume, VolumeRequest, Volumes};
 use crate::host::chain;
 use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
 
-/// Volumes of one node, without anybody in between.
+/// The volumes of one node, straight from its pool.
 #[derive(Clone)]
 pub struct LocalVolumes {
     pool: Arc<Pool>,
@@ -35,7 +35,7 @@ impl LocalVolumes {
             let result = work(&pool);
             drop(guard);
             match &result {
-                // Nothing has changed that a look would find.
+                // Nothing changed, so no new look is needed.
                 Err(error) if error.is_locked() => {}
                 Err(PoolError::Apply(_) | PoolError::Bare(_)) => pool.nudge(),
                 _ => {}
@@ -58,7 +58,7 @@ impl Volumes for LocalVolumes {
     async fn create(&self, wanted: VolumeRequest) -> Result<Volume, Error> {
         let id = VolumeId::of_name(&wanted.name);
         let node = &self.pool.owner().node;
-        // With a choice of nodes only the first one is ours to answer for: it is the scheduler's.
+        // Of several preferred nodes only the first one counts: it is the scheduler's choice.
         let here = match &wanted.nodes {
             Nodes::Any => true,
             Nodes::Preferred(nodes) => nodes.first() == Some(node),
@@ -101,7 +101,7 @@ impl Volumes for LocalVolumes {
         let pool = Arc::clone(&self.pool);
         blocking(move || {
             let mut views = pool.volumes();
-            // One in conflict is on several disks, and one volume all the same.
+            // A volume in conflict is on several disks, and is listed once.
             views.dedup_by_key(|view| view.id);
             Ok(views.iter().map(|view| volume(&pool, view)).collect())
         })
@@ -141,7 +141,7 @@ fn volume(pool: &Pool, view: &VolumeView) -> Volume {
     }
 }
 
-/// A volume that is, or may be, on a disk that is away can be made or deleted when the disk is back, or given up.
+/// A volume that is, or may be, on a disk that is away can be made or deleted when the disk is back or given up.
 fn come_back(error: PoolError) -> Error {
     match error {
         PoolError::DiskAway { .. } => Error::Aborted(chain(&error)),

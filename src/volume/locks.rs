@@ -1,4 +1,4 @@
-//! One operation at a time per volume. The second one is told to come back, never made to wait.
+//! One operation at a time per volume. A second one gets the answer to come back; it never waits.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::Error;
 use super::id::VolumeId;
 
-/// The volumes that somebody works on.
+/// The volumes with an operation under way.
 #[derive(Clone, Default)]
 pub struct VolumeLocks(Arc<Mutex<HashSet<VolumeId>>>);
 

@@ -1,7 +1,7 @@
 //! Staging, publishing and measuring volumes on this node: what `publish` decides, done by the host.
 //!
-//! Every verb holds its volume's lock and runs on a blocking thread to its end, whether or not the caller
-//! waits: an mkfs that outlasts the call goes on, and a repeated call is told to come back.
+//! Every verb holds its volume's lock and runs on a blocking thread to its end, whether or not the caller waits: an
+//! mkfs that outlasts the call continues, and a repeated call gets the answer to come back.
 
 mod work;
 
@@ -24,7 +24,7 @@ pub struct NodeVolumes {
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
     locks: VolumeLocks,
-    /// A filesystem that hangs costs one thread, however often it is to be measured.
+    /// A filesystem that hangs costs one thread, however many measurements are asked for.
     measured: VolumeLocks,
 }
 
@@ -98,7 +98,7 @@ impl NodeVolumes {
         .await
     }
 
-    /// Grows the filesystem to the size of its volume; gives that size.
+    /// Grows the filesystem to the size of its volume; returns that size.
     pub async fn expand(&self, id: VolumeId, path: &str, required: u64) -> Result<u64, Error> {
         let path = path.to_owned();
         self.locked(id, move |work| work.expand(id, &path, required)).await

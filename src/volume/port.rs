@@ -10,18 +10,18 @@ use super::id::VolumeId;
 use crate::device::label::VolumeUsage;
 use crate::pool::{Capacity, Selector, WantedUsage};
 
-/// The name that orchestrators know the driver by.
+/// The driver's name for orchestrators.
 pub const DRIVER_NAME: &str = "csi.localpool.dev";
 
-/// The topology key of a node's name.
+/// The topology key whose value is a node's name.
 pub const TOPOLOGY_KEY: &str = "topology.localpool.dev/node";
 
-/// Where volumes come from. One implementation works on this node's pool, another on objects of a cluster.
+/// The source of volumes. One implementation uses this node's pool, another one the objects of a cluster.
 pub trait Volumes: Send + Sync + 'static {
-    /// Makes a volume, or finds it made with the same properties.
+    /// Makes a volume, or finds one that was made with the same properties.
     fn create(&self, wanted: VolumeRequest) -> impl Future<Output = Result<Volume, Error>> + Send;
 
-    /// Deletes a volume. Not there: success.
+    /// Deletes a volume. Succeeds if it does not exist.
     fn delete(&self, id: VolumeId) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Grows a volume to at least `required` bytes, at most `limit`.
@@ -32,17 +32,17 @@ pub trait Volumes: Send + Sync + 'static {
         limit: Option<u64>,
     ) -> impl Future<Output = Result<Volume, Error>> + Send;
 
-    /// One volume; `None` where there is none of that id.
+    /// One volume; `None` if none has that id.
     fn get(&self, id: VolumeId) -> impl Future<Output = Result<Option<Volume>, Error>> + Send;
 
     /// All volumes, by id.
     fn list(&self) -> impl Future<Output = Result<Vec<Volume>, Error>> + Send;
 
-    /// Whether somebody weighs requests by the capacity before any of them comes here. Then a request that cannot be served
-    /// at all must not look like one for which there is no room now: nobody would hear why.
+    /// Whether a scheduler compares requests with the capacity before they come here. Then a request that cannot be
+    /// served at all must not look like one that only lacks room now: nobody would see the reason.
     const WEIGHED_BEFORE: bool = false;
 
-    /// What can be given now, on `node` or anywhere; without a use, what can be given for any.
+    /// The capacity now, on `node` or anywhere; without a usage, the capacity for any.
     fn capacity(
         &self,
         selector: Selector,
@@ -59,7 +59,7 @@ pub struct VolumeRequest {
     pub required: u64,
     pub limit: Option<u64>,
     pub usage: WantedUsage,
-    /// As they were asked for, less what external tools add.
+    /// The parameters of the request, without those that external tools add.
     pub parameters: BTreeMap<String, String>,
     pub selector: Selector,
     pub nodes: Nodes,
@@ -85,7 +85,7 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// `None` where nothing describes the volume any more.
+    /// `None` if the volume has lost its description.
     pub usage: Option<VolumeUsage>,
     /// The node whose disk it is on.
     pub node: String,

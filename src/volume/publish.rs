@@ -6,7 +6,7 @@ use super::error::Error;
 use crate::device::label::VolumeUsage;
 use crate::host::{FsKind, Mount};
 
-/// The longest path that the kernel takes.
+/// The longest path that the kernel accepts.
 const MAX_PATH: usize = 4096;
 
 /// What a capability asks of a mount.
@@ -62,7 +62,7 @@ pub fn checked_path(field: &str, text: &str) -> Result<PathBuf, Error> {
     Ok(path.components().collect())
 }
 
-/// The filesystem to mount: what the volume was made for, which a request may repeat but not change.
+/// The filesystem to mount: the one that the volume was made for, which a request may repeat but not change.
 pub fn agreed(usage: VolumeUsage, wish: &AccessType) -> Result<Option<FsKind>, Error> {
     match (usage, wish) {
         (VolumeUsage::Block, AccessType::Block) => Ok(None),
@@ -92,8 +92,8 @@ pub fn mount_words(mount: &Mount) -> String {
     format!("{} ({})", mount.source, mount.fs_type)
 }
 
-/// Whether a mount is of a sort that volumes are: a filesystem that we make, or a node bound out of a directory
-/// of devices.
+/// Whether a mount could be a volume: a filesystem of a kind that we make, or a node that is bound from a directory of
+/// devices.
 pub fn may_be_a_volume(mount: &Mount) -> bool {
     let made = FsKind::ALL.iter().any(|kind| kind.name() == mount.fs_type);
     let node = matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root != Path::new("/");

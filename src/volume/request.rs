@@ -1,4 +1,4 @@
-//! What is asked of the node's side of a volume, and what it says.
+//! Requests to the node's side of a volume, and its answers.
 
 use super::condition::Condition;
 use super::id::VolumeId;
@@ -29,7 +29,7 @@ pub struct PublishRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     pub size: u64,
-    /// Of the filesystem; `None` for a raw block volume.
+    /// The usage of the filesystem; `None` for a raw block volume.
     pub usage: Option<Usage>,
     pub condition: Condition,
 }

@@ -1,4 +1,4 @@
-//! The blocking half: what `publish` decides is done here.
+//! The blocking half: does what `publish` decides.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Work {
     pub(super) pool: Arc<Pool>,
 }
 
-/// What becomes of a target that nothing is mounted at any more.
+/// What to do with a target once nothing is mounted there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterUnmount {
     KeepTarget,
@@ -43,7 +43,8 @@ impl Work {
         Ok((view, usage))
     }
 
-    /// Nobody else has the volume's device under the number that another one had before.
+    /// Refuses a device that has the number of an earlier one which is still published somewhere: whoever has that node
+    /// would share this volume.
     fn prove_unshared(&self, table: &[Mount], view: &VolumeView) -> Result<(), Error> {
         let Some(target) = self.host.mounts().stale_bind_of(table, &view.node) else { return Ok(()) };
         Err(Error::Precondition(format!(
@@ -72,14 +73,14 @@ impl Work {
         let mounts = self.host.mounts();
         mounts.make_target(staging, TargetKind::Directory).map_err(|e| bad_target("staging_target_path", e))?;
         mounts.mount(&view.node, staging, kind, flags).map_err(|e| mount_failed(flags, e))?;
-        // What could not grow while it was mounted, or grew as a partition while it was not, grows now.
+        // A filesystem that could not grow while it was mounted, or whose partition grew while it was not, grows now.
         match kind {
             FsKind::Ext4 => Ok(()),
             FsKind::Xfs | FsKind::Btrfs => self.grow(&self.pool.usable(id.uuid())?, kind, Some(staging)),
         }
     }
 
-    /// Grows the filesystem where the record says that it does not fill its volume.
+    /// Grows the filesystem if the record says that it does not fill its volume.
     fn grow(&self, view: &VolumeView, kind: FsKind, mounted_at: Option<&Path>) -> Result<(), Error> {
         if view.record.as_ref().is_none_or(|record| record.fs_size >= view.size) {
             return Ok(());
@@ -94,12 +95,12 @@ impl Work {
         }
     }
 
-    /// mkfs is a fact, not a probe: the bit on the disk says whether it ever ended.
+    /// Whether mkfs ended is not probed: a bit on the disk records it.
     fn ready_filesystem(&self, view: &VolumeView, kind: FsKind) -> Result<(), Error> {
         let filesystems = self.host.filesystems();
         if !view.formatted {
             self.pool.begin_format(view.id)?;
-            // What was proved blank is where the device is now; its old name may be another's by then.
+            // The device that was proved blank has the present name; another device may have the old one by now.
             let now = self.pool.usable(view.id)?;
             if now.node != view.node {
                 let (was, is) = (view.node.display(), now.node.display());
@@ -171,8 +172,8 @@ impl Work {
         mounts.bind(staging, target, access.is_read_only()).map_err(|e| failed("bind-mount the volume", e))
     }
 
-    /// A read-only bind of a device node still lets writers in, so the device itself is made read-only; that
-    /// holds for all its targets, and so they must agree.
+    /// A read-only bind of a device node still lets writers in, so the device itself is made read-only. That holds for
+    /// all its targets, so they must agree.
     fn publish_block(
         &self,
         view: &VolumeView,
@@ -194,7 +195,7 @@ impl Work {
         mounts.bind(&view.node, target, read_only).map_err(|e| failed("bind-mount the device node", e))
     }
 
-    /// Unmounts everything at `path`, and removes the target where it is ours to remove.
+    /// Unmounts everything at `path`, and removes the target if `after` says so.
     pub(super) fn take_down(&self, id: VolumeId, field: &str, path: &Path, after: AfterUnmount) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let table = self.mount_table()?;
@@ -212,7 +213,8 @@ impl Work {
         mounts.remove_target(path).map_err(|e| bad_target(field, e))
     }
 
-    /// Without a target a raw block volume is as it was made: a bare device that stayed read-only could not be erased.
+    /// Makes a raw block volume without a target writable again: a bare device that stayed read-only could not be
+    /// erased.
     fn make_writable(&self, id: VolumeId) -> Result<(), Error> {
         let Ok((view, VolumeUsage::Block)) = self.usable(id) else { return Ok(()) };
         let (mounts, table) = (self.host.mounts(), self.mount_table()?);
@@ -223,15 +225,15 @@ impl Work {
             true => mounts.set_read_only(&view.node, false),
             false => Ok(()),
         });
-        // A dead device keeps no target up.
+        // A dead device must not keep a target mounted.
         if let Err(error) = made {
             tracing::warn!(volume = %id, error = %chain(&error), "the device may still be read-only");
         }
         Ok(())
     }
 
-    /// A mount that cannot be this volume's. What is left of a disk that is gone shows nothing of whose it was, and
-    /// counts as the volume's, as it must come down.
+    /// A mount that cannot be this volume's. The remains of a mount whose disk is gone do not show whose they were;
+    /// they count as the volume's, as they must be unmounted.
     fn foreign<'a>(&self, id: VolumeId, stacked: &[&'a Mount]) -> Option<&'a Mount> {
         let volumes = self.pool.volumes();
         let others = || volumes.iter().filter(|view| view.id != id.uuid());
@@ -279,7 +281,7 @@ impl Work {
     }
 }
 
-/// A path that cannot be a path of ours is one where the volume is not.
+/// The volume cannot be at a path that is not valid.
 fn known_path(id: VolumeId, path: &str) -> Result<PathBuf, Error> {
     checked_path("volume_path", path).map_err(|e| Error::NotFound(format!("volume {id} is not there: {e}")))
 }
@@ -295,11 +297,11 @@ fn failed(what: &str, error: HostError) -> Error {
     }
 }
 
-/// EINVAL is said of options that the filesystem does not know: the request is at fault, not the machine.
+/// EINVAL means options that the filesystem does not know: the request is at fault, not the machine.
 fn mount_failed(flags: &[String], error: HostError) -> Error {
     let invalid = match &error {
         HostError::Io { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
-        // Words that are not even tried, such as `bind`.
+        // Options that are not even tried, such as `bind`.
         HostError::Unsupported { .. } => true,
         _ => false,
     };
