@@ -1,6 +1,6 @@
 //! `localpool devices`: every disk with its verdict and the reason, for people and for programs.
 //!
-//! Takes in devices, each with what the pool has to say of it; gives out text. Pure: prints nothing.
+//! Takes in devices, each with the pool's note about it; gives out text. Pure: prints nothing.
 
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
@@ -44,7 +44,7 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Why devices could not be written; for a program's sake nothing is left out in silence.
+/// Why devices could not be written. Nothing is dropped silently, as programs read this.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowError {
     #[error("writing devices as JSON")]
@@ -53,7 +53,7 @@ pub enum ShowError {
     Yaml(#[source] serde_saphyr::ser::Error),
 }
 
-/// All devices in the order of their names, ending in a line end.
+/// All devices in the order of their names, with a final line end.
 pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowError> {
     Ok(match format {
         Format::Table => for_people(&sorted(devices), TableWidth::Narrow),
@@ -75,9 +75,9 @@ pub fn list(devices: &[ListedDevice]) -> DeviceList {
     DeviceList { devices: rows(devices.iter().copied(), &devices) }
 }
 
-/// A table without the loop devices that stand ready for a file: the kernel keeps dozens of them, and none
-/// is a disk. They are counted below it. The narrow one is without the pool's own partitions, too: a disk says how many
-/// volumes it has, and they come and go.
+/// A table without the loop devices that have no file: the kernel keeps dozens of them, and none is a disk. They are
+/// counted below it. The narrow table also leaves out the pool's own partitions: the line of a disk has its number of
+/// volumes, and they come and go.
 fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
     let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
@@ -92,7 +92,7 @@ fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
     text
 }
 
-/// The columns of a table, in their places.
+/// The columns of a table, in their order.
 fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
     let all = FACTS.iter().filter_map(|fact| Some((fact, fact.column()?)));
     let mut columns: Vec<_> =
@@ -145,7 +145,7 @@ fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
     text
 }
 
-/// A cell that cannot disturb its table: no control, direction or line characters; `-` where it is empty.
+/// A cell that cannot break its table: no control, direction or line characters; `-` if it is empty.
 fn printable(text: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
@@ -157,7 +157,7 @@ fn printable(text: &str) -> String {
     }
 }
 
-/// Columns that a text takes in a terminal.
+/// The width of a text in a terminal, in columns.
 fn width(text: &str) -> usize {
     let columns = |c: char| match u32::from(c) {
         0x300..=0x36f | 0x1ab0..=0x1aff | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,

@@ -1,9 +1,9 @@
-//! A device with the pool's words, and what is said of whose it is.
+//! A device with the pool's note, and the message about its owner.
 
 use crate::device::{Believed, Device, Verdict};
 use crate::host::raw::Kind;
 
-/// A device, and what stands behind it where it is in the pool: `in pool, 3.2 GiB free`.
+/// A device, and the pool's note if it is in the pool: `in pool, 3.2 GiB free`.
 #[derive(Clone, Debug)]
 pub struct ListedDevice {
     pub device: Device,
@@ -36,7 +36,7 @@ pub fn verdict_and_reason(shown: &ListedDevice) -> (&'static str, String) {
     }
 }
 
-/// Why nobody may take a device, where it is so. Without the pool's words: those change with each volume.
+/// Why nobody may take a device, if so. Without the pool's note, which changes with each volume.
 pub fn refusal(shown: &ListedDevice) -> Option<String> {
     let Device { verdict, believed, .. } = &shown.device;
     let free = *verdict == Verdict::Unclaimed && *believed == Believed::Yes;

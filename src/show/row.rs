@@ -1,7 +1,7 @@
-//! One device as programs read it: what `localpool devices -o json` prints, and what an agent hands to discovery.
+//! One device for programs: what `localpool devices -o json` prints, and what an agent sends to discovery.
 //!
-//! Takes in a device with the pool's words, gives out a [`DeviceRow`]. Names stay; new ones may come, and a reader of
-//! another version does without them.
+//! Takes in a device with the pool's note, gives out a [`DeviceRow`]. Names stay; new ones may come, and a reader of
+//! another version ignores them.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,8 @@ pub struct DeviceList {
     pub devices: Vec<DeviceRow>,
 }
 
-/// Rows of devices, in their order. `all` may be more than is asked for: what stands on others is where those are.
+/// Rows of devices, in their order. `all` may have more devices than those: a device that is built on others has their
+/// attachment.
 pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&ListedDevice]) -> Vec<DeviceRow> {
     let attachments = Attachments::new(all.iter().map(|shown| &shown.device.raw));
     let of_pool = |shown: &&&ListedDevice| shown.device.verdict == Verdict::Ours && shown.device.label.is_some();

@@ -1,4 +1,4 @@
-//! A machine for tests whose devices have every fact between them, and none.
+//! A machine for tests: each fact is on one of its devices, and one device has none.
 
 use super::listed::ListedDevice;
 use crate::device::reason::Reason;
@@ -56,7 +56,7 @@ fn signed() -> Device {
     Device { probe, believed: Believed::No("has the identity of /dev/sde".into()), ..device(raw, Verdict::Unclaimed) }
 }
 
-/// A device of each verdict and sort: with all that can be said of one, and with nothing.
+/// A device of each verdict and sort: one with all facts, and one with none.
 pub fn machine() -> Vec<ListedDevice> {
     let own = label("c", "n");
     let id = DiskId::labelled(own.disk);

@@ -1,4 +1,4 @@
-//! `localpool volumes`: what is on the disks of this node's pool, also what no object tells of any more.
+//! `localpool volumes`: what is on the disks of this node's pool, including volumes that have no object any more.
 //!
 //! Takes in the pool's views, gives out text. Pure: prints nothing.
 
@@ -10,7 +10,7 @@ use crate::device::size::Size;
 use crate::pool::VolumeView;
 use crate::volume::{Condition, VolumeId};
 
-/// One volume as programs read it. Names stay; new ones may come.
+/// One volume for programs. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VolumeRow {
@@ -21,7 +21,7 @@ struct VolumeRow {
     /// Bytes.
     size: u64,
     growable_to: u64,
-    /// `block`, a filesystem, or `unknown` where nothing describes the volume.
+    /// `block`, a filesystem, or `unknown` if the volume has no description.
     usage: String,
     disk: String,
     set: String,
@@ -62,14 +62,14 @@ impl VolumeRow {
 
     fn cells(&self) -> [String; 7] {
         let name = if self.name.is_empty() { "-" } else { &self.name };
-        // A name is any text; a terminal is not asked to obey it.
+        // A name can be any text, and must not control the terminal.
         let name = name.escape_debug().to_string();
         let size = Size(self.size).to_string();
         [self.id.clone(), name, self.state.clone(), size, self.usage.clone(), self.set.clone(), self.disk.clone()]
     }
 }
 
-/// All volumes in the order of their names, ending in a line end.
+/// All volumes in the order of their names, with a final line end.
 pub fn render(views: &[VolumeView], format: Format) -> Result<String, ShowError> {
     let mut rows: Vec<VolumeRow> = views.iter().map(VolumeRow::of).collect();
     rows.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));

@@ -85,7 +85,7 @@ fn the_wide_table_adds_what_tells_disks_apart() {
     assert_eq!(lines[4][9], "yes");
 }
 
-/// Tables, names and their order are promised: what people and programs wrote against them goes on.
+/// Tables, names and their order are a promise: what people and programs wrote against them keeps working.
 #[test]
 fn every_format_says_what_it_has_always_said() {
     for format in [Format::Table, Format::Wide, Format::Json, Format::Yaml] {
