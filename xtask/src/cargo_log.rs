@@ -1,8 +1,8 @@
-//! What cargo's tests printed. Pure: takes in the lines, gives out how many passed, failed and were skipped, and why.
+//! The output of cargo's tests. Pure: takes in the lines, gives out how many passed, failed and were skipped, and why.
 
 use std::collections::BTreeSet;
 
-/// How the tests of a tier ended.
+/// The results of the tests of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub passed: usize,
@@ -15,12 +15,12 @@ pub fn listed(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
-/// Whether a test needs loop devices: by its name, as `loop_…` is the last part of its path.
+/// Whether a test needs loop devices: the last part of its path begins with `loop_`.
 pub fn needs_loop_devices(name: &str) -> bool {
     name.rsplit("::").next().is_some_and(|last| last.starts_with("loop_"))
 }
 
-/// What of a run a person wants to see while it runs.
+/// Which lines a person wants to see during a run.
 pub fn is_shown(line: &str) -> bool {
     let running = line.trim_start();
     let is_indented = running.len() < line.len();
@@ -30,8 +30,8 @@ pub fn is_shown(line: &str) -> bool {
         || line.starts_with("error")
 }
 
-/// Counts a run, and gives the tests that said themselves that they cannot do their work here, with the reason: cargo
-/// calls these passed.
+/// Counts a run, and returns the tests that reported that they cannot run here, with the reason: cargo counts them as
+/// passed.
 pub fn count(log: &str) -> (Counts, BTreeSet<String>) {
     let mut counts = Counts::default();
     for line in log.lines().filter_map(|line| line.strip_prefix("test result: ")) {

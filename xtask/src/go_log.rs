@@ -1,8 +1,8 @@
-//! What `go test` printed of csi-sanity, and the table that the suite wrote. Pure.
+//! The output of `go test` for csi-sanity, and the table that the suite wrote. Pure.
 
 use super::cargo_log::Counts;
 
-/// What of a run a person wants to see while it runs: tests, and of csi-sanity its runs, not each spec.
+/// Which lines a person wants to see during a run: tests, and the runs of csi-sanity, but not each spec.
 pub fn is_shown(line: &str) -> bool {
     if line.starts_with("=== ") {
         return true;
@@ -23,7 +23,7 @@ pub fn is_shown(line: &str) -> bool {
     is_test && is_run && parts.next().is_none()
 }
 
-/// Go's own tests one by one; of `TestSanity` its specs, from the table.
+/// Counts Go's own tests one by one, and the specs of `TestSanity` from the table.
 pub fn count(log: &str, table: Option<&str>) -> Counts {
     let own = |how: &str| {
         let begins = format!("--- {how}: Test");
@@ -67,7 +67,7 @@ pub fn not_tried(log: &str) -> usize {
     log.lines().filter(is_it).count()
 }
 
-/// What went wrong where no test says so: complaints with what follows them, or the end of the log.
+/// What went wrong if no test reports it: complaints and the lines after them, or the end of the log.
 pub fn complaints(log: &str) -> Vec<&str> {
     const AFTER: usize = 3;
     let lines: Vec<&str> = log.lines().collect();

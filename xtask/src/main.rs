@@ -1,7 +1,7 @@
 //! Tasks of the project that are more than a few lines of bash. `scripts/test` builds it and calls it.
 //!
-//! Takes in the name of a task and its arguments; gives out what the task prints, and its exit status: 0, 1 where a test
-//! failed or a tier that was asked for could not run, 2 where the arguments are wrong.
+//! Takes in the name of a task and its arguments; gives out what the task prints, and its exit status: 0; 1 if a test
+//! failed or a tier that was asked for could not run; 2 if the arguments are wrong.
 
 mod cargo_log;
 mod go_log;
@@ -38,7 +38,7 @@ fn failure(problem: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Which tiers run, and whether a person chose them.
+/// Which tiers run, and whether a person named them.
 pub struct Asked {
     pub all: Vec<Tier>,
     pub by_name: bool,

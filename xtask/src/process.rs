@@ -1,4 +1,5 @@
-//! Runs other programs: all of their output goes to a log, and what a person wants to see to the terminal as it comes.
+//! Runs other programs: all of their output goes to a log; the lines that a person wants to see also go to the terminal
+//! at once.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,31 +14,31 @@ pub fn command(program: impl AsRef<OsStr>, folder: &Path) -> Command {
     command
 }
 
-/// Runs it with its output as ours.
+/// Runs the command with our own output.
 pub fn run(command: &mut Command) -> io::Result<()> {
     let status = command.status()?;
     succeeded(command, status)
 }
 
-/// Its standard output, whatever it says on the other one. An error where it fails.
+/// The standard output of a command, without its standard error. An error if it fails.
 pub fn output(command: &mut Command) -> io::Result<String> {
     let output = command.stderr(std::process::Stdio::null()).output()?;
     succeeded(command, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a script answers: the words that it prints where it fails are the reason.
+/// The answer of a script: if it fails, its output is the reason.
 pub fn answer(command: &mut Command) -> io::Result<Result<String, String>> {
     let output = command.stderr(std::process::Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
     Ok(if output.status.success() { Ok(text) } else { Err(text) })
 }
 
-/// Runs it to its end, and gives how it ended and all that it printed.
+/// Runs the command to its end, and returns its status and all that it printed.
 pub fn logged(command: &mut Command, log: &Path, is_shown: fn(&str) -> bool) -> io::Result<(ExitStatus, String)> {
     let (reader, writer) = io::pipe()?;
     let mut child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
-    // The last writers on our side, so that the pipe ends with the child.
+    // These drop the last writers on our side, so that the pipe ends with the child.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut file = File::create(log)?;
     let mut line = Vec::new();

@@ -9,7 +9,7 @@ use super::cargo_log::Counts;
 pub struct Summary {
     rows: Vec<(String, Counts, u64)>,
     notes: Vec<String>,
-    /// A tier that a person asked for by its name could not run as a whole.
+    /// A tier that a person named could not run completely.
     unable: bool,
     by_name: bool,
 }
@@ -27,7 +27,7 @@ impl Summary {
         self.notes.push(words);
     }
 
-    /// Part of a tier could not run here, for the reason that a note gives.
+    /// Part of a tier could not run here; the note has the reason.
     pub fn unable(&mut self, words: String) {
         self.note(words);
         self.unable = true;

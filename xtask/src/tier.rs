@@ -4,11 +4,11 @@ use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Unit, property and crash tests: what needs neither root nor another program.
+    /// Unit, property and crash tests, which need neither root nor another program.
     Unit,
     /// Loop devices and mounts; needs root.
     Loop,
-    /// etcd, kube-apiserver and Helm as `make cluster-build` builds them.
+    /// etcd, kube-apiserver and Helm from `make cluster-build`.
     Apiserver,
     /// The official csi-sanity suite; needs Go, and root for loop devices.
     Sanity,

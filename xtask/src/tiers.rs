@@ -1,7 +1,7 @@
 //! Builds the tests once, and runs the tiers one after the other.
 //!
-//! Which of cargo's tests is in which tier goes by exact names: a filter of cargo is a part of a name, and would take
-//! tests of another tier, too.
+//! Tests are assigned to tiers by exact names: a filter of cargo matches part of a name, and would also take tests of
+//! another tier.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,13 +19,13 @@ use super::tier::Tier;
 
 const TARGETS_OF_APISERVER: [&str; 4] = ["--test", "apiserver", "--test", "chart"];
 
-/// How many runs of csi-sanity there are: for each layout and mode, standalone and on Kubernetes.
+/// The number of csi-sanity runs: one for each layout and mode, standalone and on Kubernetes.
 const SANITY_RUNS: usize = 12;
 const SANITY_RUNS_ON_KUBERNETES: usize = 6;
 
 struct Tests {
     root: PathBuf,
-    /// Of cargo, absolute.
+    /// Cargo's target directory, absolute.
     target: PathBuf,
     is_root: bool,
     /// Tests by exact name.
@@ -34,7 +34,7 @@ struct Tests {
     summary: Summary,
 }
 
-/// Runs the tiers, each to its end, whatever becomes of the one before it.
+/// Runs the tiers, each to its end, even if an earlier one failed.
 pub fn run(asked: &Asked) -> io::Result<Summary> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
@@ -57,7 +57,7 @@ fn begin(words: &str) {
     println!("\n=== {words}");
 }
 
-/// Gives the names of the tests that need loop devices, and of those that need an API server.
+/// Returns the names of the tests that need loop devices, and of those that need an API server.
 fn build(root: &Path) -> io::Result<(BTreeSet<String>, BTreeSet<String>)> {
     begin("building the tests");
     let cargo = || {
@@ -107,13 +107,13 @@ impl Tests {
         self.cargo_tier(Tier::Apiserver, "apiserver", &TARGETS_OF_APISERVER, &[], &environment)
     }
 
-    /// A tier of which nothing can run here.
+    /// A tier that cannot run here at all.
     fn none_of(&mut self, tier: Tier, skipped: usize, words: String) {
         self.summary.unable(words);
         self.summary.row(tier.name(), Counts { skipped, ..Counts::default() }, 0);
     }
 
-    /// What a script of ours prints, or where it fails the reason that it prints.
+    /// The output of one of our scripts; if it fails, its output is the reason.
     fn script(&self, path: &str) -> io::Result<Result<String, String>> {
         answer(&mut command(self.root.join(path), &self.root))
     }
@@ -154,7 +154,7 @@ impl Tests {
             return Ok(());
         }
         let table = self.target.join("test/sanity.summary");
-        // Of an earlier run.
+        // The table of an earlier run.
         let _ = fs::remove_file(&table);
         let mut go = self.go_test(&table)?;
         let log = self.log(Tier::Sanity);
@@ -172,8 +172,8 @@ impl Tests {
         Ok(())
     }
 
-    /// All that can run here. The binary was built with the tests: a build of its own would take other features of the
-    /// dependencies, and build them all again.
+    /// Everything that can run here. The binary was built with the tests: a build of its own would use other features
+    /// of the dependencies, and would build all of them again.
     fn go_test(&mut self, table: &Path) -> io::Result<Command> {
         let mut go = command("go", &self.root.join("sanity"));
         go.args(["test", "-count=1", "-v", "-timeout", "30m"]);
