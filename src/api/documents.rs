@@ -1,6 +1,6 @@
-//! A file of YAML documents, cut apart before any is parsed, so that one with a slip loses no other.
+//! A file of YAML documents, split before any is parsed, so that a mistake in one does not affect the others.
 //!
-//! Takes in the text, gives out each document as a JSON value or the problem with it, with its place.
+//! Takes in the text, gives out each document as a JSON value or the problem with it, with its position.
 
 use serde_json::Value;
 use serde_saphyr::MessageFormatter as _;
@@ -10,7 +10,7 @@ use super::strict::Problem;
 /// One document that is not empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Counted from 1, empty ones too.
+    /// Counted from 1; empty documents count too.
     pub number: usize,
     /// Line of the file where it begins, counted from 1.
     pub line: usize,
@@ -26,7 +26,7 @@ pub fn split(text: &str) -> Vec<Document> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut begun = false;
     for (index, line) in text.split_inclusive('\n').enumerate() {
-        // At the start of a line nothing else can look like this, block texts included.
+        // At the start of a line nothing else can look like this, not even in block texts.
         let marker = ["---", "..."].into_iter().find(|marker| is_marker(line, marker));
         if let Some(marker) = marker {
             if begun || !part.is_empty() {
@@ -57,7 +57,7 @@ struct DocumentText {
 }
 
 impl DocumentText {
-    /// Whether there is nothing but comments, directives and blank lines.
+    /// Whether there are only comments, directives and blank lines.
     fn is_empty(&self) -> bool {
         self.text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(['#', '%']))
     }
@@ -75,7 +75,7 @@ impl DocumentText {
     fn problem(&self, error: &serde_saphyr::Error) -> Problem {
         let line = error.location().and_then(|place| usize::try_from(place.line()).ok()).filter(|line| *line > 0);
         let path = line.map_or_else(String::new, |line| format!("line {}", self.line + line - 1));
-        // Without the parser's own place, which counts from the start of the document and would mislead.
+        // The parser's own position is left out: it counts from the start of the document and would mislead.
         let what = serde_saphyr::UserMessageFormatter.format_message(error);
         Problem { path, what: format!("not valid YAML: {what}") }
     }

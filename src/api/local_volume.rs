@@ -1,8 +1,8 @@
 //! LocalVolume: the operator's object that names devices by their paths, read into a [`Rule`] for each class.
 //!
-//! Takes in a document and the node, gives out the rules or all that is wrong with it. A rule's set is named
-//! `<name>/<class>`, so that a label on a disk says which entry took it, and no LocalVolumeSet has such a name.
-//! `managementState` other than `Managed` and `Force` makes it a dry run, as the operator leaves such objects alone.
+//! Takes in a document and the node, gives out the rules or everything that is wrong with it. A rule's set is named
+//! `<name>/<class>`, so that a label on a disk says which entry took it, and no LocalVolumeSet has such a name. A
+//! `managementState` other than `Managed` and `Force` makes it a dry run, as the operator does not touch such objects.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::host::FsKind;
 pub const API_VERSION: &str = "local.storage.openshift.io/v1";
 pub const KIND: &str = "LocalVolume";
 
-/// One LocalVolume for one node, a rule for each of its classes, or all that is wrong with it.
+/// One LocalVolume for one node: a rule for each of its classes, or everything that is wrong with it.
 pub fn parse_volume(value: &Value, node: &Node, position: u32) -> Result<Vec<Rule>, Vec<Problem>> {
     let problems = Problems::default();
     let rules = read(value, node, position, &problems);
@@ -54,7 +54,7 @@ fn read(value: &Value, node: &Node, position: u32, problems: &Problems) -> Optio
     let states = [("Managed", false), ("Force", false), ("Unmanaged", true), ("Removed", true), ("", false)];
     let left_alone = spec.field(&["managementState"]).one_of(&states, Case::Exact).unwrap_or(false);
     let levels = ["", "Normal", "Debug", "Trace", "TraceAll"].map(|level| (level, ()));
-    // How much the operator's pods log; there are none here.
+    // The log level of the operator's pods, which do not exist here.
     spec.field(&["logLevel"]).one_of(&levels, Case::Exact);
     let entries = spec.field(&["storageClassDevices"]).list().unwrap_or_default();
     spec.finish();
@@ -73,7 +73,7 @@ struct Common {
     position: u32,
 }
 
-/// One of `storageClassDevices`.
+/// One entry of `storageClassDevices`.
 struct ClassDevices {
     class: String,
     volume_mode: Option<VolumeMode>,
@@ -86,7 +86,7 @@ impl Common {
         let ClassDevices { class, volume_mode, fs, named } = entry;
         let SetRef { name, uid } = &self.metadata.set;
         Rule {
-            // Two classes are two owners: a disk must never find the other one by the object's UID.
+            // Two classes are two owners: a disk must never match the other class by the object's UID.
             set: SetRef::new(name.of_class(&class), format!("{uid}/{class}")),
             created: self.metadata.created.unwrap_or(i64::MAX),
             position: self.position,
@@ -108,7 +108,7 @@ impl Common {
     }
 }
 
-/// Where each class and each path stood first.
+/// The first place of each class and of each path.
 #[derive(Default)]
 struct FirstPlaces {
     classes: HashMap<String, String>,

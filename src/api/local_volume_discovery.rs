@@ -1,6 +1,6 @@
-//! LocalVolumeDiscovery: read strictly, so that a slip in it is told and does nothing.
+//! LocalVolumeDiscovery: read strictly, so that a mistake in it is reported and has no other effect.
 //!
-//! Takes in the object and a node, gives out what its DaemonSet gets, and whether it selects the node.
+//! Takes in the object and a node, gives out what its DaemonSet needs, and whether it selects the node.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::strict::{At, Problem, Problems};
 use super::tolerations::read_tolerations;
 use crate::claim::NodeMatch;
 
-/// A valid one.
+/// A valid spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoverySpec {
     /// A NodeSelector of Kubernetes, as it was written.
@@ -30,7 +30,7 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<
         if metadata.is_some_and(|metadata| metadata.set.name.name != DISCOVERY_NAME) {
             problems.add("metadata.name", format!("is not {DISCOVERY_NAME}: there is one discovery, of this name"));
         }
-        // All of it may be left out.
+        // All of its fields are optional.
         let (mut spec, _) = object.field(&["spec"]).object();
         let node = node_selector::read(spec.field(&["nodeSelector"]), node);
         let _ = read_tolerations(&spec.field(&["tolerations"]));

@@ -27,12 +27,12 @@ use crate::host::table::SLOTS;
 
 const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 const KIND: &str = "LocalVolumeSet";
-/// 128 entries of a partition table, one of which is the label.
+/// A partition table has 128 entries, and one of them is the label.
 const MOST_PARTITIONS: i64 = SLOTS as i64 - 1;
-/// Partitions are aligned to this; a smaller one would be all rounding.
+/// Partitions are aligned to this; a smaller partition would be lost to rounding.
 const LEAST_PARTITION: u64 = 1 << 20;
 
-/// The sets and LocalVolumes of a file for one node. A set that does not select the node is among them, and says so.
+/// The sets and LocalVolumes of a file for one node. Sets that do not select the node are included, and marked so.
 pub fn parse_sets(text: &str, node: &Node) -> (Vec<Rule>, Vec<SetError>) {
     let mut rules = Vec::new();
     let mut errors = Vec::new();
@@ -77,7 +77,7 @@ fn name_of(value: &Value) -> Option<SetName> {
     Some(SetName::new(namespace, name))
 }
 
-/// One set for one node, or all that is wrong with it.
+/// One set for one node, or everything that is wrong with it.
 pub fn parse_set(value: &Value, node: &Node, position: u32) -> Result<Rule, Vec<Problem>> {
     let problems = Problems::default();
     let rule = read_set(value, node, position, &problems);
@@ -92,7 +92,7 @@ fn read_set(value: &Value, node: &Node, position: u32, problems: &Problems) -> O
     let mut object = At::new(value, "", problems).object();
     let kind = object.field(&["kind"]).required();
     if kind.string().is_some_and(|kind| kind != KIND) {
-        // Another kind's fields would only add to the noise.
+        // More problems about another kind's fields would not help.
         kind.problem(format!("is neither {KIND} nor {}: only these say which disks may be used", local_volume::KIND));
         return None;
     }
@@ -225,7 +225,7 @@ fn check_part_size(field: &Field<'_, '_>, size: u64, filter: &ReadFilter) {
     if size < LEAST_PARTITION {
         field.problem(format!("is {}; a partition has at least 1Mi", quantity::format(size)));
     }
-    // An explicit 0 is no minimum, so there is nothing to hold it against.
+    // An explicit 0 means no minimum, so it is not compared.
     let given_min = filter.given_min.filter(|bytes| *bytes > 0);
     for (name, bound) in [("minSize", given_min), ("maxSize", filter.given_max)] {
         if let Some(bound) = bound.filter(|bound| *bound < size) {

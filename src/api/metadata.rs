@@ -1,7 +1,7 @@
-//! Who an object is: `metadata`, as far as a set or a LocalVolume needs it.
+//! The identity of an object: `metadata`, as far as a set or a LocalVolume needs it.
 //!
-//! Takes in the field, gives out name, UID and age. An object that no API server has seen gets a UID
-//! that follows from its name, so that it is the same object at the next start.
+//! Takes in the field, gives out name, UID and age. An object that no API server has seen gets a UID that is derived
+//! from its name, so that it is the same object at the next start.
 
 use uuid::Uuid;
 
@@ -9,10 +9,10 @@ use super::strict::Field;
 use crate::device::label::SetRef;
 use crate::device::set_name::SetName;
 
-/// Our namespace of UIDs for objects that come from a file.
+/// The UUID namespace for the UIDs of objects that come from a file.
 const FILE_UIDS: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_5e7d0c0de001);
 
-/// Kubernetes' own fields that mean nothing here.
+/// Kubernetes' own fields that have no meaning here.
 const IGNORED: [&str; 11] = [
     "annotations",
     "deletionGracePeriodSeconds",
@@ -27,15 +27,15 @@ const IGNORED: [&str; 11] = [
     "selfLink",
 ];
 
-/// What `metadata` says.
+/// The content of `metadata`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub set: SetRef,
-    /// Seconds since the epoch; `None` where it is not said.
+    /// Seconds since the epoch; `None` if not given.
     pub created: Option<i64>,
 }
 
-/// Reads it; `None` where there is no usable name.
+/// Reads the field; `None` if it has no usable name.
 pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
     let (mut object, _) = field.required().object();
     object.ignore(&IGNORED);
@@ -72,7 +72,7 @@ pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
     Some(Metadata { set: SetRef { name, uid }, created })
 }
 
-/// Whether an object of Kubernetes could be called so.
+/// Whether this is a valid name of a Kubernetes object.
 pub(super) fn is_object_name(name: &str) -> bool {
     is_dns_name(name, 253, '.')
 }
@@ -85,9 +85,9 @@ fn is_dns_name(name: &str, most: usize, also: char) -> bool {
     name.len() <= most && if also == '.' { name.split('.').all(label) } else { label(name) }
 }
 
-/// Seconds since the epoch of `2020-03-17T09:33:43Z`, with a fraction or an offset where there is one.
+/// Seconds since the epoch of `2020-03-17T09:33:43Z`, with an optional fraction or offset.
 fn rfc3339(text: &str) -> Option<i64> {
-    // The crate also reads a space there, which Kubernetes does not.
+    // The crate also accepts a space instead of the `T`, and Kubernetes does not.
     let is_parted = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
     let time = is_parted.then(|| text.parse::<jiff::Timestamp>().ok())??;
     Some(time.as_second())

@@ -1,8 +1,8 @@
 //! The objects that a user writes, read strictly and turned into the types of `claim`.
 //!
-//! Takes in YAML, gives out [`Rule`](crate::claim::Rule)s and one error for each document that is
-//! not one. Nothing is guessed: an unknown field, a second spelling with another value or a quantity out
-//! of range stops that document, and only it.
+//! Takes in YAML, gives out [`Rule`](crate::claim::Rule)s and one error for each document that is not a rule. Nothing
+//! is guessed: an unknown field, a second spelling with another value or a quantity out of range makes that document
+//! invalid, and no other.
 
 pub mod crd;
 pub mod documents;

@@ -1,7 +1,7 @@
-//! A Kubernetes node selector: which nodes a set is for.
+//! A Kubernetes node selector: the nodes that a set applies to.
 //!
-//! Takes in the field and a [`Node`], gives out whether it selects it. Terms are alternatives; within
-//! one, everything must hold; a term without a requirement selects nothing.
+//! Takes in the field and a [`Node`], gives out whether it selects the node. Terms are alternatives; within one term,
+//! everything must hold; a term without a requirement selects nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::strict::{At, Case, Field, Object, Problems};
 use crate::claim::NodeMatch;
 
-/// The node that sets are read for.
+/// The node for which sets are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node without Kubernetes: all that it has is its name.
+    /// A node without Kubernetes: it only has a name.
     pub fn standalone(name: &str) -> Self {
         let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
         Self { name: name.to_owned(), labels }
@@ -56,12 +56,12 @@ pub fn read(field: Field<'_, '_>, node: &Node) -> NodeMatch {
         terms.problem("must have at least one term");
     }
     selector.finish();
-    // Every term is read, so that each slip in one is told, whichever of them selects.
+    // Every term is read, so that all mistakes are reported, whichever term selects.
     let selected: Vec<bool> = read.into_iter().flatten().map(|term| term_selects(term, node)).collect();
     if selected.contains(&true) { NodeMatch::Selected } else { NodeMatch::NotSelected }
 }
 
-/// Whether a NodeSelector that somebody else wrote may select the node: one that makes no sense may.
+/// Whether a NodeSelector of another owner may select the node: one that cannot be understood may.
 pub fn may_select(selector: &Value, node: &Node) -> bool {
     let problems = Problems::default();
     let fields = json!({"selector": selector});
@@ -99,7 +99,7 @@ fn term_selects(term: Field<'_, '_>, node: &Node) -> bool {
     !all.is_empty() && !all.contains(&false)
 }
 
-/// Whether each requirement of a list holds, as `holds` says.
+/// For each requirement of a list, whether it holds according to `holds`.
 fn requirements(
     term: &mut Object<'_, '_>,
     name: &'static str,
@@ -112,7 +112,7 @@ fn requirements(
         let key_text = key.string().unwrap_or_default();
         let operator = requirement.field(&["operator"]).required().one_of(&OPERATORS, Case::Exact);
         let values_field = requirement.field(&["values"]);
-        // A label may well have an empty value.
+        // A label may have an empty value.
         let values: Vec<String> =
             values_field.list().iter().flatten().filter_map(|value| value.string().map(str::to_owned)).collect();
         if key.is_given() && key_text.is_empty() {
@@ -124,7 +124,7 @@ fn requirements(
     list.into_iter().map(read).collect()
 }
 
-/// `None`: the values do not go with the operator.
+/// `None`: the values do not fit the operator.
 fn check(operator: Operator, label: Option<&str>, values: &[String]) -> Option<bool> {
     let listed = || label.is_some_and(|label| values.iter().any(|value| value == label));
     let compared = |holds: fn(i64, i64) -> bool| {

@@ -1,7 +1,7 @@
 //! Kubernetes quantities and bytes: `30G`, `10Gi`, `1.5Gi`, `1e9`, `2500m`.
 //!
-//! Takes in the text, gives out whole bytes, rounded up as Kubernetes does; and back. Kubernetes holds a
-//! quantity to 2^63-1, and so does this.
+//! Takes in the text, gives out whole bytes, rounded up as Kubernetes does; and back. Kubernetes limits a quantity to
+//! 2^63-1, and so does this module.
 
 /// Why a text is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30)
 const DECIMAL: [(&str, u32); 6] = [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3)];
 const SMALL: [(&str, i32); 3] = [("m", -3), ("u", -6), ("n", -9)];
 
-/// What the number before a suffix is multiplied with.
+/// The factor of a suffix.
 #[derive(Clone, Copy)]
 enum Scale {
     Two(u32),
@@ -103,7 +103,7 @@ fn exponent(suffix: &str) -> Option<Scale> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // An exponent beyond any reason is as good as the largest that is looked at.
+    // Any larger exponent gives the same result.
     let magnitude = digits.parse().unwrap_or(1_000_000).min(1_000_000);
     Some(Scale::Ten(if number.starts_with('-') { -magnitude } else { magnitude }))
 }
@@ -119,7 +119,7 @@ pub fn format(bytes: u64) -> String {
     }
 }
 
-/// For people: in the largest unit that leaves at least 1, with one decimal where it is not whole. Rounded down, as
+/// A size for people: in the largest unit that gives at least 1, with one decimal unless it is whole. Rounded down, as
 /// nothing may look larger than it is.
 pub fn short(bytes: u64) -> String {
     let Some((name, shift)) = BINARY.iter().find(|(_, shift)| bytes >> shift > 0) else { return bytes.to_string() };

@@ -1,14 +1,14 @@
-//! A document that is not what it should be.
+//! A document that is not valid.
 
 use std::fmt;
 
 use super::strict::Problem;
 use crate::device::set_name::SetName;
 
-/// A document that is not a valid LocalVolumeSet or LocalVolume, with all that is wrong with it.
+/// A document that is not a valid LocalVolumeSet or LocalVolume, with everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetError {
-    /// Counted from 1, empty documents too.
+    /// Counted from 1; empty documents count too.
     pub document: usize,
     /// The line of the file where the document begins, counted from 1.
     pub line: usize,

@@ -1,8 +1,8 @@
-//! A reader of JSON values that lets nothing pass: it names unknown fields with the nearest known one,
-//! wrong types, and spellings of one field that disagree.
+//! A reader of JSON values that accepts no mistake: it reports unknown fields with the nearest known one, wrong types,
+//! and spellings of one field that disagree.
 //!
-//! Takes in a value, gives out its fields by the names that a caller asks for; what is wrong goes to a
-//! [`Problems`] list with its path, so that a user sees all of it at once.
+//! Takes in a value, gives out its fields by the names that a caller asks for; each mistake goes to a [`Problems`] list
+//! with its path, so that a user sees all of them at once.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::quantity;
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Such as `spec.deviceInclusionSpec.minSize`; empty for the document as a whole.
+    /// For example `spec.deviceInclusionSpec.minSize`; empty for the document as a whole.
     pub path: String,
     pub what: String,
 }
@@ -30,7 +30,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with a document.
+/// Everything that is wrong with a document.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
@@ -44,7 +44,7 @@ impl Problems {
     }
 }
 
-/// A value with the path that leads to it.
+/// A value with its path.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'v, 'p> {
     value: &'v Value,
@@ -52,14 +52,14 @@ pub struct At<'v, 'p> {
     problems: &'p Problems,
 }
 
-/// A field as it was found: its path, and the value if it is there and not null.
+/// A field that was looked up: its path, and the value if it is there and not null.
 pub struct Field<'v, 'p> {
     path: String,
     value: Option<&'v Value>,
     problems: &'p Problems,
 }
 
-/// An object whose fields are being read. [`Object::finish`] names those that nobody asked for.
+/// An object whose fields are being read. [`Object::finish`] reports those that no caller asked for.
 #[must_use = "call finish, which names the unknown fields"]
 pub struct Object<'v, 'p> {
     path: String,
@@ -79,7 +79,7 @@ impl<'v, 'p> At<'v, 'p> {
 }
 
 impl<'v, 'p> Object<'v, 'p> {
-    /// A field by any of its spellings, the first of which is the name that problems use.
+    /// A field by any of its spellings. Problems name the one that was given, or else the first.
     pub fn field(&mut self, spellings: &[&'static str]) -> Field<'v, 'p> {
         self.asked.extend(spellings);
         let fields = self.fields;
@@ -96,7 +96,7 @@ impl<'v, 'p> Object<'v, 'p> {
         Field { path: join(&self.path, name), value: first.map(|(_, value)| value), problems: self.problems }
     }
 
-    /// Fields that may be there and mean nothing here.
+    /// Accepts fields that have no meaning here.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.asked.extend(names);
     }
@@ -129,7 +129,7 @@ impl<'v, 'p> Field<'v, 'p> {
         self.problems.add(&self.path, what);
     }
 
-    /// Says so where it is absent.
+    /// Reports a problem if the field is absent.
     pub fn required(self) -> Self {
         if self.value.is_none() {
             self.problem("is required");
@@ -151,7 +151,7 @@ impl<'v, 'p> Field<'v, 'p> {
         self.typed("true or false", Value::as_bool)
     }
 
-    /// A whole number within bounds, which a refusal repeats.
+    /// A whole number within bounds, which the error message names.
     pub fn integer(&self, least: i64, most: i64) -> Option<i64> {
         let number = self.typed("a whole number", Value::as_i64)?;
         if !(least..=most).contains(&number) {
@@ -197,7 +197,7 @@ impl<'v, 'p> Field<'v, 'p> {
         Some(self.list()?.iter().filter_map(read).collect())
     }
 
-    /// One of some words, in any case where `fold` says so.
+    /// One of some words, in any letter case if `case` says so.
     pub fn one_of<T: Copy>(&self, words: &[(&str, T)], case: Case) -> Option<T> {
         let text = self.string()?;
         let same = |word: &str| match case {
@@ -247,9 +247,9 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name } else { format!("{path}.{name}") }
 }
 
-/// The known name that is fewest edits away, if that is near enough to be a slip.
+/// The known name with the fewest edits, if it is near enough to be a typing mistake.
 fn nearest<'n>(name: &str, known: &BTreeSet<&'n str>) -> Option<&'n str> {
-    // Its cost grows with both lengths, and nobody slips for longer.
+    // The cost grows with both lengths, and a typing mistake is never longer.
     let folded: String = name.to_lowercase().chars().take(256).collect();
     let distance = |known: &str| osa_distance(&folded, &known.to_lowercase());
     let (distance, best) = known.iter().map(|known| (distance(known), *known)).min()?;

@@ -1,4 +1,4 @@
-//! Tolerations, in Kubernetes' words.
+//! Tolerations, as Kubernetes writes them.
 
 use super::strict::{Case, Field};
 use crate::claim::{Toleration, TolerationOperator};

@@ -1,6 +1,6 @@
-//! DevicePool: the disks of one node, what they have to give, and why others were not taken.
+//! DevicePool: the disks of one node, what they can offer, and why others were not taken.
 //!
-//! The user writes the spec, the node's agent the status, and only when it changed.
+//! The user writes the spec, the node's agent writes the status, and only on a change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -153,12 +153,12 @@ pub struct DiskPartitioning {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PartitioningState {
-    // The set takes it, once it was seen blank for long enough.
+    // The set will take it, once it has been blank for long enough.
     #[default]
     Unpartitioned,
     // It is being claimed.
     Partitioning,
-    // Its table is written: nothing of it is cut again.
+    // Its table is written: it is not laid out again.
     Done,
 }
 

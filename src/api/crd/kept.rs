@@ -1,19 +1,21 @@
-//! Whether a CRD as a cluster serves it keeps what is written under ours. Pure.
+//! Whether a CRD that a cluster serves keeps everything that can be written under ours. Pure.
 //!
-//! An API server drops what a schema does not know, in silence: a dropped `dryRun` is a real run, a dropped filter lets
-//! disks in. Whoever puts a schema of his over ours leaves our annotation where it is, so the schema itself is asked.
+//! An API server silently drops fields that a schema does not have: a dropped `dryRun` is a real run, a dropped filter
+//! lets disks in. Another owner who replaces our schema leaves our annotation in place, so the schema itself is
+//! compared.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
 };
 use serde_json::Value;
 
-/// The first field of our `spec` that the served one would drop; `*` stands for fields that nobody knows, which our own
-/// parser wants to see.
+/// The first field of our `spec` that the served CRD would drop; `*` stands for unknown fields, which our own parser
+/// must see.
 pub fn first_dropped(served: &CustomResourceDefinition, ours: &CustomResourceDefinition) -> Option<String> {
     for version in served.spec.versions.iter().filter(|version| version.storage || is_of(version, ours)) {
         let own = ours.spec.versions.iter().find(|own| own.name == version.name);
-        // What is stored passes through the stored version's schema whatever it was written as.
+        // Everything that is stored passes through the schema of the stored version, whatever version it was written
+        // as.
         let Some(own) = own else { return Some(format!("all of version {}", version.name)) };
         if let (Some(own), theirs) = (spec(own), spec(version)) {
             let dropped = theirs.map_or_else(|| Some(String::new()), |theirs| dropped(&theirs, &own));
@@ -36,7 +38,7 @@ fn spec(version: &CustomResourceDefinitionVersion) -> Option<Value> {
     serde_json::to_value(schema.properties.as_ref()?.get("spec")?).ok()
 }
 
-/// The path of the first thing that a schema would drop, and another keeps.
+/// The path of the first field that `theirs` would drop and `ours` keeps.
 fn dropped(theirs: &Value, ours: &Value) -> Option<String> {
     const UNKNOWN: &str = "x-kubernetes-preserve-unknown-fields";
     let keeps_unknown = |schema: &Value| schema[UNKNOWN] == true;
@@ -65,7 +67,7 @@ mod tests {
     use super::super::{all, set_crd};
     use super::*;
 
-    /// Ours, after a change of the schema of its spec.
+    /// The result for our CRD with a changed schema of its spec.
     fn changed(change: impl FnOnce(&mut Value)) -> Option<String> {
         let mut served = serde_json::to_value(set_crd()).expect("JSON");
         change(&mut served["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);

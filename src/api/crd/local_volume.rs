@@ -1,7 +1,7 @@
 //! The CRD of LocalVolume, in the Local Storage Operator's group: its manifests apply unchanged.
 //!
-//! The schema knows the operator's fields and keeps unknown ones, which our strict parser names; the status has the
-//! operator's fields, and beside them what became of each path.
+//! The schema has the operator's fields and keeps unknown ones, which our strict parser names; the status has the
+//! operator's fields, and also the result for each path.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -25,20 +25,20 @@ pub struct LocalVolume {
     pub status: Option<LocalVolumeStatus>,
 }
 
-/// What the controller says of it: the operator's fields first.
+/// What the controller reports: the operator's fields first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalVolumeStatus {
     pub observed_generation: i64,
     pub management_state: String,
-    /// Nodes whose agents answered for it.
+    /// Nodes whose agents have reported it.
     pub ready_replicas: i32,
     pub conditions: Vec<Condition>,
     pub total_provisioned_device_count: i32,
     /// At most 64 of them, and how many more there are.
     pub missing_device_paths: Vec<Value>,
     pub missing_device_paths_omitted: i64,
-    /// As those.
+    /// At most 64 of them, and how many more there are.
     pub unmatched_devices: Vec<Value>,
     pub unmatched_devices_omitted: i64,
 }
@@ -124,7 +124,7 @@ fn status() -> Value {
     })
 }
 
-/// The CRD, without what all of ours have in common.
+/// The CRD, without what all of our CRDs have in common.
 pub fn volume_crd() -> CustomResourceDefinition {
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",

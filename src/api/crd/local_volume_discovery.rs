@@ -1,5 +1,5 @@
-//! The CRD of LocalVolumeDiscovery, in the Local Storage Operator's group: asks that the devices of some nodes are
-//! looked at. One object of one name, as the operator has it.
+//! The CRD of LocalVolumeDiscovery, in the Local Storage Operator's group: asks for an inventory of the devices of some
+//! nodes. There is one object with a fixed name, as in the operator.
 //!
 //! The spec stays raw JSON: our own strict parser names unknown fields.
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, tolerations};
 
-/// The name that the one object has.
+/// The name of the one object.
 pub const DISCOVERY_NAME: &str = "auto-discover-devices";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl kube::Resource for LocalVolumeDiscovery {
     }
 }
 
-/// The CRD, without what all of ours have in common.
+/// The CRD, without what all of our CRDs have in common.
 pub fn discovery_crd() -> CustomResourceDefinition {
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,5 +1,5 @@
 //! The CRD of LocalVolumeDiscoveryResult: the devices of one node, in the Local Storage Operator's fields and, beside
-//! them, in ours. The discovery pod of the node writes it, and only when something changed.
+//! them, in ours. The discovery pod of the node writes it, and only on a change.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -34,12 +34,12 @@ pub struct DiscoveryResultSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DiscoveryResultStatus {
-    /// When the devices were last found to be others than before.
+    /// When the devices last changed.
     pub discovered_time_stamp: String,
     pub discovered_devices: Vec<DiscoveredDevice>,
     pub device_count: i64,
     pub available_count: i64,
-    /// Devices that the object has no room for.
+    /// The number of devices that did not fit into the object.
     #[serde(skip_serializing_if = "is_zero")]
     pub omitted_count: i64,
 }
@@ -49,8 +49,8 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// One device: its state, and the facts that a result has. Equality is by values: the API server returns fields in
-/// another order than it got them.
+/// One device: its state, and the facts that a result has. Equality compares values: the API server returns fields in
+/// another order than it received them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveredDevice {
     facts: Facts,
@@ -58,7 +58,7 @@ pub struct DiscoveredDevice {
 }
 
 impl DiscoveredDevice {
-    /// The operator's fields are always there, empty where nothing is known; ours only where there is something to say.
+    /// The operator's fields are always there, empty if unknown; ours are only there if they have a value.
     pub fn new(mut facts: Facts, status: DeviceStatus) -> Self {
         for (fact, field) in in_results() {
             let says = facts.get(fact.name).is_some_and(|value| !value.is_empty());
@@ -71,12 +71,12 @@ impl DiscoveredDevice {
         Self { facts, status }
     }
 
-    /// By the names of facts.
+    /// The facts, by name.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// For an object that has no room: what is ours, but for what the disk is called.
+    /// For an object that is too large: drops our own fields, except for those that identify the disk.
     pub fn without_ours(mut self) -> Self {
         for (fact, _) in in_results().filter(|(_, field)| field.rank == FieldRank::Ours) {
             self.facts.remove(fact.name);
@@ -194,7 +194,7 @@ fn schema(fact: &Fact, field: ResultField) -> Value {
     schema
 }
 
-/// The CRD, without what all of ours have in common.
+/// The CRD, without what all of our CRDs have in common.
 pub fn discovery_result_crd() -> CustomResourceDefinition {
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",

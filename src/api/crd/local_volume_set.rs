@@ -1,7 +1,7 @@
 //! The CRD of LocalVolumeSet, in the Local Storage Operator's group: its manifests apply unchanged.
 //!
-//! The schema knows each field of the operator and of ours, keeps unknown ones (the strict parser names
-//! them; a pruned `dryRun` would be a real run), and holds what must not change.
+//! The schema has each field of the operator and of ours, keeps unknown ones (the strict parser names them; a pruned
+//! `dryRun` would be a real run), and forbids changes of what must not change.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -26,7 +26,7 @@ pub struct LocalVolumeSet {
     pub status: Option<LocalVolumeSetStatus>,
 }
 
-/// What the controller says of it: the operator's fields, and which devices were left.
+/// What the controller reports: the operator's fields, and which devices were not taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalVolumeSetStatus {
@@ -34,11 +34,11 @@ pub struct LocalVolumeSetStatus {
     pub total_provisioned_device_count: i32,
     pub total_provisioned_partition_count: i32,
     pub observed_generation: i64,
-    // Written empty too: what a merge patch leaves out stays as it was.
+    // Also written if empty: a merge patch does not change what it leaves out.
     pub unmatched_devices: Vec<Value>,
-    /// How many more were left than are named.
+    /// How many more were not taken than are named.
     pub unmatched_devices_omitted: i64,
-    /// Of a dry run.
+    /// The devices that a dry run would take.
     pub would_take_devices: Vec<Value>,
     pub would_take_devices_omitted: i64,
 }
@@ -181,7 +181,7 @@ fn status() -> Value {
     })
 }
 
-/// The CRD, without what all of ours have in common.
+/// The CRD, without what all of our CRDs have in common.
 pub fn set_crd() -> CustomResourceDefinition {
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,7 +1,7 @@
 //! The custom resources: their types, their schemas, and the list that `localpool crds` prints.
 //!
-//! A set's spec stays raw JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown
-//! fields, where a typed one would drop them. Every CRD carries the number of its schema.
+//! A set's spec stays raw JSON (`LocalVolumeSet` has no typed spec): our own strict parser names unknown fields, and a
+//! typed spec would drop them. Every CRD has the number of its schema.
 
 mod device_pool;
 mod kept;
@@ -34,13 +34,13 @@ pub use volume_reason::Reason;
 
 /// Group of our own objects.
 pub const GROUP: &str = "localpool.dev";
-/// Keeps the object of a volume until its node's agent has let go of it.
+/// Keeps the object of a volume until its node's agent lets it go.
 pub const FINALIZER: &str = "localpool.dev/volume";
 /// On each CRD: the number of the schema that this code was built with.
 pub const SCHEMA_ANNOTATION: &str = "localpool.dev/schema";
 /// Grows with each change of a schema that a running agent must know of before it claims anything.
 pub const SCHEMA: &str = "1";
-/// The API server's own mark of who applied an object.
+/// The usual label for the tool that manages an object.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "localpool");
 
 /// All of our CRDs, by name.
@@ -60,8 +60,8 @@ pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
     why_not_ours(crd).is_none()
 }
 
-/// What is wrong with a CRD in the cluster. The annotation alone does not tell: another's schema may have been put over
-/// ours, and then it stays.
+/// What is wrong with a CRD in the cluster. The annotation alone proves nothing: it also stays when another owner
+/// replaces our schema.
 pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     match crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)) {
         None => return Some("it came from another owner".to_owned()),
@@ -75,7 +75,7 @@ pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     Some(format!("another schema was put over it, which drops what it does not know, such as {dropped}"))
 }
 
-/// While a cluster goes to a later version, or back from it, agents work under the CRDs of the other one.
+/// During an upgrade or downgrade of a cluster, agents run under the CRDs of another version.
 fn is_late_enough(number: &str) -> bool {
     let read = |text: &str| text.parse::<u64>().ok();
     read(number).zip(read(SCHEMA)).is_some_and(|(served, needed)| served >= needed)

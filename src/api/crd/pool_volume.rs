@@ -1,7 +1,7 @@
-//! PoolVolume: what one claim gets, as the controller and the node's agent tell each other.
+//! PoolVolume: what one claim gets, as the controller and the node's agent agree on it.
 //!
-//! The controller writes the spec, the agent of `spec.node` the status and the finalizer. Nothing in it is
-//! needed to find a volume's data: that is on the disk.
+//! The controller writes the spec, the agent of `spec.node` writes the status and the finalizer. A volume's data can be
+//! found without it: everything for that is on the disk.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pieces of schemas that several of our kinds have in common.
+//! Parts of schemas that several of our kinds have in common.
 
 use serde_json::{Value, json};
 

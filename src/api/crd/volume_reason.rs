@@ -1,15 +1,16 @@
 //! Why a volume is not made, not deleted, or not as it should be: one word for machines.
 //!
-//! The agent writes it into the status of a PoolVolume, the controller goes by it. docs/kubernetes.md says for each what to do.
+//! The agent writes it into the status of a PoolVolume, and the controller acts on it. docs/kubernetes.md says what to
+//! do about each.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The words stand here and nowhere else: each is the name of its variant.
+/// The words are defined only here: each is the name of its variant.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident,)+) => {
-        /// One word. That of a later version is kept as it is, and means nothing here.
+        /// One word. A word of a later version is kept unchanged, and has no meaning here.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(from = "String", into = "String")]
         pub enum Reason {
@@ -42,20 +43,20 @@ reasons! {
     Full,
     /// No set offers a disk for it here.
     NoSet,
-    /// It is larger than any disk of the set could take.
+    /// It is larger than any disk of the set can hold.
     Limit,
-    /// The spec asks for what cannot be.
+    /// The spec asks for something impossible.
     Invalid,
     Cordoned,
-    /// It was asked for longer ago than any call lasts.
+    /// The request is older than any call lasts.
     Stale,
-    /// The disk has a volume of this id already, and another one.
+    /// The disk already has another volume with this id.
     Differs,
-    /// Its disk failed it again and again, and has nothing of it.
+    /// Its disk failed again and again, and has no part of it.
     DiskFailed,
-    /// Its node could not write down, again and again, that it has it; no disk is at fault.
+    /// Its node failed again and again to record the volume; no disk is at fault.
     JournalFailed,
-    /// Something has the device.
+    /// Something uses the device.
     InUse,
     Found,
     DiskMissing,
@@ -66,7 +67,7 @@ reasons! {
     BeingZeroed,
     CannotGrow,
     NoSuchVolume,
-    /// Somebody else has the disk for the moment.
+    /// Another process has the disk for the moment.
     Locked,
     Internal,
 }

@@ -3,7 +3,7 @@ use crate::api::parse_sets;
 use crate::device::device_type::DeviceType;
 use crate::device::set_name::SetName;
 
-/// The manifest of the operator's documentation, with all that it may have.
+/// The manifest of the operator's documentation, with all possible fields.
 const OPERATORS: &str = r#"
 apiVersion: "local.storage.openshift.io/v1"
 kind: "LocalVolume"

@@ -1,17 +1,17 @@
 //! The filter of a LocalVolumeSet: `deviceInclusionSpec` and `deviceExclusionSpec`.
 //!
-//! Takes in the spec, gives out a [`Filter`] and which of its bounds were written; what is wrong goes to the problems.
+//! Takes in the spec, gives out a [`Filter`] and which of its bounds were given; errors are added to the problems.
 
 use crate::api::quantity;
 use crate::api::strict::{Case, Field, Object};
 use crate::claim::{Element, Elements, Expression, Filter, Glob, GlobCase, LISTS, ListFilter, MinHealth};
 use crate::device::device_type::DeviceType;
 
-/// What a set without `minSize` takes at least.
+/// The smallest disk that a set without `minSize` takes.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;
 const MOST_NAME_FILTERS: usize = 64;
 
-/// The filter, and which of its bounds the user wrote.
+/// The filter, and which of its bounds the user gave.
 pub(super) struct ReadFilter {
     pub rule: Filter,
     pub given_min: Option<u64>,
@@ -71,7 +71,7 @@ pub(super) fn read(spec: &mut Object<'_, '_>) -> ReadFilter {
     ReadFilter { rule, given_min, given_max, path }
 }
 
-/// A list of words, each once; `None` where there is no list.
+/// A list of words, each once; `None` if there is no list.
 fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Option<Vec<T>> {
     let mut found = Vec::new();
     for word in field.list()?.iter().filter_map(|element| element.one_of(known, Case::Exact)) {
@@ -82,7 +82,7 @@ fn words<T: Copy + PartialEq>(field: &Field<'_, '_>, known: &[(&str, T)]) -> Opt
     Some(found)
 }
 
-/// The elements of a list, without those that are wrong.
+/// The valid elements of a list.
 fn elements(list: &ListFilter, field: &Field<'_, '_>) -> Vec<Element> {
     let texts = || field.strings().unwrap_or_default().into_iter();
     match list.elements {

@@ -27,7 +27,7 @@ fn rule(spec: &str) -> Rule {
     rules.pop().unwrap()
 }
 
-/// What is said of a spec that must be refused.
+/// The error about a spec that must be refused.
 fn refusal(spec: &str) -> String {
     let (rules, errors) = parse_sets(&set("a", spec), &worker());
     assert_eq!(rules, [], "{spec}");
@@ -171,7 +171,7 @@ fn the_three_forms_of_partitioning_and_dynamic_are_layouts() {
     assert_eq!(rule("layout: Whole").layout, Layout::Whole {});
 }
 
-/// Each refused spec and a piece of what is said of it.
+/// Each refused spec and a part of its error.
 #[test]
 fn specs_that_contradict_themselves_or_the_rules_are_refused_in_words() {
     let cases = [
