@@ -37,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// The wait after a pass that could not do everything: the first one, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// How long an object stays that nobody asks for any more.
+/// How long an object stays after nobody asks for it any more.
 const LEFT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// The work of the leader.
@@ -75,7 +75,7 @@ impl Leader {
         }
     }
 
-    /// Withdraws what nobody asks for any more after another time.
+    /// Sets another time for which an object stays after nobody asks for it any more.
     pub fn leaving_for(self, left_for: SignedDuration) -> Self {
         Self { left_for, ..self }
     }

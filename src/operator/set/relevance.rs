@@ -5,7 +5,7 @@ use crate::device::device_type::{DeviceType, device_type};
 use crate::host::RawDisk;
 use crate::host::raw::Kind;
 
-/// How unlike a device is to a disk that somebody put in.
+/// How different a device is from a disk that somebody put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Disk,

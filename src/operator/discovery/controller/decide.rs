@@ -40,7 +40,7 @@ pub struct Daemons {
     pub selected: usize,
 }
 
-/// The reasons for which a pod waits that do not go away by themselves.
+/// The reasons of a waiting pod that do not go away by themselves.
 const FAILURES: [&str; 9] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
