@@ -2,8 +2,8 @@
 //! deleted.
 //!
 //! Each pass looks at everything and writes what differs. It starts when something changed, when the previous pass
-//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `volume::{deleted_node,
-//! leftover}` and `pool::deleted_node` decide and are pure; `set::publish`, `volume::clean_up` and `pool::clean_up` do
+//! could not do everything, or when something is due. `set::{class, status, local_volume}`, `pool::deleted_node` and
+//! `volume::{deleted_node, leftover}` decide and are pure; `set::publish`, `volume::clean_up` and `pool::clean_up` do
 //! it, object by object.
 
 use std::collections::BTreeMap;

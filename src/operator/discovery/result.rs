@@ -101,7 +101,7 @@ fn clean(text: &str) -> String {
     text.chars().take(LONGEST).map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
-/// As many devices as fit into an object: first our own are dropped, then those that are not Available.
+/// As many devices as fit into an object: first our own fields are dropped, then devices that are not Available.
 fn fit(mut devices: Vec<DiscoveredDevice>, room: usize) -> Vec<DiscoveredDevice> {
     let bytes = |device: &DiscoveredDevice| serde_json::to_string(device).map_or(usize::MAX, |text| text.len() + 1);
     let total = |devices: &[DiscoveredDevice]| devices.iter().map(bytes).fold(0_usize, usize::saturating_add);

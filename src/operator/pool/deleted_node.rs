@@ -1,4 +1,4 @@
-//! DevicePools whose Node was deleted: they are deleted a while later, when that node has no PoolVolume. Pure.
+//! DevicePools whose Node was deleted: they are deleted a while later, when that node has no PoolVolume any more. Pure.
 //!
 //! A DevicePool stays if a person wrote something into its spec: the node may come back under its name.
 

@@ -1,7 +1,7 @@
 //! PoolVolumes: the controller writes the spec, the agent of the node answers in the status (ADR 10).
 //!
 //! Takes in CSI's calls and what is on the disks; gives out objects, and verbs on the pool. `create`, `delete`,
-//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `request`, `deleted_node` and `leftover` decide and are
+//! `expand`, `offered`, `modes`, `node_capacity`, `decide`, `spec`, `deleted_node` and `leftover` decide and are
 //! pure. `controller` does what they decide, through `objects`, where each write applies only to the state that was
 //! seen; `choice` says which node is asked. On the node, `queue`, `work`, `make` and `report` do the work.
 //!

@@ -1,8 +1,8 @@
-//! Between what a caller asks for, a PoolVolume, and what the pool is asked for: each conversion once, for the controller
-//! and for the agent. Pure.
+//! Between what a caller asks for, a PoolVolume, and what the pool is asked for: each conversion once, for the
+//! controller and the agent. Pure.
 //!
-//! Takes in a CreateVolume, an object, or what a disk says; gives out the object that asks a node for a volume, the
-//! request that an object means, the volume that a caller sees, and what keeps one from being the other.
+//! Takes in a CreateVolume, an object, or the description on a disk; gives out the object that asks a node for a
+//! volume, the request that an object means, the volume that a caller sees, and how an object differs from a request.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::operator::bytes::{bytes, signed};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
 use crate::volume::{Condition, Error, Nodes, Volume, VolumeId, VolumeRequest};
 
-/// A CreateVolume that is still under way is answered, and its object withdrawn, long before this.
+/// A CreateVolume answers, and withdraws its object, long before this.
 const STALE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Type of the condition that says how a volume is.
+/// Type of the condition with the health of a volume.
 pub const HEALTHY: &str = "Healthy";
 /// Type of the condition, and reason, of a volume whose Node object was deleted.
 pub const NODE_GONE: &str = "NodeGone";
@@ -150,8 +150,8 @@ pub fn refusal(object: &PoolVolume) -> Error {
     }
 }
 
-/// Why an object that no agent has answered is not carried out any more: nobody waits for it, so its volume would be
-/// nobody's.
+/// Why an object that no agent has answered is not served any more: no caller waits for it, so nobody would use its
+/// volume.
 pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
     let age = now.duration_since(object.metadata.creation_timestamp.as_ref()?.0);
     (age > STALE).then(|| {
@@ -162,7 +162,7 @@ pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
     })
 }
 
-/// The request that an object means, or why it means none.
+/// The request that an object means, or why it is not valid.
 pub fn request(object: &PoolVolume) -> Result<CreateRequest, String> {
     let spec = &object.spec;
     let id = VolumeId::of_name(&spec.volume_name);
@@ -215,7 +215,7 @@ pub fn restored(view: &VolumeView, record: &VolumeRecord, node: &str) -> PoolVol
     of_spec(VolumeId::from(view.id), spec)
 }
 
-/// Whether the Node object of a volume is there.
+/// Whether the Node object of a volume exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeObject {
     Exists,
@@ -228,7 +228,7 @@ impl NodeObject {
     }
 }
 
-/// The volume of an object; `None` where there is none that a caller may know of.
+/// The volume of an object; `None` if callers must not see a volume yet.
 pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     let status = object.status.as_ref().filter(|_| phase(object) == Phase::Ready)?;
     let usage = match object.spec.volume_mode {
