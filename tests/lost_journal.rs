@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{Verb, inventory};
-use localpool::claim::{Reclaim, Rule};
+use localpool::claim::{NoAnswer, Reclaim, Rule};
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::{FsKind, Geometry, Host as _};
-use localpool::pool::{Change, Doubt, JOURNAL, LostVolume, PoolError, ToldVolume, WantedUsage};
+use localpool::host::{FsKind, Geometry, Host as _, chain};
+use localpool::pool::{AskOwn, Change, Doubt, JOURNAL, LostVolume, PoolError, ToldVolume, WantedUsage};
 
 const BLOCK: WantedUsage = WantedUsage::Block;
 
@@ -23,12 +23,16 @@ fn geometry() -> Geometry {
     Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
 }
 
+/// Who asks is told this each time.
+fn telling(told: Told) -> AskOwn {
+    Box::new(move || told.clone().map_err(|why| NoAnswer::Failed(why.into())))
+}
+
 /// A node that gets a list of its volumes.
 fn start(host: &Arc<FakeHost>, layout: &Layout, told: &Told) -> Node {
     let node = Node::start(host, vec![rule(layout, ErasePolicy::Discard)], Duration::ZERO).expect("starts");
-    let told = told.clone();
     let Node { pool, agent } = node;
-    Node { pool, agent: agent.asking_for_own(Box::new(move || told.clone())) }
+    Node { pool, agent: agent.asking_for_own(telling(told.clone())) }
 }
 
 /// A bare device with a volume, and the report of its object.
@@ -213,7 +217,7 @@ fn a_volume_that_is_younger_than_the_journal_is_neither_erased_nor_called_delete
                 let disk = &told.as_ref().expect("told")[0].disk;
                 assert_ne!(node.pool.doubt(id("b"), Some(disk)), Doubt::None, "{state}");
                 node.pool.work_until_idle().expect("nothing to do yet");
-                node.agent = node.agent.asking_for_own(Box::new(move || told.clone()));
+                node.agent = node.agent.asking_for_own(telling(told));
             } else {
                 node = start(&host, &Layout::RawDevice {}, &told);
             }
@@ -409,7 +413,7 @@ fn a_list_that_fails_slowly_keeps_no_later_pass_from_going_on_without_it() {
     let node = Node::start(&host, Vec::new(), Duration::ZERO).expect("starts");
     let slow = || {
         std::thread::sleep(Duration::from_millis(400));
-        Err("no answer".to_owned())
+        Err(NoAnswer::Failed("no answer".into()))
     };
     let mut agent = node.agent.asking_for_own(Box::new(slow));
     agent.set_rules(Vec::new());
@@ -497,7 +501,7 @@ fn a_set_that_gives_disks_back_gives_none_back_that_an_older_journal_calls_done_
         let release = Rule { reclaim: Reclaim::Release, ..rule(&Layout::RawDevice {}, ErasePolicy::Discard) };
         let node = Node::start(&host, vec![release], Duration::ZERO).expect("starts");
         let told = if told_first { told } else { Err("no answer".to_owned()) };
-        let mut node = Node { pool: node.pool, agent: node.agent.asking_for_own(Box::new(move || told.clone())) };
+        let mut node = Node { pool: node.pool, agent: node.agent.asking_for_own(telling(told)) };
         node.passes().expect("looks");
         assert_eq!(node.pool.members().len(), 1, "{told_first}: it was given back");
         assert!(device.content() == before);
@@ -606,8 +610,8 @@ fn a_disk_is_not_given_up_as_unknown_while_nobody_tells_which_are() {
     let host = Arc::new(FakeHost::default());
     let mut node = start(&host, &Layout::Carved {}, &Ok(Vec::new()));
     node.passes().expect("looks");
-    node.agent = node.agent.asking_for_own(Box::new(|| Err("no answer".to_owned())));
+    node.agent = node.agent.asking_for_own(telling(Err("no answer".to_owned())));
     let release = Verb::ReleaseDisk { disk: "gpt-old".to_owned(), dry_run: false };
-    let refused = node.agent.verb(&release).expect_err("nobody tells").to_string();
+    let refused = chain(&node.agent.verb(&release).expect_err("nobody tells"));
     assert!(refused.contains("gpt-old") && refused.contains("no answer"), "{refused}");
 }

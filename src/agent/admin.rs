@@ -8,6 +8,7 @@ mod settle;
 
 use std::path::{Path, PathBuf};
 
+use super::question::OwnError;
 use super::reconciler::Reconciler;
 use super::verb::Verb;
 use crate::device::discovery::{DiscoveryError, Snapshot};
@@ -29,8 +30,12 @@ pub enum AdminError {
     NotAdoptable { disk: String, why: String },
     #[error("{disk}, which was {at}, is not away: {why}; unplug it, if it is to be forgotten")]
     Here { disk: String, at: String, why: String },
-    #[error("no disk here is {disk}, and the API server does not say whether a volume of this node is on it: {why}")]
-    NotTold { disk: String, why: String },
+    #[error("no disk here is {disk}, and the API server does not say whether a volume of this node is on it")]
+    NotTold {
+        disk: String,
+        #[source]
+        source: OwnError,
+    },
     #[error("the machine's disks could not be looked at")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::NotZeros;
 use crate::device::Device;
 use crate::device::remembered::{KEEP, Remembered};
-use crate::host::patience::{self, Patience};
+use crate::host::patience::{self, Patience, PatienceError};
 use crate::host::raw::Incarnation;
-use crate::host::{Access, BlockDevice, Host, IoError, KernelName, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Host, HostError, IoError, KernelName, RawDisk};
 
 /// Read whole up to this size.
 const SMALL: u64 = 64 << 20;
@@ -27,19 +28,38 @@ const AT_MOST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Blanks {
     /// Why they were refused.
-    refused: Remembered<String>,
+    refused: Remembered<NotZeros>,
     patience: Patience<Incarnation>,
     /// How long this pass has read.
     spent: Duration,
 }
 
 /// Why a disk is not claimed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum NotBlank {
-    /// It holds something; it is remembered.
-    Holds(String),
-    /// It is not known yet, or could not be read: asked again.
-    Unread(String),
+    /// It is remembered.
+    #[error(transparent)]
+    Holds(#[from] NotZeros),
+    #[error("it waits for its turn to be read, as it must hold nothing but zeros")]
+    Waits,
+    /// It does not answer, or not yet.
+    #[error(transparent)]
+    Hangs(#[from] PatienceError),
+    #[error(transparent)]
+    Open(#[from] HostError),
+    #[error(transparent)]
+    Read(#[from] IoError),
+}
+
+impl NotBlank {
+    /// Whether the next pass may know more, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Waits | Self::Hangs(_) | Self::Read(_) => true,
+            Self::Open(error) => error.retryable(),
+            Self::Holds(_) => false,
+        }
+    }
 }
 
 impl Default for Blanks {
@@ -68,30 +88,29 @@ impl Blanks {
     }
 
     /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
-    pub fn known(&self, device: &Device, now: Duration) -> Result<(), String> {
-        self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(why.clone()))
+    pub fn known(&self, device: &Device, now: Duration) -> Result<(), NotZeros> {
+        self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(*why))
     }
 
     /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.
     pub fn prove(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Result<(), NotBlank> {
         if self.spent >= AT_MOST {
-            return Err(NotBlank::Unread("it waits for its turn to be read, as it must hold nothing but zeros".into()));
+            return Err(NotBlank::Waits);
         }
         let at = host.monotonic();
         let read = {
             let (host, raw) = (Arc::clone(host), raw.clone());
             move || {
-                let disk = host.open(&raw, Access::Look).map_err(|error| chain(&error))?;
-                first_byte(&*disk).map_err(|error| chain(&error))
+                let disk = host.open(&raw, Access::Look)?;
+                Ok::<_, NotBlank>(first_byte(&*disk)?)
             }
         };
         let found = self.patience.ask(&raw.incarnation(), read);
         self.spent = self.spent.saturating_add(host.monotonic().saturating_sub(at));
-        let found = found.map_err(|error| NotBlank::Unread(chain(&error)))?;
-        let Some(offset) = found.map_err(NotBlank::Unread)? else { return Ok(()) };
-        let why = format!("it holds bytes that nothing recognises, the first that was seen at byte {offset}");
-        self.refused.keep(raw, at, why.clone());
-        Err(NotBlank::Holds(why))
+        let Some(first) = found?? else { return Ok(()) };
+        let why = NotZeros { first };
+        self.refused.keep(raw, at, why);
+        Err(why.into())
     }
 }
 
@@ -179,11 +198,10 @@ mod tests {
             let name = format!("fake{index}");
             let platter = host.add_disk(&name, &name, geometry(size));
             let mut blanks = Blanks::default();
-            assert_eq!(blanks.prove(&asked(&host), &device(&host, &name).raw), Ok(()));
+            blanks.prove(&asked(&host), &device(&host, &name).raw).expect("it is blank");
             platter.poke(at, &[1]);
-            let said = blanks.prove(&asked(&host), &device(&host, &name).raw);
-            let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {at}");
-            assert_eq!(said, Err(NotBlank::Holds(words)));
+            let said = blanks.prove(&asked(&host), &device(&host, &name).raw).expect_err("it is not");
+            assert!(matches!(said, NotBlank::Holds(NotZeros { first }) if first == at), "{said}");
         }
     }
 
@@ -217,8 +235,9 @@ mod tests {
         platter.inject(Fault { what: "read", range: Extent { start: 0, end: 1 }, times: 1 });
         let mut blanks = Blanks::default();
         let raw = device(&host, "fake0").raw;
-        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
-        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
+        let unread = blanks.prove(&asked(&host), &raw).expect_err("it is not read");
+        assert!(matches!(unread, NotBlank::Read(_)) && unread.retryable(), "{unread}");
+        blanks.prove(&asked(&host), &raw).expect("it is blank");
     }
 
     #[test]
@@ -227,9 +246,10 @@ mod tests {
         host.add_disk("fake0", "S", geometry(MIB));
         let raw = device(&host, "fake0").raw;
         let mut blanks = Blanks { spent: AT_MOST, ..Blanks::default() };
-        assert!(matches!(blanks.prove(&asked(&host), &raw), Err(NotBlank::Unread(_))));
+        let unread = blanks.prove(&asked(&host), &raw).expect_err("it waits");
+        assert!(matches!(unread, NotBlank::Waits) && unread.retryable(), "{unread}");
         blanks.begin_pass();
-        assert_eq!(blanks.prove(&asked(&host), &raw), Ok(()));
+        blanks.prove(&asked(&host), &raw).expect("it is blank");
     }
 
     #[test]
@@ -251,8 +271,10 @@ mod tests {
         written.inject(Fault { what: "read", range: Extent { start: 19 * MIB, end: 21 * MIB }, times: u32::MAX });
         let last = pass();
         assert_eq!((last.claimed, last.problems), (vec![], std::collections::BTreeMap::new()));
+        let holds = Rejection::NotZeros(NotZeros { first: 20 * MIB });
         let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
-        assert_eq!(last.outcomes[0].rejected, [("fake0".into(), Rejection::NotZeros(words))]);
+        assert_eq!(holds.to_string(), words);
+        assert_eq!(last.outcomes[0].rejected, [("fake0".into(), holds)]);
         assert_eq!(written.write_count(), 0);
     }
 

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::error::ClaimError;
+use self::error::{ClaimError, TakeError};
 use super::blank::NotBlank;
 use super::met::Met;
 use super::owner::{OF_BARE, owner};
-use super::question::{Answers, Wanted};
+use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::taking;
 use super::wipe::{as_if_blank, not_wiped, orders_wipe_of};
-use crate::claim::{Ballot, Elected, Election, Facts, Outcome, Promise, Rule, elect, promised, to_ask};
+use crate::claim::{Ballot, Elected, Election, Facts, LayoutError, Outcome, Promise, Rule, elect, promised, to_ask};
 use crate::device::DiskId;
 use crate::device::discovery::{Snapshot, disk_of};
 use crate::device::label::{Hardware, Layout, SetRef};
@@ -38,22 +38,24 @@ impl Reconciler {
         if !takes_some(&election) {
             return (election.outcomes, ChosenWrong(false));
         }
-        let promises = match self.leave_promised(set, &mut met.problems) {
+        let promises = match self.leave_promised(set, met) {
             Ok(Promised { all, on: 0 }) => all,
             Ok(Promised { all, on: _ }) => {
                 election = self.elect(set, &rules);
                 all
             }
-            Err(why) => {
+            Err(error) => {
                 let Election { claims, wipes, outcomes } = election;
+                let why = chain(&error);
                 tracing::warn!(why, "nothing is claimed");
+                met.again |= error.retryable();
                 met.problems.extend(claims.into_iter().map(|claim| (claim.name, why.clone())));
                 met.problems.extend(wipes.into_iter().map(|wipe| (wipe.name.clone(), not_wiped(&wipe, &why))));
                 return (outcomes, ChosenWrong(false));
             }
         };
         let Election { claims, wipes, outcomes } = election;
-        let read = self.read_zeros(&set.devices, &claims, &mut met.problems);
+        let read = self.read_zeros(&set.devices, &claims, met);
         let claims = taking::claims(claims, &read, &rules, &self.counts(&rules));
         self.perform(claims, set, met);
         // What was just claimed is another disk than the one that was elected on.
@@ -65,18 +67,15 @@ impl Reconciler {
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
     /// machine tells of promises.
-    pub(super) fn leave_promised(
-        &mut self,
-        set: &mut Snapshot,
-        problems: &mut BTreeMap<KernelName, String>,
-    ) -> Result<Promised, String> {
+    pub(super) fn leave_promised(&mut self, set: &mut Snapshot, met: &mut Met) -> Result<Promised, TakeError> {
         let all = self.promises()?;
         let raws: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
         let raws: Vec<&RawDisk> = raws.iter().collect();
         let mut on = 0;
         for device in set.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
             if let Some(reason) = promised(&all, &device.raw, &raws) {
-                problems.insert(device.raw.name.clone(), reason.to_string());
+                met.again |= reason.may_pass();
+                met.problems.insert(device.raw.name.clone(), reason.to_string());
                 device.verdict = Verdict::Theirs(reason);
                 on += 1;
             }
@@ -85,21 +84,13 @@ impl Reconciler {
     }
 
     /// What others promise of this node's disks, asked for by this pass or the one before. Nothing is taken where the journal cannot say what is ours.
-    pub(super) fn promises(&mut self) -> Result<Vec<Promise>, String> {
-        self.pool.journal().sound().map_err(|e| chain(&e))?;
-        let of_own =
-            |why| format!("nothing is claimed while it cannot be told on which devices this node's volumes are: {why}");
-        let Answers { own, promises } = self.ask(Wanted::All).map_err(of_own)?;
-        let learnt = own.and_then(|own| self.learn_own(own)).map_err(of_own)?;
-        if learnt {
-            // They are another thing than this pass has seen.
-            return Err(
-                "a volume is on a device that the journal does not know; all is looked at again first".to_owned()
-            );
+    pub(super) fn promises(&mut self) -> Result<Vec<Promise>, TakeError> {
+        self.pool.journal().sound().map_err(TakeError::Journal)?;
+        let Answers { own, promises } = self.ask(Wanted::All).map_err(OwnError::from)?;
+        match self.learn_own(own)? {
+            true => Err(TakeError::Learnt),
+            false => Ok(promises?),
         }
-        promises.map_err(|why| {
-            format!("nothing is claimed while it cannot be told what other PersistentVolumes promise: {why}")
-        })
     }
 
     /// What these sets take, and have wiped.
@@ -184,12 +175,7 @@ impl Reconciler {
     }
 
     /// Reads the disks that must hold zeros.
-    fn read_zeros(
-        &mut self,
-        devices: &[Device],
-        claims: &[Elected],
-        problems: &mut BTreeMap<KernelName, String>,
-    ) -> taking::ZeroCheck {
+    fn read_zeros(&mut self, devices: &[Device], claims: &[Elected], met: &mut Met) -> taking::ZeroCheck {
         self.memory.blanks.begin_pass();
         let mut read = taking::ZeroCheck::default();
         for elected in claims {
@@ -198,11 +184,12 @@ impl Reconciler {
             match self.memory.blanks.prove(&self.host, &device.raw) {
                 Ok(()) => {}
                 Err(NotBlank::Holds(problem)) => {
-                    tracing::warn!(disk = elected.name.as_str(), problem, "a disk is not blank");
+                    tracing::warn!(disk = elected.name.as_str(), %problem, "a disk is not blank");
                     read.wrong.insert(elected.set.clone());
                 }
-                Err(NotBlank::Unread(problem)) => {
-                    problems.insert(elected.name.clone(), problem);
+                Err(unread) => {
+                    met.again |= unread.retryable();
+                    met.problems.insert(elected.name.clone(), chain(&unread));
                     read.unread.insert(elected.name.clone());
                 }
             }
@@ -242,6 +229,9 @@ impl Reconciler {
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
+        if claimed.is_ok() {
+            self.claiming.remove(&id);
+        }
         self.memory.discovery.changed(&name);
         claimed?
     }
@@ -345,13 +335,12 @@ fn takes_some(election: &Election) -> bool {
 }
 
 /// Whether a rule's layout fits on a device.
-fn fits(rule: &Rule, device: &Device) -> Result<(), String> {
+fn fits(rule: &Rule, device: &Device) -> Result<(), LayoutError> {
     let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
     match rule.layout {
         Layout::Carved {} => data_area(&geometry).map(drop),
         _ => places(&geometry, &rule.layout).map(drop),
     }
-    .map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

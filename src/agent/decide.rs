@@ -87,7 +87,7 @@ pub enum Action {
     /// A disk keeps what is on it, though its set orders a wipe.
     Spare {
         wipe: Wipe,
-        why: String,
+        why: Reason,
     },
     /// The disk is blank afterwards, and of no set.
     GiveBack {

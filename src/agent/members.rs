@@ -17,8 +17,8 @@ use crate::host::patience::{Late, PatienceError};
 use crate::host::turn::SHORT_PATIENCE;
 use crate::host::{Access, Host, RawDisk, chain};
 use crate::pool::{
-    ApplyError, BareClaim, BareDevice, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing, Unasked,
-    relabel,
+    ApplyError, BareClaim, BareDevice, BareError, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing,
+    Unasked, relabel,
 };
 
 /// Why a disk with our label cannot be used now.
@@ -30,15 +30,36 @@ pub(super) enum MemberProblem {
     Passes(String),
 }
 
+/// Why a bare device cannot be used now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BareProblem {
+    #[error("opening or reading it hangs")]
+    LookHangs,
+    #[error(transparent)]
+    Hangs(#[from] PatienceError),
+    #[error(transparent)]
+    Device(#[from] BareError),
+}
+
+impl BareProblem {
+    /// Whether the next pass may open it, though nothing tells when.
+    pub(super) fn retryable(&self) -> bool {
+        match self {
+            Self::LookHangs | Self::Hangs(_) => true,
+            Self::Device(error) => error.retryable(),
+        }
+    }
+}
+
 impl MemberProblem {
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Passes(chain(error))
     }
 
     fn of_opening(error: &ApplyError) -> Self {
-        match error {
-            ApplyError::Earlier { .. } => Self::Stays(error.to_string()),
-            _ => Self::of(error),
+        match error.retryable() {
+            true => Self::of(error),
+            false => Self::Stays(chain(error)),
         }
     }
 
@@ -209,15 +230,14 @@ impl Reconciler {
         device
     }
 
-    pub(super) fn open_bare(&mut self, id: &DiskId, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), String> {
+    pub(super) fn open_bare(&mut self, id: &DiskId, raw: &RawDisk, whole: Option<Hardware>) -> Result<(), BareProblem> {
         let device = self.bare(id);
         // A look that hangs says so sooner.
         if self.memory.discovery.is_waiting_for(raw) {
-            return Err("opening or reading it hangs".to_owned());
+            return Err(BareProblem::LookHangs);
         }
         let raw = raw.clone();
-        let arrived = self.errand(id, move || device.arrive(&raw, whole).map_err(|e| chain(&e)));
-        arrived.unwrap_or_else(|hangs| Err(chain(&hangs)))
+        Ok(self.errand(id, move || device.arrive(&raw, whole))??)
     }
 
     /// What stands against the bare devices that are here.

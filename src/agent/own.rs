@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::question::{Answers, Wanted};
+use super::question::{Answers, AskError, OwnError, Wanted};
 use super::reconciler::Reconciler;
-use crate::claim::{NodeMatch, Rule};
+use crate::claim::{NoAnswer, NodeMatch, Rule};
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::duplicate::hardware;
 use crate::device::reason::Reason;
@@ -29,28 +29,29 @@ impl Reconciler {
             self.untold = None;
             return Ok(());
         }
-        let why = match self.ask(Wanted::Own) {
+        let error = match self.ask(Wanted::Own) {
             // The first answer often takes longer than a pass waits: that is not worth a word.
-            Err(not_yet) => not_yet,
-            Ok(answers) => match answers.own.and_then(|own| self.learn_own(own)) {
+            Err(not_yet) => OwnError::from(not_yet),
+            Ok(answers) => match self.learn_own(answers.own) {
                 Ok(_) => {
                     self.untold = None;
                     return Ok(());
                 }
-                Err(why) => {
+                Err(error) => {
+                    let why = chain(&error);
                     tracing::warn!(
                         why,
                         "the PoolVolumes of this node were not read: until they are, nothing is erased on a bare device, no volume \
                          is made there, and no labelled disk joins that the journal does not know"
                     );
-                    self.untold = Some(why.clone());
-                    why
+                    self.untold = Some(why);
+                    error
                 }
             },
         };
         // Only an empty journal waits. A sound one knows its devices; of a damaged one the ids were gleaned.
         match self.pool.journal().is_new() {
-            true => Err(DiscoveryError::NotTold(why)),
+            true => Err(DiscoveryError::NotTold(Box::new(error))),
             false => Ok(()),
         }
     }
@@ -110,13 +111,13 @@ impl Reconciler {
     }
 
     /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass due.
-    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Answers, String> {
+    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<Answers, AskError> {
         let pool = Arc::clone(&self.pool);
         self.question.answer(self.passes, wanted, move || pool.nudge())
     }
 
-    /// True: there is a device that was not known.
-    pub(super) fn learn_own(&mut self, own: Vec<ToldVolume>) -> Result<bool, String> {
-        self.pool.journal().learn(own).map_err(|error| chain(&error))
+    /// Writes down what was told. True: there is a device that was not known.
+    pub(super) fn learn_own(&mut self, own: Result<Vec<ToldVolume>, NoAnswer>) -> Result<bool, OwnError> {
+        Ok(self.pool.journal().learn(own?)?)
     }
 }

@@ -14,8 +14,31 @@ use crate::device::DiskId;
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::chain;
+use crate::host::patience::PatienceError;
 use crate::host::turn::SHORT_PATIENCE;
-use crate::pool::Member;
+use crate::pool::{ApplyError, Member, StoreError};
+
+/// Why the record of a member does not say of which set it is.
+#[derive(Debug, thiserror::Error)]
+enum RenameError {
+    #[error(transparent)]
+    Hangs(#[from] PatienceError),
+    #[error(transparent)]
+    Label(#[from] ApplyError),
+    #[error(transparent)]
+    Journal(#[from] StoreError),
+}
+
+impl RenameError {
+    /// Whether the next pass may write it, though nothing tells when.
+    fn retryable(&self) -> bool {
+        match self {
+            Self::Hangs(_) => true,
+            Self::Label(error) => error.retryable(),
+            Self::Journal(error) => error.retryable(),
+        }
+    }
+}
 
 impl Reconciler {
     pub(super) fn perform(&mut self, actions: Vec<Action>, snapshot: &Snapshot, met: &mut Met) {
@@ -34,9 +57,9 @@ impl Reconciler {
                 }
                 Action::OpenBare { id, at } => {
                     let device = &snapshot.devices[at];
-                    if let Err(why) = self.open_bare(&id, &device.raw, snapshot.whole_disk(device)) {
-                        met.again = true;
-                        met.problems.insert(device.raw.name.clone(), why);
+                    if let Err(problem) = self.open_bare(&id, &device.raw, snapshot.whole_disk(device)) {
+                        met.again |= problem.retryable();
+                        met.problems.insert(device.raw.name.clone(), chain(&problem));
                     }
                 }
                 Action::LeaveBare { id } => met.again |= self.bare(&id).leave().is_err(),
@@ -47,13 +70,15 @@ impl Reconciler {
                     Err(error) => {
                         let problem = chain(&error);
                         tracing::warn!(disk = claim.name.as_str(), problem, "a disk was not claimed");
+                        met.again |= error.retryable();
                         met.problems.insert(claim.name, problem);
                     }
                 },
                 Action::Wipe { at, wipe } => self.wipe(snapshot, at, &wipe, met),
                 Action::Spare { wipe, why } => {
-                    tracing::warn!(disk = wipe.name.as_str(), problem = why, "a disk was not wiped");
-                    met.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why));
+                    tracing::warn!(disk = wipe.name.as_str(), problem = %why, "a disk was not wiped");
+                    met.again |= why.may_pass();
+                    met.problems.insert(wipe.name.clone(), not_wiped(&wipe, &why.to_string()));
                 }
                 Action::GiveBack { id } => self.give_back(&id, met),
             }
@@ -65,13 +90,14 @@ impl Reconciler {
         let renamed = match &member {
             Member::Labelled(disk) => {
                 let disk = Arc::clone(disk);
-                let written = self.errand(id, move || disk.relabel(set).map_err(|e| chain(&e)));
-                written.unwrap_or_else(|hangs| Err(chain(&hangs)))
+                let written = self.errand(id, move || disk.relabel(set));
+                written.map_err(RenameError::from).and_then(|done| Ok(done?))
             }
-            Member::Bare(_) => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(|e| chain(&e)),
+            Member::Bare(_) => self.pool.journal().change_bare(id, |claim| claim.set = set).map_err(RenameError::from),
         };
-        if let Err(why) = renamed {
-            met.problems.extend(member.kernel_name().map(|name| (name, why)));
+        if let Err(error) = renamed {
+            met.again |= error.retryable();
+            met.problems.extend(member.kernel_name().map(|name| (name, chain(&error))));
         }
     }
 

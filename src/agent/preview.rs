@@ -1,19 +1,19 @@
 //! What sets would take if they were here: `localpool set plan`. Looks, and does nothing.
 
-use std::collections::BTreeMap;
-
 use super::admin::AdminError;
+use super::met::Met;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Outcome, Rule};
 use crate::device::Device;
 use crate::device::discovery::Snapshot;
 use crate::device::size::Size;
+use crate::host::chain;
 
 impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
         let mut set = self.look()?;
-        let note = self.leave_promised(&mut set, &mut BTreeMap::new()).err();
+        let note = self.leave_promised(&mut set, &mut Met::default()).err().map(|error| chain(&error));
         let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();

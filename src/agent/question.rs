@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::claim::{AskPromises, Promise};
-use crate::pool::{AskOwn, ToldVolume};
+use crate::claim::{AskPromises, NoAnswer, Promise};
+use crate::pool::{AskOwn, StoreError, ToldVolume};
 
 /// How long a pass waits for the answers. An API server that is well needs some milliseconds.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -29,13 +29,56 @@ pub(super) enum Wanted {
     All,
 }
 
-/// The answers; the words say why there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The answers.
+#[derive(Debug)]
 pub(super) struct Answers {
     /// Volumes of this node, each with its disk.
-    pub own: Result<Vec<ToldVolume>, String>,
+    pub own: Result<Vec<ToldVolume>, NoAnswer>,
     /// What other provisioners promise; empty where it was not wanted.
-    pub promises: Result<Vec<Promise>, String>,
+    pub promises: Result<Vec<Promise>, NoAnswer>,
+}
+
+/// Why a pass goes on without answers.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("the API server was asked, and has not answered yet")]
+    NotYet,
+    #[error("asking the API server ended in a bug")]
+    Bug,
+    #[error("no thread could be started to ask the API server")]
+    NoThread(#[source] std::io::Error),
+}
+
+/// Why it is not known on which devices this node's volumes are.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnError {
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// What was heard could not be written down.
+    #[error(transparent)]
+    Journal(#[from] StoreError),
+}
+
+impl AskError {
+    /// Whether the next pass may have them.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::NotYet | Self::Bug | Self::NoThread(_) => true,
+        }
+    }
+}
+
+impl OwnError {
+    /// Whether the next pass may know it.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Ask(error) => error.retryable(),
+            Self::NoAnswer(error) => error.retryable(),
+            Self::Journal(error) => error.retryable(),
+        }
+    }
 }
 
 /// The question, and the answers that are awaited.
@@ -79,7 +122,7 @@ impl Question {
         pass: u64,
         wanted: Wanted,
         late: impl FnOnce() + Send + 'static,
-    ) -> Result<Answers, String> {
+    ) -> Result<Answers, AskError> {
         if !self.is_asked {
             return Ok(Answers { own: Ok(Vec::new()), promises: Ok(Vec::new()) });
         }
@@ -103,13 +146,13 @@ impl Question {
         came.map_err(|none| match none {
             TryRecvError::Empty => {
                 self.awaited = Some(awaited);
-                "the API server was asked, and has not answered yet".to_owned()
+                AskError::NotYet
             }
-            TryRecvError::Disconnected => "asking the API server ended in a bug".to_owned(),
+            TryRecvError::Disconnected => AskError::Bug,
         })
     }
 
-    fn begin(&self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Awaited, String> {
+    fn begin(&self, pass: u64, wanted: Wanted, late: impl FnOnce() + Send + 'static) -> Result<Awaited, AskError> {
         let asks = Arc::clone(&self.asks);
         let (reply, told) = mpsc::channel();
         let is_late = Arc::new(AtomicBool::new(false));
@@ -124,7 +167,7 @@ impl Question {
             let _ = reply.send(answers);
         };
         let started = thread::Builder::new().name("question".to_owned()).spawn(asking);
-        started.map_err(|error| format!("no thread could be started to ask the API server: {error}"))?;
+        started.map_err(AskError::NoThread)?;
         Ok(Awaited { told, is_late, wanted, pass })
     }
 }
@@ -161,13 +204,12 @@ mod tests {
 
     use super::*;
 
-    const NOT_YET: &str = "the API server was asked, and has not answered yet";
-
     /// A question that is answered by what is sent: the name of a volume that is promised.
     fn question() -> (Sender<&'static str>, Question) {
         let (answers, given) = channel::<&'static str>();
         let mut question = Question::default();
-        question.ask_promises(Box::new(move || given.recv().map(promised).map_err(|gone| gone.to_string())));
+        question
+            .ask_promises(Box::new(move || given.recv().map(promised).map_err(|gone| NoAnswer::Failed(gone.into()))));
         (answers, question)
     }
 
@@ -175,15 +217,17 @@ mod tests {
         vec![Promise { volume: volume.to_owned(), provisioner: None, path: "/dev/sda".into(), device: None }]
     }
 
-    fn told(volume: &str) -> Result<Answers, String> {
-        Ok(Answers { own: Ok(Vec::new()), promises: Ok(promised(volume)) })
+    /// Nothing but this was promised.
+    fn is_told(answer: &Result<Answers, AskError>, volume: &str) -> bool {
+        let Ok(Answers { own: Ok(own), promises: Ok(promises) }) = answer else { return false };
+        own.is_empty() && *promises == promised(volume)
     }
 
     /// A pass that asks, and what tells that its answer came late.
     fn asked_in_vain(question: &mut Question, pass: u64) -> Receiver<()> {
         let (late, called) = channel();
         let answer = question.answer(pass, Wanted::All, move || late.send(()).expect("the test listens"));
-        assert_eq!(answer, Err(NOT_YET.to_owned()));
+        assert!(matches!(answer, Err(AskError::NotYet)), "{answer:?}");
         called
     }
 
@@ -192,7 +236,8 @@ mod tests {
         let (answers, mut question) = question();
         answers.send("a").expect("somebody asks");
         let (late, called) = channel::<()>();
-        assert_eq!(question.answer(1, Wanted::All, move || late.send(()).expect("the test listens")), told("a"));
+        let answer = question.answer(1, Wanted::All, move || late.send(()).expect("the test listens"));
+        assert!(is_told(&answer, "a"), "{answer:?}");
         assert!(called.recv().is_err(), "the thread ended without a call");
     }
 
@@ -203,7 +248,8 @@ mod tests {
         asked_in_vain(&mut question, 2);
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
-        assert_eq!(question.answer(3, Wanted::All, || ()), told("asked once"));
+        let answer = question.answer(3, Wanted::All, || ());
+        assert!(is_told(&answer, "asked once"), "{answer:?}");
     }
 
     #[test]
@@ -212,7 +258,8 @@ mod tests {
         let called = asked_in_vain(&mut question, 1);
         answers.send("asked once").expect("somebody asks");
         called.recv().expect("a call");
-        assert_eq!(question.answer(2, Wanted::Own, || ()), told("asked once"));
+        let answer = question.answer(2, Wanted::Own, || ());
+        assert!(is_told(&answer, "asked once"), "{answer:?}");
     }
 
     #[test]
@@ -222,7 +269,8 @@ mod tests {
         answers.send("then").expect("somebody asks");
         called.recv().expect("a call");
         answers.send("now").expect("somebody asks");
-        assert_eq!(question.answer(3, Wanted::All, || ()), told("now"));
+        let answer = question.answer(3, Wanted::All, || ());
+        assert!(is_told(&answer, "now"), "{answer:?}");
     }
 
     #[test]
@@ -237,14 +285,14 @@ mod tests {
         // The words of a bug may take longer than a pass waits; then its end makes another one due.
         let (late, called) = channel::<()>();
         let mut answer = question.answer(1, Wanted::All, move || late.send(()).expect("the test listens"));
-        if answer == Err(NOT_YET.to_owned()) {
+        if matches!(answer, Err(AskError::NotYet)) {
             called.recv().expect("a call");
             answer = question.answer(2, Wanted::All, || ());
         }
-        assert_eq!(answer, Err("asking the API server ended in a bug".to_owned()));
+        assert!(matches!(answer, Err(AskError::Bug)), "{answer:?}");
         // A busy machine may start the thread late.
         let told_b = || question.answer(3, Wanted::All, || ());
-        let answer = std::iter::repeat_with(told_b).find(|answer| *answer != Err(NOT_YET.to_owned()));
-        assert_eq!(answer, Some(told("b")));
+        let answer = std::iter::repeat_with(told_b).find(|answer| !matches!(answer, Err(AskError::NotYet)));
+        assert!(answer.is_some_and(|answer| is_told(&answer, "b")));
     }
 }

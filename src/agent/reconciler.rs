@@ -170,7 +170,7 @@ impl Reconciler {
             || self.pool.has_failed_work()
             || members.again
             || !self.claiming.is_empty()
-            || !taken.problems.is_empty()
+            || taken.again
             || !self.pool.journal().is_told()
             || self.must_look_again(&set);
         let again = self.again.after(again);

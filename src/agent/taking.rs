@@ -41,7 +41,7 @@ pub fn wipes(chosen: Vec<Wipe>, promises: &[Promise], snapshot: &Snapshot) -> Ve
     let decided = |wipe: Wipe| {
         let at = snapshot.devices.iter().position(|device| device.raw.name == wipe.name)?;
         Some(match promised(promises, &snapshot.devices[at].raw, &all) {
-            Some(reason) => Action::Spare { wipe, why: reason.to_string() },
+            Some(why) => Action::Spare { wipe, why },
             None => Action::Wipe { at, wipe },
         })
     };
@@ -55,6 +55,7 @@ mod tests {
     use super::*;
     use crate::claim::sample;
     use crate::device::label::Layout;
+    use crate::device::reason::Reason;
     use crate::device::sample::unclaimed;
 
     fn claim(set: &str, name: &str) -> Elected {
@@ -98,7 +99,7 @@ mod tests {
         let wipe = |name: &str| Wipe { set: sample::rule("fast").set, name: name.into() };
         let promise = Promise { volume: "pv-1".to_owned(), provisioner: None, path: "/dev/sda".into(), device: None };
         let decided = wipes(vec![wipe("sda"), wipe("sdb"), wipe("sdz")], &[promise], &snapshot);
-        let why = "the PersistentVolume pv-1 promises it".to_owned();
+        let why = Reason::Promised { volume: "pv-1".to_owned(), provisioner: None };
         assert_eq!(decided, [Action::Spare { wipe: wipe("sda"), why }, Action::Wipe { at: 1, wipe: wipe("sdb") }]);
     }
 }

@@ -55,6 +55,7 @@ impl Reconciler {
             Err(error) => {
                 let problem = chain(&error);
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
+                met.again |= error.retryable();
                 met.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
         }

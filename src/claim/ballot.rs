@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::rejection::NotZeros;
 use super::ripeness::Ripeness;
 use super::rule::Rule;
+use super::unfit::LayoutError;
 use super::wipe::Spared;
 use crate::device::label::SetRef;
 use crate::device::{Device, DiskId};
@@ -21,8 +23,8 @@ pub struct Ballot<'a> {
     pub astray: &'a BTreeMap<SetRef, u32>,
     /// Ids of the devices that a person gave back: nobody takes them until they are adopted.
     pub given_back: &'a BTreeSet<DiskId>,
-    /// Whether the set's layout fits on the device; the words say what is lacking.
-    pub fits: fn(&Rule, &Device) -> Result<(), String>,
+    /// Whether the set's layout fits on the device.
+    pub fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
 }
 
 /// What is known of a device beside what it is.
@@ -34,7 +36,7 @@ pub struct Facts {
     /// It may be a bare device of the pool that has another identity now: whoever takes it wants zeros.
     pub may_be_ours: bool,
     /// What was read of it that keeps it from a use which wants zeros.
-    pub not_zeros: Option<String>,
+    pub not_zeros: Option<NotZeros>,
     /// What it says; `None`: it was not asked.
     pub health: Option<Health>,
     /// Of a device whose content a set orders to be destroyed: since when that has been there, or why it stays.

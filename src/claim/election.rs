@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Places;
 use self::suits::holds_table;
-use self::turn::{Contender, Hall, SetTurn, TakenBy, is_free, is_pool};
+use self::turn::{Contender, Hall, SetTurn, TakenBy, is_pool};
 use super::ballot::Ballot;
 use super::rejection::{ContentFate, Rejection};
 use super::ripeness::Ripeness;
@@ -102,7 +102,7 @@ pub fn to_ask(ballot: &Ballot<'_>) -> BTreeSet<KernelName> {
     for rule in ballot.rules.iter().filter(|rule| rule.filter.min_health.is_some()) {
         let turn = SetTurn { hall: &hall, rule };
         let asked = hall.devices.iter().filter(|device| {
-            let may_have = turn.selects(device).is_ok() && (is_free(device).is_ok() || turn.is_wipeable(device));
+            let may_have = turn.selects(device).is_ok() && (device.free().is_ok() || turn.is_wipeable(device));
             may_have && turn.can_use(device).is_ok()
         });
         names.extend(asked.map(|device| device.raw.name.clone()));

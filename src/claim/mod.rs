@@ -10,12 +10,14 @@ mod glob;
 mod list_filter;
 mod mismatch;
 mod named;
+mod no_answer;
 mod promise;
 mod rejection;
 mod ripeness;
 mod rule;
 #[cfg(any(test, feature = "testing"))]
 pub mod sample;
+mod unfit;
 mod wipe;
 
 pub use ballot::{Ballot, Facts};
@@ -24,8 +26,10 @@ pub use expression::{Expression, MOST_BYTES};
 pub use glob::Glob;
 pub use list_filter::{Element, Elements, GlobCase, LISTS, ListFilter, Lists, Origin};
 pub use named::Named;
+pub use no_answer::NoAnswer;
 pub use promise::{AskPromises, Promise, promised};
-pub use rejection::Rejection;
+pub use rejection::{NotZeros, Rejection};
 pub use ripeness::{Ripeness, Watchlist};
 pub use rule::{Blankness, Filter, MinHealth, NodeMatch, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
+pub use unfit::LayoutError;
 pub use wipe::{Spared, may_wipe};

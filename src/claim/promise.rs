@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use super::no_answer::NoAnswer;
 use crate::device::reason::Reason;
 use crate::host::RawDisk;
 use crate::host::raw::{DevNo, Kind, Offer};
@@ -21,8 +22,8 @@ pub struct Promise {
     pub device: Option<DevNo>,
 }
 
-/// Asks for all promises that hold on this node; the words say why they cannot be told. It may take a while.
-pub type AskPromises = Box<dyn FnMut() -> Result<Vec<Promise>, String> + Send>;
+/// Asks for all promises that hold on this node. It may take a while.
+pub type AskPromises = Box<dyn FnMut() -> Result<Vec<Promise>, NoAnswer> + Send>;
 
 /// The promise that a device, its disk or one of its partitions was given in.
 pub fn promised(promises: &[Promise], raw: &RawDisk, all: &[&RawDisk]) -> Option<Reason> {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use super::mismatch::Mismatch;
 use super::ripeness::Ripeness;
+use super::rule::Unwell;
+use super::unfit::LayoutError;
 use super::wipe::Spared;
+use crate::device::free::NotFree;
 use crate::device::label::SetRef;
 
 /// Why a set does not take a device now; `Display` is a sentence for people.
@@ -20,15 +23,15 @@ pub enum Rejection {
     /// A LocalVolume, and none of its paths leads to the device.
     NotNamed,
     Filter(Mismatch),
-    Verdict(String),
+    Verdict(NotFree),
     /// Its content alone keeps it out, and the set orders that to be destroyed.
     Content {
-        why: String,
+        why: NotFree,
         then: ContentFate,
     },
-    DoesNotFit(String),
-    NotZeros(String),
-    Health(String),
+    DoesNotFit(LayoutError),
+    NotZeros(NotZeros),
+    Health(Unwell),
     GivenBack,
     UnstableIdentity,
     /// What it is called may be the name of the USB bridge that it is in.
@@ -61,6 +64,13 @@ pub enum Rejection {
     },
 }
 
+/// What a device holds that must hold nothing but zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it holds bytes that nothing recognises, the first that was seen at byte {first}")]
+pub struct NotZeros {
+    pub first: u64,
+}
+
 /// What becomes of a device whose content a set orders to be destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentFate {
@@ -87,10 +97,11 @@ impl fmt::Display for Rejection {
             ),
             Self::NotNamed => f.write_str("no path of the LocalVolume leads to it"),
             Self::Filter(mismatch) => mismatch.fmt(f),
-            Self::Verdict(why) => f.write_str(why),
+            Self::Verdict(why) => why.fmt(f),
             Self::Content { why, then } => write!(f, "{why}; {then}"),
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
-            Self::NotZeros(why) | Self::Health(why) => f.write_str(why),
+            Self::NotZeros(why) => why.fmt(f),
+            Self::Health(why) => why.fmt(f),
             Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
                 f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")

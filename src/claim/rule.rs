@@ -162,15 +162,22 @@ pub enum MinHealth {
     Passed,
 }
 
+/// What a device says of its own health is not enough for a set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwell {
+    #[error("its SMART status says that it is failing ({0})")]
+    Failing(String),
+    #[error("it does not say how it is ({0}), and minHealth is Passed")]
+    Silent(String),
+}
+
 impl MinHealth {
-    /// Whether what a device says is enough; the words say why not.
-    pub fn check(self, health: &Health) -> Result<(), String> {
+    /// Whether what a device says is enough.
+    pub fn check(self, health: &Health) -> Result<(), Unwell> {
         match (self, health) {
             (_, Health::Passed) | (Self::NotFailing, Health::Unknown(_)) => Ok(()),
-            (_, Health::Failing(words)) => Err(format!("its SMART status says that it is failing ({words})")),
-            (Self::Passed, Health::Unknown(why)) => {
-                Err(format!("it does not say how it is ({why}), and minHealth is Passed"))
-            }
+            (_, Health::Failing(words)) => Err(Unwell::Failing(words.clone())),
+            (Self::Passed, Health::Unknown(why)) => Err(Unwell::Silent(why.clone())),
         }
     }
 }

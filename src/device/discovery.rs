@@ -5,10 +5,13 @@
 //! device for a claim is read anew at each look, and once more by [`Discovery::confirm`] before a claim. A device that
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
+mod error;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::error::DiscoveryError;
 use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::{self, Identities};
 use super::id;
@@ -18,7 +21,7 @@ use super::remembered::{Kept, Remembered};
 use super::{Believed, Device, Verdict};
 use crate::host::patience::{self, Patience};
 use crate::host::raw::{Contents, Incarnation, Kind};
-use crate::host::{Access, BlockDevice, Host, HostError, KernelName, Probe, RawDisk, chain};
+use crate::host::{Access, BlockDevice, Host, KernelName, Probe, RawDisk, chain};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
 pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;
@@ -58,23 +61,6 @@ pub struct Snapshot {
     /// Monotonic time when the look began.
     pub at: Duration,
     pub devices: Vec<Device>,
-}
-
-/// Why there is no look, or no leave to claim.
-#[derive(Debug, thiserror::Error)]
-pub enum DiscoveryError {
-    #[error("could not look for block devices")]
-    Scan(#[source] HostError),
-    #[error("the disks are not looked at before it is known on which of them volumes are: {0}")]
-    NotTold(String),
-    #[error("{name} is gone")]
-    Gone { name: KernelName },
-    #[error("{name} is another device than before")]
-    Changed { name: KernelName },
-    #[error("what is on {name}, or its use, is another than before")]
-    ChangedContent { name: KernelName },
-    #[error("{name} is not free any more: {why}")]
-    NotFree { name: KernelName, why: String },
 }
 
 /// Which devices a look reads anew.
@@ -159,14 +145,10 @@ impl Discovery {
     /// decided on, and free.
     pub fn confirm(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
-        let why = match (&now.verdict, &now.believed) {
-            (Verdict::Unclaimed, Believed::Yes) => return Ok(now),
-            (Verdict::Unclaimed, Believed::No(why)) | (Verdict::Unknown(why), _) => why.clone(),
-            (Verdict::Theirs(reason), _) => reason.to_string(),
-            (Verdict::Foreign { node, .. }, _) => format!("it carries the label of node {node}"),
-            (Verdict::Ours, _) => "it is in the pool already".to_owned(),
-        };
-        Err(DiscoveryError::NotFree { name: now.raw.name, why })
+        match now.free() {
+            Ok(()) => Ok(now),
+            Err(why) => Err(DiscoveryError::NotFree { name: now.raw.name, why }),
+        }
     }
 
     /// The last look before a disk is wiped: read anew, it must be in all as it was when that was decided.
@@ -178,10 +160,17 @@ impl Discovery {
     ) -> Result<Device, DiscoveryError> {
         let now = self.look_again(host, read, was)?;
         let state = |device: &Device| (device.verdict.clone(), device.probe.clone(), device.believed.clone());
-        if state(&now) != state(was) {
-            return Err(DiscoveryError::ChangedContent { name: now.raw.name });
+        if state(&now) == state(was) {
+            return Ok(now);
         }
-        Ok(now)
+        match now.free() {
+            Err(why) if why.retryable() => {
+                // What it is for a moment is not remembered: the next look reads it.
+                self.cache.changed(&now.raw.name);
+                Err(DiscoveryError::NotSeen { name: now.raw.name, why })
+            }
+            Ok(()) | Err(_) => Err(DiscoveryError::ChangedContent { name: now.raw.name }),
+        }
     }
 
     /// The same device, read anew, whatever is on it by now.

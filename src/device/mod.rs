@@ -10,6 +10,7 @@ pub mod disk_id;
 pub mod duplicate;
 pub mod fact;
 pub mod fact_table;
+pub mod free;
 pub mod id;
 pub mod label;
 pub mod lvm_filter;

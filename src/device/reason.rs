@@ -138,6 +138,42 @@ impl fmt::Display for Holder {
     }
 }
 
+impl Reason {
+    /// Whether it may be over without an event of the device. Written out, so that a new reason is decided on.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            // Another program has it open, another provisioner's object names it, or the kernel's word for it changes.
+            Self::Busy | Self::Promised { .. } | Self::NotRunning { .. } => true,
+            Self::DiskInUse { why, .. } => why.may_pass(),
+            Self::Component { .. }
+            | Self::OnPoolVolume { .. }
+            | Self::OnGivenUp { .. }
+            | Self::LoopOverDevice { .. }
+            | Self::NoMedium
+            | Self::Mounted { .. }
+            | Self::Swap { .. }
+            | Self::NodeBound { .. }
+            | Self::Held { .. }
+            | Self::Offered { .. }
+            | Self::CdRom
+            | Self::Floppy
+            | Self::RamDisk
+            | Self::Zram
+            | Self::Network
+            | Self::ReadOnly { .. }
+            | Self::Removable { .. }
+            | Self::BackingDeleted { .. }
+            | Self::Zoned { .. }
+            | Self::BootPartition { .. }
+            | Self::HasPartitions { .. }
+            | Self::TooSmall { .. }
+            | Self::HasTable { .. }
+            | Self::HasSignature { .. }
+            | Self::SameIdentity { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

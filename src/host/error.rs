@@ -29,6 +29,14 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Whether it may go better the next time, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Io { .. } | Self::Busy { .. } | Self::Command { .. } | Self::Timeout { .. } => true,
+            Self::Changed { .. } | Self::Unsupported { .. } => false,
+        }
+    }
+
     /// It could be read, but is no text.
     pub fn is_no_text(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidData)

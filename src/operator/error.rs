@@ -1,5 +1,7 @@
 //! Why a request did not reach the cluster or was not done, and the message about it.
 
+use crate::claim::NoAnswer;
+
 /// For messages: who can install our CRDs, as the roles of agent and controller cannot.
 pub const HOW: &str =
     "`helm upgrade`, or an administrator's `kubectl apply --server-side` of what `localpool crds` prints";
@@ -26,6 +28,11 @@ impl Error {
         move |source| Self::Api { what, source: Box::new(source) }
     }
 
+    /// To the agent: what it asked of the API server was not answered.
+    pub fn no_answer(self) -> NoAnswer {
+        NoAnswer::Failed(Box::new(InWords(self)))
+    }
+
     /// The HTTP code of the API server's answer, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {
@@ -46,6 +53,18 @@ impl Error {
         self.code() == Some(409)
     }
 }
+
+/// An error that says all that people are told of it, its causes too.
+#[derive(Debug)]
+struct InWords(Error);
+
+impl std::fmt::Display for InWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&words(&self.0))
+    }
+}
+
+impl std::error::Error for InWords {}
 
 /// What went wrong, in words. The message of an API server's answer is enough; the answer about a kind that is not
 /// served does not help by itself.

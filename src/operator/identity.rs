@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::Client;
 use tokio::runtime::Handle;
 
-use super::error::words;
+use super::error::Error;
 use super::volume::persistent_volumes::cluster_uid;
-use crate::claim::AskPromises;
+use crate::claim::{AskPromises, NoAnswer};
 
 /// The document of the state directory that keeps the cluster's UID, for starts without the API server.
 pub const CLUSTER_FILE: &str = "cluster";
@@ -21,23 +21,32 @@ pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask
     Box::new(move || {
         if !is_proved {
             let now = runtime.block_on(async { tokio::time::timeout(ENOUGH, cluster_uid(client.clone())).await });
-            let now = now.map_err(|_| format!("no answer within {ENOUGH:?}"))?;
-            same_cluster(&cluster, &now.map_err(|error| words(&error))?)?;
+            let now = now.map_err(|_| NoAnswer::Late { within: ENOUGH })?;
+            let now = now.map_err(Error::no_answer)?;
+            same_cluster(&cluster, &now).map_err(|other| NoAnswer::OtherCluster(Box::new(other)))?;
             is_proved = true;
         }
         ask()
     })
 }
 
-fn same_cluster(written: &str, now: &str) -> Result<(), String> {
+/// What the API server says is not said of this node.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the API \
+     server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster` in the \
+     agent's pod, then delete that pod; disks of the old cluster are left alone from then on until `localpool disk adopt`"
+)]
+struct OtherCluster {
+    written: String,
+    now: String,
+}
+
+fn same_cluster(written: &str, now: &str) -> Result<(), OtherCluster> {
     if written == now {
         return Ok(());
     }
-    Err(format!(
-        "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the \
-         API server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster` in \
-         the agent's pod, then delete that pod; disks of the old cluster are left alone from then on until `localpool disk adopt`"
-    ))
+    Err(OtherCluster { written: written.to_owned(), now: now.to_owned() })
 }
 
 #[cfg(test)]
@@ -47,7 +56,7 @@ mod tests {
     #[test]
     fn an_api_server_of_another_cluster_than_the_state_directory_says_is_refused_in_words() {
         assert_eq!(same_cluster("uid-1", "uid-1"), Ok(()));
-        let why = same_cluster("uid-1", "uid-2").expect_err("another cluster");
+        let why = same_cluster("uid-1", "uid-2").expect_err("another cluster").to_string();
         for word in ["says uid-1", "of cluster uid-2", "`localpool state set-aside cluster`", "`localpool disk adopt`"]
         {
             assert!(why.contains(word), "{why}");

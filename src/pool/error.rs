@@ -151,7 +151,29 @@ pub enum StepError {
     Relabelled(String),
 }
 
+impl StepError {
+    /// Whether it may go better the next time, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            // Reading or writing is most of what fails there.
+            Self::Io(_) | Self::Table(_) | Self::Label(_) => true,
+            Self::System(error) => error.retryable(),
+            Self::Earlier | Self::Relabelled(_) => false,
+        }
+    }
+}
+
 impl ApplyError {
+    /// Whether it may go better the next time, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Step { source, .. } => source.retryable(),
+            // One that could not be read is not known to be ours either.
+            Self::Locked { .. } | Self::Stuck { .. } | Self::Held { .. } | Self::NotOurs { .. } => true,
+            Self::Earlier { .. } | Self::NotBlank { .. } | Self::Plan { .. } => false,
+        }
+    }
+
     /// A step that may have changed the disk.
     pub(super) fn step(disk: &Path, step: &str, source: StepError) -> Self {
         let (step, disk) = (step.to_owned(), disk.display().to_string());
@@ -232,6 +254,16 @@ pub enum BareError {
 }
 
 impl BareError {
+    /// Whether it may go better the next time, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Stuck { .. } | Self::BeingZeroed { .. } | Self::Busy(_) | Self::Io(_) => true,
+            Self::Open(error) | Self::Unmap(error) => error.retryable(),
+            Self::Journal(error) => error.retryable(),
+            Self::Taken(_) | Self::Away { .. } => false,
+        }
+    }
+
     /// Somebody has the device, or it does not answer as it should.
     pub(super) fn opening(error: HostError) -> Self {
         match error {
@@ -265,4 +297,14 @@ pub enum StoreError {
     Sound,
     #[error("the journal has no claim of {0} any more")]
     NoClaim(DiskId),
+}
+
+impl StoreError {
+    /// Whether it may go better the next time: a full disk has room again. The others are for a person.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::State(error) => error.retryable(),
+            Self::Damaged(_) | Self::Sound | Self::NoClaim(_) => false,
+        }
+    }
 }

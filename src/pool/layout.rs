@@ -4,6 +4,7 @@
 //! volumes are carved from.
 
 use super::extents::MIB;
+use crate::claim::LayoutError;
 use crate::device::label::{DATA_START, Layout};
 use crate::host::table::SLOTS;
 use crate::host::{Extent, Geometry};
@@ -14,23 +15,6 @@ pub const MAX_VOLUMES: usize = SLOTS as usize - 1;
 const BACKUP_ENTRIES: u64 = SLOTS as u64 * 128;
 /// Ends of partitions lie on this, so that a 4096-byte filesystem block is never cut.
 const END_ALIGNMENT: u64 = 4096;
-
-/// Why a disk cannot have a layout; `Display` names the numbers.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum LayoutError {
-    #[error("the disk has {size} bytes, of which none are left for volumes after the label and both tables")]
-    NoRoom { size: u64 },
-    #[error(
-        "{count} partitions of {each} bytes need {needed} bytes, and the disk has room for {room} beside its label and tables"
-    )]
-    DoesNotHold { count: u64, each: u64, needed: u64, room: u64 },
-    #[error("this would make {count} partitions, and a disk of the pool holds at most {MAX_VOLUMES} beside its label")]
-    TooMany { count: u64 },
-    #[error("partitioningSpec says neither a size nor a count")]
-    Neither,
-    #[error("a partition of {each} bytes is too small: the least is {MIB}")]
-    TooSmall { each: u64 },
-}
 
 /// The room for volumes: from behind the label to before the backup table.
 pub fn data_area(geometry: &Geometry) -> Result<Extent, LayoutError> {
@@ -103,7 +87,7 @@ fn by_both(area: Extent, size: u64, count: u64) -> Result<Vec<Extent>, LayoutErr
 fn slot(size: u64) -> Result<(u64, u64), LayoutError> {
     let too_large = LayoutError::DoesNotHold { count: 1, each: size, needed: size, room: 0 };
     match size {
-        0..MIB => Err(LayoutError::TooSmall { each: size }),
+        0..MIB => Err(LayoutError::TooSmall { each: size, least: MIB }),
         _ => {
             let each = size.checked_next_multiple_of(END_ALIGNMENT);
             each.and_then(|each| Some((each, each.checked_next_multiple_of(MIB)?))).ok_or(too_large)
@@ -118,7 +102,7 @@ fn row(start: u64, each: u64, stride: u64, count: u64) -> Vec<Extent> {
 fn limit(count: u64) -> Result<(), LayoutError> {
     match count <= MAX_VOLUMES as u64 {
         true => Ok(()),
-        false => Err(LayoutError::TooMany { count }),
+        false => Err(LayoutError::TooMany { count, most: MAX_VOLUMES }),
     }
 }
 
@@ -163,11 +147,11 @@ mod tests {
 
     #[test]
     fn more_partitions_than_entries_are_refused_with_the_number() {
-        assert_eq!(slots(GIB, Some(MIB), None), Err(LayoutError::TooMany { count: 1021 }));
-        assert_eq!(slots(1 << 40, None, Some(128)), Err(LayoutError::TooMany { count: 128 }));
+        assert_eq!(slots(GIB, Some(MIB), None), Err(LayoutError::TooMany { count: 1021, most: MAX_VOLUMES }));
+        assert_eq!(slots(1 << 40, None, Some(128)), Err(LayoutError::TooMany { count: 128, most: MAX_VOLUMES }));
         assert_eq!(slots(GIB, None, None), Err(LayoutError::Neither));
         assert_eq!(slots(GIB, None, Some(0)), Err(LayoutError::Neither));
-        assert_eq!(slots(GIB, Some(0), None), Err(LayoutError::TooSmall { each: 0 }));
+        assert_eq!(slots(GIB, Some(0), None), Err(LayoutError::TooSmall { each: 0, least: MIB }));
         assert!(slots(GIB, Some(u64::MAX), Some(2)).is_err());
     }
 

@@ -8,8 +8,8 @@ use localpool::agent::{PassReport, Reconciler};
 use localpool::claim::{Rule, sample};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::device::ownership::Owner;
-use localpool::host::Host;
 use localpool::host::fake::FakeHost;
+use localpool::host::{Host, chain};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;
@@ -34,9 +34,9 @@ impl Node {
 
     /// Two looks make a disk ripe; the third finds what the second claimed. Returns the last one.
     pub fn passes(&mut self) -> Result<PassReport, String> {
-        let mut last = self.agent.pass().map_err(|e| e.to_string())?;
+        let mut last = self.agent.pass().map_err(|e| chain(&e))?;
         for _ in 0..2 {
-            last = self.agent.pass().map_err(|e| e.to_string())?;
+            last = self.agent.pass().map_err(|e| chain(&e))?;
         }
         Ok(last)
     }

@@ -4,7 +4,7 @@
 //! Takes in its id; gives out what was done or would be.
 
 use super::{AdminError, tense};
-use crate::agent::question::Wanted;
+use crate::agent::question::{OwnError, Wanted};
 use crate::agent::reconciler::Reconciler;
 use crate::device::DiskId;
 use crate::device::disk_id::may_be_hardware;
@@ -94,14 +94,16 @@ impl Reconciler {
         Ok(lines)
     }
 
+    /// What PoolVolumes say, asked now. It is learnt in a dry run, too: it is so, whatever is done.
+    fn tell_own(&mut self) -> Result<Vec<ToldVolume>, OwnError> {
+        let own = self.ask(Wanted::Own)?.own?;
+        self.learn_own(Ok(own.clone()))?;
+        Ok(own)
+    }
+
     /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes may name it.
     fn give_up_unknown(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        let told = self.ask(Wanted::Own).and_then(|told| {
-            let own = told.own?;
-            self.learn_own(own.clone()).map(|_| own)
-        });
-        // What was told is learnt in a dry run, too: it is so, whatever is done.
-        let own = told.map_err(|why| AdminError::NotTold { disk: id.to_string(), why })?;
+        let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.to_string(), source })?;
         if self.has_lost(id) {
             return self.give_up_lost(id, dry_run);
         }

@@ -1,5 +1,7 @@
-//! Why a disk was not claimed, in the order of the steps.
+//! Why a disk was not claimed, in the order of the steps, and why none is.
 
+use crate::agent::question::OwnError;
+use crate::claim::NoAnswer;
 use crate::device::discovery::DiscoveryError;
 use crate::host::patience::{PatienceError, TooLate};
 use crate::host::{HostError, IoError};
@@ -37,4 +39,47 @@ pub(in crate::agent) enum ClaimError {
     Journal(#[from] StoreError),
     #[error(transparent)]
     Bare(#[from] BareError),
+}
+
+impl ClaimError {
+    /// Whether a look by the clock may go better. What only an event of the disk changes, as that it carries a signature now, is
+    /// not tried again before.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Read(_) => true,
+            Self::Look(error) => error.retryable(),
+            Self::Host(error) => error.retryable(),
+            Self::Apply(error) => error.retryable(),
+            Self::Journal(error) => error.retryable(),
+            Self::Bare(error) => error.retryable(),
+            Self::Gone | Self::NotBlank | Self::NotZeros | Self::BlankAgain => false,
+        }
+    }
+}
+
+/// Why nothing is claimed or wiped in this pass.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::agent) enum TakeError {
+    /// It cannot say what is ours.
+    #[error(transparent)]
+    Journal(StoreError),
+    #[error("nothing is claimed while it cannot be told on which devices this node's volumes are")]
+    Own(#[from] OwnError),
+    /// They are another thing than this pass has seen.
+    #[error("a volume is on a device that the journal does not know; all is looked at again first")]
+    Learnt,
+    #[error("nothing is claimed while it cannot be told what other PersistentVolumes promise")]
+    Promises(#[from] NoAnswer),
+}
+
+impl TakeError {
+    /// Whether the next pass may know more, though nothing tells when.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Journal(error) => error.retryable(),
+            Self::Own(error) => error.retryable(),
+            Self::Promises(error) => error.retryable(),
+            Self::Learnt => true,
+        }
+    }
 }

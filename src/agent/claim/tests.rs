@@ -7,7 +7,7 @@ use super::*;
 use crate::agent::reconciler::PassReport;
 use crate::agent::verb::Verb;
 use crate::agent::worked_on::WorkedOn;
-use crate::claim::{Blankness, Promise, sample};
+use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::host::Extent;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::patience::Patience;
@@ -72,7 +72,7 @@ fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without
     let count = Arc::clone(&asked);
     let mut agent = agent.asking_elsewhere(Box::new(move || {
         *count.lock().expect("no panic") += 1;
-        Err("the API server is away".to_owned())
+        Err(NoAnswer::Failed("the API server is away".into()))
     }));
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
@@ -87,10 +87,24 @@ fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without
 }
 
 #[test]
+fn an_api_server_that_is_away_is_asked_again_by_the_clock_and_that_of_another_cluster_is_not() {
+    let away = || NoAnswer::Failed("it is away".into());
+    let other = || NoAnswer::OtherCluster("it is that of another cluster".into());
+    let cases: [(fn() -> NoAnswer, _); 2] = [(away, Some(Duration::from_secs(1))), (other, None)];
+    for (why, again) in cases {
+        let (_host, agent) = machine();
+        let mut agent = agent.asking_elsewhere(Box::new(move || Err(why())));
+        let (claimed, last) = passes(&mut agent, 2);
+        assert_eq!((claimed.len(), last.ripe_in), (0, again), "{:?}", last.problems);
+    }
+}
+
+#[test]
 fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_one_due() {
     let (host, agent) = machine();
     let (answers, given) = std::sync::mpsc::channel::<Vec<Promise>>();
-    let mut agent = agent.asking_elsewhere(Box::new(move || given.recv().map_err(|gone| gone.to_string())));
+    let mut agent =
+        agent.asking_elsewhere(Box::new(move || given.recv().map_err(|gone| NoAnswer::Failed(gone.into()))));
     let (due, called) = std::sync::mpsc::channel();
     agent.pool().on_nudge(move || {
         let _ = due.send(());
@@ -104,6 +118,54 @@ fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_
     answers.send(vec![promise()]).expect("somebody asks");
     called.recv().expect("a pass is due");
     assert_eq!(passes(&mut agent, 1).0, ["fake1"]);
+}
+
+/// One blank disk that the next pass claims.
+fn ripe() -> (Arc<FakeHost>, Reconciler) {
+    let (host, mut agent) = machine();
+    host.unplug("fake1");
+    agent.pass().expect("a look");
+    (host, agent)
+}
+
+#[test]
+fn a_claim_that_another_program_stood_in_the_way_of_is_tried_again_by_the_clock() {
+    type Hold = fn(&Platter, bool);
+    let lock = |disk: &Platter, held: bool| match held {
+        true => disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX }),
+        false => disk.clear_faults(),
+    };
+    let (alone, opened): (Hold, Hold) = (|disk, held| disk.set_in_use(0, held), Platter::set_opened);
+    for (at, hold) in [alone, opened, lock].into_iter().enumerate() {
+        let (host, mut agent) = ripe();
+        host.before_the_next_claim(move |disk| hold(disk, true));
+        let (claimed, last) = passes(&mut agent, 1);
+        assert_eq!((claimed.len(), last.ripe_in), (0, Some(Duration::from_secs(1))), "{at}: {:?}", last.problems);
+        hold(&host.platter("fake0").expect("a disk"), false);
+        assert_eq!(passes(&mut agent, 1).0, ["fake0"], "{at}");
+    }
+}
+
+#[test]
+fn a_claim_of_a_disk_that_could_not_be_read_at_the_last_moment_is_tried_again_by_the_clock() {
+    let (host, mut agent) = ripe();
+    // Read once by the look and once by the confirmation; the probe right before the first write fails.
+    host.before_the_next_claim(|disk| disk.lose(Extent { start: 0, end: 512 }));
+    let (claimed, last) = passes(&mut agent, 1);
+    assert_eq!((claimed.len(), last.ripe_in), (0, Some(Duration::from_secs(1))), "{:?}", last.problems);
+    assert!(last.problems["fake0"].contains("Input/output error"), "{:?}", last.problems);
+    host.platter("fake0").expect("a disk").poke(0, &[0; 512]);
+    assert_eq!(passes(&mut agent, 2).0, ["fake0"]);
+}
+
+#[test]
+fn a_claim_of_a_disk_that_is_not_blank_any_more_waits_for_an_event_of_it() {
+    let (host, mut agent) = ripe();
+    host.before_the_next_claim(|disk| disk.poke(510, &[0x55, 0xaa]));
+    let (claimed, last) = passes(&mut agent, 1);
+    assert_eq!((claimed.len(), last.ripe_in), (0, None), "{:?}", last.problems);
+    assert_eq!(last.problems["fake0"], "it is not blank any more");
+    assert_eq!(host.platter("fake0").expect("a disk").write_count(), 0);
 }
 
 #[test]

@@ -43,3 +43,16 @@ pub(in crate::agent) enum WipeError {
     #[error("it was wiped, and yet {}", crate::host::chain(.0))]
     StillThere(DiscoveryError),
 }
+
+impl WipeError {
+    /// Whether a look by the clock may go better. What only an event of the disk or a person changes is not tried again before.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::NotKnown | Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Disk(_) => true,
+            Self::Look(error) | Self::StillThere(error) => error.retryable(),
+            Self::Host(error) => error.retryable(),
+            Self::Table(damage) => damage.is_unread(),
+            Self::Changed | Self::Mapped | Self::Partitions | Self::OtherSector(_) | Self::TableLost => false,
+        }
+    }
+}

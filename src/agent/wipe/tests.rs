@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::agent::reconciler::PassReport;
 use crate::agent::worked_on::WorkedOn;
-use crate::claim::{Filter, Named, Promise, sample};
+use crate::claim::{Filter, Named, NoAnswer, Promise, sample};
 use crate::device::label::Layout;
 use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Fault, Platter};
@@ -17,6 +17,8 @@ use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
 const AGE: Duration = Duration::from_secs(60);
+/// When a disk is looked at again for the first time after something that may pass.
+const SOON: Duration = Duration::from_secs(1);
 
 /// One machine, and an agent with a LocalVolume that orders to wipe what it names.
 struct Case {
@@ -158,6 +160,72 @@ fn what_changes_before_its_time_begins_its_time_anew() {
     case.agent.event(&"fake0".into());
     case.pass();
     assert_eq!(case.platter("fake0").write_count(), 0, "its minute has begun anew");
+}
+
+#[test]
+fn a_wipe_whose_last_look_could_not_read_the_disk_is_tried_again_by_the_clock() {
+    let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+    case.mkfs("fake0");
+    case.pass();
+    case.host.advance(AGE);
+    // What the look before believes of it is remembered: only the last look reads.
+    case.platter("fake0").inject(Fault { what: "read", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
+    let failed = case.pass();
+    let said = &failed.problems["fake0"];
+    assert!(said.contains("is another than before: could not be read"), "{said}");
+    assert_eq!((failed.ripe_in, case.platter("fake0").write_count()), (Some(SOON), 0), "{said}");
+    case.platter("fake0").clear_faults();
+    assert!(case.pass().problems["fake0"].contains("it was wiped"));
+}
+
+#[test]
+fn a_wipe_of_a_disk_that_another_program_holds_or_locks_is_tried_again_by_the_clock() {
+    type Hold = fn(&Platter, bool);
+    let lock = |disk: &Platter, held: bool| match held {
+        true => disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX }),
+        false => disk.clear_faults(),
+    };
+    let (alone, opened): (Hold, Hold) = (|disk, held| disk.set_in_use(0, held), Platter::set_opened);
+    for (at, hold) in [alone, opened, lock].into_iter().enumerate() {
+        let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+        case.mkfs("fake0");
+        case.pass();
+        case.host.advance(AGE);
+        hold(&case.platter("fake0"), true);
+        let held = case.pass();
+        assert_eq!(held.ripe_in, Some(SOON), "{at}: {}", words(&held, "fake0"));
+        hold(&case.platter("fake0"), false);
+        assert!(words(&case.pass(), "fake0").contains("it was wiped"), "{at}");
+    }
+}
+
+#[test]
+fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it() {
+    let another = |case: &Case| {
+        case.host.filesystems().make(FsKind::Xfs, Path::new("/dev/fake0"), Uuid::from_u128(8)).expect("mkfs");
+    };
+    let partitioned = |case: &Case| {
+        let table = Table::new(Uuid::from_u128(9), GEOMETRY).expect("a table");
+        case.put("fake0", &table.with(1, Some(partition())).expect("a partition"));
+    };
+    let gone = |case: &Case| case.host.before_the_next_claim(|platter| platter.poke(16, &[9; 16]));
+    type Change<'c> = &'c dyn Fn(&Case);
+    let changes: [(Change<'_>, Change<'_>, &str); 3] = [
+        (&|case| case.mkfs("fake0"), &another, "is another than before"),
+        (&|case| case.mkfs("fake0"), &gone, "is another than before"),
+        (&partitioned, &|_| (), "has partitions"),
+    ];
+    for (before, then, expected) in changes {
+        let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
+        before(&case);
+        case.pass();
+        case.host.advance(AGE);
+        then(&case);
+        let pass = case.pass();
+        let said = words(&pass, "fake0");
+        assert!(said.contains(expected), "{said}");
+        assert_eq!((pass.ripe_in, case.platter("fake0").write_count()), (None, 0), "{said}");
+    }
 }
 
 #[test]
@@ -315,10 +383,10 @@ fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot
     };
     for (answer, expected) in [
         (Ok(vec![promise("/dev/fake0")]), "the PersistentVolume local-pv-1 of provisioner local-volume-provisioner"),
-        (Err("no answer".to_owned()), "it cannot be told what other PersistentVolumes promise: no answer"),
+        (Err("no answer"), "it cannot be told what other PersistentVolumes promise: no answer"),
     ] {
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-        case.agent.question.ask_promises(Box::new(move || answer.clone()));
+        case.agent.question.ask_promises(Box::new(move || answer.clone().map_err(|why| NoAnswer::Failed(why.into()))));
         case.mkfs("fake0");
         let said = case.stays("fake0");
         assert!(said.contains(expected), "{said}");

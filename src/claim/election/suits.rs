@@ -3,12 +3,13 @@
 //! Takes in one set's turn and a device; gives out nothing, or the first reason against it. The order of the questions is the order
 //! in which people are told.
 
-use super::turn::{SetTurn, TakenBy, is_free};
+use super::turn::{SetTurn, TakenBy};
 use crate::claim::mismatch::Mismatch;
 use crate::claim::rejection::{ContentFate, Rejection};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{Blankness, NodeMatch};
 use crate::device::attachment::{Attachment, Reach};
+use crate::device::free::NotFree;
 use crate::device::label::{Layout, SetRef};
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::Kind;
@@ -55,7 +56,7 @@ impl<'a> SetTurn<'_, 'a> {
     }
 
     /// What is said of a device that is not blank: only a set that orders its content to go says what becomes of that.
-    pub(super) fn content(&self, why: String, then: ContentFate) -> Rejection {
+    pub(super) fn content(&self, why: NotFree, then: ContentFate) -> Rejection {
         match (self.orders_wipe(), then) {
             (false, _) => Rejection::Verdict(why),
             (true, ContentFate::Wipe) if self.rule.dry_run => Rejection::Content { why, then: ContentFate::WouldWipe },
@@ -65,7 +66,7 @@ impl<'a> SetTurn<'_, 'a> {
 
     pub(super) fn suits(&self, device: &'a Device, taken: &TakenBy<'_>) -> Result<(), Rejection> {
         self.selects(device)?;
-        is_free(device).map_err(Rejection::Verdict)?;
+        device.free().map_err(Rejection::Verdict)?;
         self.may_take(device, taken)
     }
 
@@ -137,7 +138,7 @@ impl<'a> SetTurn<'_, 'a> {
         }
         (ballot.fits)(self.rule, device).map_err(Rejection::DoesNotFit)?;
         match &self.hall.facts(device).not_zeros {
-            Some(why) if self.wants_zeros(device) => Err(Rejection::NotZeros(why.clone())),
+            Some(why) if self.wants_zeros(device) => Err(Rejection::NotZeros(*why)),
             _ => Ok(()),
         }
     }

@@ -9,8 +9,10 @@ use crate::claim::mismatch::Mismatch;
 use crate::claim::named::Named;
 use crate::claim::rule::{Filter, MinHealth, Rule};
 use crate::claim::sample::rule;
+use crate::claim::unfit::LayoutError;
 use crate::claim::wipe::Spared;
 use crate::device::device_type::DeviceType;
+use crate::device::free::NotFree;
 use crate::device::reason::Reason;
 use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
 use crate::device::{Believed, Device, Verdict, id};
@@ -20,7 +22,7 @@ fn ripe(_: &Device) -> Ripeness {
     Ripeness::Ripe
 }
 
-fn anything_fits(_: &Rule, _: &Device) -> Result<(), String> {
+fn anything_fits(_: &Rule, _: &Device) -> Result<(), LayoutError> {
     Ok(())
 }
 
@@ -37,7 +39,7 @@ struct Case<'a> {
     claimed: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
     given_back: BTreeSet<DiskId>,
-    fits: fn(&Rule, &Device) -> Result<(), String>,
+    fits: fn(&Rule, &Device) -> Result<(), LayoutError>,
 }
 
 impl<'a> Case<'a> {
@@ -147,7 +149,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let case = Case::new(&rules, &devices);
     assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".into()]), "the other one could not be taken anyway");
     let election = case.elect();
-    assert_eq!(left(&election, "a", "never"), Rejection::Verdict("busy".to_owned()));
+    assert_eq!(left(&election, "a", "never"), Rejection::Verdict(NotFree::Unknown("busy".to_owned())));
 }
 
 #[test]
@@ -160,7 +162,7 @@ fn a_dry_run_takes_nothing_keeps_nothing_from_others_and_says_what_it_would_take
         let election = run(std::slice::from_ref(&dry), &devices, &[], ripeness);
         assert_eq!(took(&election, "dry"), Vec::<&str>::new());
         assert_eq!(election.outcomes[0].would_take, ["sda"]);
-        assert_eq!(left(&election, "dry", "sdb"), Rejection::Verdict(Reason::CdRom.to_string()));
+        assert_eq!(left(&election, "dry", "sdb"), Rejection::Verdict(NotFree::Theirs(Reason::CdRom)));
         assert_eq!(left(&election, "dry", "sdc"), Rejection::Full { most: 1 });
     }
     // The younger set is not held up by it; it is held up by an older one.
@@ -257,7 +259,7 @@ fn only_unclaimed_and_unmistakable_devices_are_taken() {
     assert_eq!(election.claims, []);
     assert_eq!(election.outcomes[0].rejected.len(), 4, "a pool disk needs no explanation");
     assert_eq!(left(&election, "a", "sda").to_string(), Reason::Busy.to_string());
-    assert_eq!(left(&election, "a", "sdd"), Rejection::Verdict("copy".into()));
+    assert_eq!(left(&election, "a", "sdd"), Rejection::Verdict(NotFree::Disbelieved("copy".into())));
 }
 
 #[test]
@@ -409,9 +411,12 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..rule("a") };
     let election = run(&[elsewhere], &devices, &[], &ripe);
     assert_eq!(left(&election, "a", "sda"), Rejection::NodeNotSelected);
-    let fits = |_: &Rule, _: &Device| Err("lacks 3 bytes".to_owned());
+    let fits = |_: &Rule, _: &Device| Err(LayoutError::NoRoom { size: 3 });
     let election = Case { fits, ..Case::new(&[rule("a")], &devices) }.elect();
-    assert_eq!(left(&election, "a", "sda").to_string(), "does not fit: lacks 3 bytes");
+    assert_eq!(
+        left(&election, "a", "sda").to_string(),
+        "does not fit: the disk has 3 bytes, of which none are left for volumes after the label and both tables"
+    );
 }
 
 /// A disk with a filesystem, that a LocalVolume orders to be destroyed.
@@ -470,7 +475,7 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     let election = run_on_content(&[older, order.clone()], &devices, &[], ripe());
     let reason = devices[0].verdict.clone();
     let Verdict::Theirs(reason) = reason else { panic!() };
-    assert_eq!(left(&election, "older", "sdb"), Rejection::Verdict(reason.to_string()));
+    assert_eq!(left(&election, "older", "sdb"), Rejection::Verdict(NotFree::Theirs(reason)));
     // Nor does one that has no place for it keep it from the other.
     let full = Rule { created: -1, max_devices: Some(1), ..rule("full") };
     assert!(said(&[full, order], &[("full", 1)], ripe()).0);

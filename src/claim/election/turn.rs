@@ -6,8 +6,9 @@ use crate::claim::ballot::{Ballot, Facts};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::Rule;
 use crate::device::attachment::Attachments;
+use crate::device::free::NotFree;
 use crate::device::label::SetRef;
-use crate::device::{Believed, Device, Verdict};
+use crate::device::{Device, Verdict};
 use crate::host::RawDisk;
 
 /// What is the same for all sets of an election.
@@ -50,17 +51,6 @@ pub(super) fn is_pool(device: &Device) -> bool {
     device.verdict == Verdict::Ours
 }
 
-/// Nobody has it.
-pub(super) fn is_free(device: &Device) -> Result<(), String> {
-    match (&device.verdict, &device.believed) {
-        (Verdict::Unclaimed, Believed::Yes) => Ok(()),
-        (Verdict::Unclaimed, Believed::No(why)) | (Verdict::Unknown(why), _) => Err(why.clone()),
-        (Verdict::Theirs(reason), _) => Err(reason.to_string()),
-        (Verdict::Foreign { cluster, node }, _) => Err(format!("belongs to node {node} of cluster {cluster}")),
-        (Verdict::Ours, _) => Err("in use by the pool".to_owned()),
-    }
-}
-
 /// A device that a set would have.
 pub(super) struct Contender<'a> {
     /// Its place among all of them.
@@ -68,7 +58,7 @@ pub(super) struct Contender<'a> {
     pub(super) device: &'a Device,
     pub(super) ripeness: Ripeness,
     /// It would, were it blank: why it is not.
-    pub(super) content: Option<String>,
+    pub(super) content: Option<NotFree>,
 }
 
 /// One set's turn to choose.

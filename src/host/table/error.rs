@@ -54,6 +54,11 @@ pub enum TableError {
 }
 
 impl TableError {
+    /// It could not be read; what it says is not known.
+    pub fn is_unread(&self) -> bool {
+        matches!(self, Self::Unreadable { .. })
+    }
+
     /// The disk that a copy belongs to, if its header is sound and the rest is not.
     pub fn disk(&self) -> Option<Uuid> {
         match self {

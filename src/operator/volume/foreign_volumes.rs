@@ -10,10 +10,10 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::runtime::Handle;
 
 use crate::api::{Node, node_selector};
-use crate::claim::{AskPromises, Promise};
+use crate::claim::{AskPromises, NoAnswer, Promise};
+use crate::host::links;
 use crate::host::patience::Patience;
-use crate::host::{chain, links};
-use crate::operator::error::{Error, words};
+use crate::operator::error::Error;
 
 /// How many PersistentVolumes are read at once.
 const PAGE: u32 = 250;
@@ -37,15 +37,15 @@ pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
     let mut patience = Patience::new(PATIENCE);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
-        let named = listed.map_err(|_| format!("no answer within {ENOUGH:?}"))?.map_err(|error| words(&error))?;
+        let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)?;
         patience.forget(|path| named.iter().any(|named| named.path == *path));
         let resolve = |ForeignVolume { volume, provisioner, path }| {
             let asked = path.clone();
             let device = patience.ask(&path, move || links::device_on_host(&asked));
-            let device = device.map_err(|error| {
-                format!("which device {} of the PersistentVolume {volume} is: {}", path.display(), chain(&error))
-            })?;
-            Ok(Promise { volume, provisioner, path, device })
+            match device {
+                Ok(device) => Ok(Promise { volume, provisioner, path, device }),
+                Err(source) => Err(NoAnswer::Path { path, volume, source }),
+            }
         };
         named.into_iter().map(resolve).collect()
     })

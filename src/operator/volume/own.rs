@@ -12,11 +12,12 @@ use uuid::Uuid;
 
 use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
+use crate::claim::NoAnswer;
 use crate::device::DiskId;
 use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
 use crate::device::set_name::SetName;
 use crate::host::FsKind;
-use crate::operator::error::{Error, words};
+use crate::operator::error::Error;
 use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};
 use crate::volume::VolumeId;
 
@@ -28,7 +29,7 @@ const ENOUGH: Duration = Duration::from_secs(30);
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskOwn {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
-        listed.map_err(|_| format!("no answer within {ENOUGH:?}"))?.map_err(|error| words(&error))
+        listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)
     })
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 use super::JournalStore;
+use crate::claim::NoAnswer;
 use crate::device::DiskId;
 use crate::device::disk_id::may_be_hardware;
 use crate::pool::error::StoreError;
@@ -27,8 +28,8 @@ pub struct ToldVolume {
     pub is_made: bool,
 }
 
-/// Asks for all of them; the words say why that cannot be told. It may take a while.
-pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, String> + Send>;
+/// Asks for all of them. It may take a while.
+pub type AskOwn = Box<dyn FnMut() -> Result<Vec<ToldVolume>, NoAnswer> + Send>;
 
 /// Whether an answer is held against claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::claim::LayoutError;
 use crate::device::label::Label;
 use crate::device::size::Size;
 use crate::host::Extent;
 use crate::host::table::Table;
 use crate::pool::extents::ExtentSet;
-use crate::pool::layout::LayoutError;
 
 /// One thing that is done to a disk. A step may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
