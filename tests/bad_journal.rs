@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::{PassReport, Verb, inventory};
+use localpool::agent::{PassReport, Run, Verb, inventory};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Geometry, Host};
@@ -57,7 +57,7 @@ fn a_damaged_journal_stops_no_labelled_disk_and_nothing_is_taken_made_or_called_
             let mut node = start(&host, &layout);
             let pass = node.passes().expect("looks");
             assert!(node.pool.usable(id("labelled")).is_ok(), "{damaged}: it is on the disk");
-            let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: true };
+            let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Dry };
             let refused = [
                 node.agent.verb(&release).expect_err("it would not be remembered").to_string(),
                 node.pool.usable(id("bare")).expect_err("nobody knows where it is").to_string(),
@@ -93,7 +93,7 @@ fn what_a_tenant_wrote_into_a_bare_device_is_not_read_while_the_journal_is_damag
     let mut node = start(&host, &Layout::Carved {});
     let pass = node.passes().expect("looks");
     assert_eq!((node.pool.labelled_disks().len(), bare(&pass).label), (1, None));
-    node.agent.verb(&Verb::SetAsideJournal { dry_run: false }).expect("done");
+    node.agent.verb(&Verb::SetAsideJournal { run: Run::Real }).expect("done");
     for layout in [Layout::Carved {}, Layout::RawDevice {}] {
         node = start(&host, &layout);
         let pass = node.passes().expect("looks");
@@ -109,14 +109,14 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
     host.state().store(JOURNAL, &damaged).expect("stored");
     let mut node = start(&host, &Layout::RawDevice {});
     node.passes().expect("looks");
-    let lines = node.agent.verb(&Verb::SetAsideJournal { dry_run: true }).expect("said").join("\n");
+    let lines = node.agent.verb(&Verb::SetAsideJournal { run: Run::Dry }).expect("said").join("\n");
     assert!(lines.contains("would keep") && lines.contains("SERIAL-1"), "{lines}");
     assert_eq!(host.state().load(JOURNAL).expect("read").as_deref(), Some(&*damaged), "a dry run does nothing");
 
-    let lines = node.agent.verb(&Verb::SetAsideJournal { dry_run: false }).expect("done").join("\n");
+    let lines = node.agent.verb(&Verb::SetAsideJournal { run: Run::Real }).expect("done").join("\n");
     let kept = lines.split_whitespace().find(|word| word.starts_with("journal.damaged-")).expect("its name");
     assert_eq!(host.state().load(kept).expect("read").as_deref(), Some(&*damaged));
-    let refused = node.agent.verb(&Verb::SetAsideJournal { dry_run: false }).expect_err("it is new").to_string();
+    let refused = node.agent.verb(&Verb::SetAsideJournal { run: Run::Real }).expect_err("it is new").to_string();
     assert!(refused.contains("nothing is wrong with it"), "{refused}");
 
     let writes = device.write_count();
@@ -134,15 +134,15 @@ fn a_damaged_journal_is_kept_beside_a_new_one_and_its_bare_devices_are_left_unti
         assert_eq!(node.pool.bare_devices().len(), 1, "what is nobody's is claimed");
         let id = node.pool.bare_devices()[0].id.clone();
         node.pool.release(&node.pool.member(&id).expect("it is")).expect("given back");
-        node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake2".to_owned(), dry_run: false }).expect("as before");
+        node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake2".to_owned(), run: Run::Real }).expect("as before");
         host.unplug("fake2");
     }
     node.passes().expect("looks");
-    let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake1".to_owned(), dry_run };
-    node.agent.verb(&adopt(true)).expect("could be");
+    let adopt = |run| Verb::AdoptDisk { disk: "/dev/fake1".to_owned(), run };
+    node.agent.verb(&adopt(Run::Dry)).expect("could be");
     node.passes().expect("looks");
     assert!(node.pool.bare_devices().is_empty() && device.write_count() == writes);
-    node.agent.verb(&adopt(false)).expect("a person says so");
+    node.agent.verb(&adopt(Run::Real)).expect("a person says so");
     node.passes().expect("looks");
     assert_eq!(node.pool.bare_devices().len(), 1, "blank, it is claimed anew");
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::{PassReport, Verb};
+use localpool::agent::{PassReport, Run, Verb};
 use localpool::claim::{Filter, Reclaim, Rule};
 use localpool::device::Verdict;
 use localpool::device::device_type::DeviceType;
@@ -332,11 +332,11 @@ fn a_volume_on_two_disks_is_usable_on_neither_and_is_said_to_be_so_also_while_on
         node.passes().expect("looks");
         is_refused(&node, "localpool disk release");
     }
-    let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake1".to_owned(), dry_run: false };
+    let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake1".to_owned(), run: Run::Real };
     let away = node.pool.absent()[0].0.clone();
     let refused = node.agent.verb(&settle).expect_err("one is away").to_string();
     assert!(refused.contains(away.as_str()), "{refused}");
-    node.agent.verb(&Verb::ReleaseDisk { disk: away.to_string(), dry_run: false }).expect("given up");
+    node.agent.verb(&Verb::ReleaseDisk { disk: away.to_string(), run: Run::Real }).expect("given up");
     node.passes().expect("looks");
     assert!(node.pool.usable(id("a")).is_ok(), "a person gave the other one up");
     // It comes back after all.
@@ -365,15 +365,15 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         other.poke(2 * MIB, &[0xbb; 4096]);
         host.plug("fake0", "SERIAL-1", platter);
         node.passes().expect("looks");
-        let settle = |keep: &str, dry_run| Verb::SettleVolume { volume: id("a"), keep: keep.to_owned(), dry_run };
+        let settle = |keep: &str, run| Verb::SettleVolume { volume: id("a"), keep: keep.to_owned(), run };
 
         let before = (disk.content(), other.content());
-        let said = node.agent.verb(&settle("/dev/fake0", true)).expect("a dry run").join("\n");
+        let said = node.agent.verb(&settle("/dev/fake0", Run::Dry)).expect("a dry run").join("\n");
         assert!(said.contains("would keep") && said.contains("/dev/fake1p2"), "{said}");
         assert!((disk.content(), other.content()) == before, "a dry run writes nothing");
-        assert!(node.agent.verb(&settle("/dev/nothing", false)).is_err());
+        assert!(node.agent.verb(&settle("/dev/nothing", Run::Real)).is_err());
         other.set_in_use(2, true);
-        let refused = node.agent.verb(&settle("/dev/fake0", false)).expect_err("in use").to_string();
+        let refused = node.agent.verb(&settle("/dev/fake0", Run::Real)).expect_err("in use").to_string();
         assert!(refused.contains("in use"), "{refused}");
         other.set_in_use(2, false);
         assert_eq!(node.pool.volumes().len(), 2);
@@ -381,7 +381,7 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
         if cut > 0 {
             host.power.cut_after(cut);
         }
-        let settled = node.agent.verb(&settle("/dev/fake0", false));
+        let settled = node.agent.verb(&settle("/dev/fake0", Run::Real));
         if host.power.is_off() {
             host.reboot(if cut % 2 == 0 { Fate::Torn } else { Fate::Lost });
             node = start(&host);
@@ -389,7 +389,7 @@ fn a_conflict_is_settled_by_the_disk_that_is_kept_and_nothing_of_the_other_one_i
             if settled.is_ok() {
                 node.pool.usable(id("a")).expect("what was said to be done is done");
             } else if node.pool.usable(id("a")).is_err() {
-                node.agent.verb(&settle("/dev/fake0", false)).expect("a repeat");
+                node.agent.verb(&settle("/dev/fake0", Run::Real)).expect("a repeat");
             }
         } else {
             host.power.restore();
@@ -521,8 +521,8 @@ fn problem(node: &mut Node, name: &str) -> String {
     node.passes().expect("looks").problems.get(name).cloned().unwrap_or_default()
 }
 
-fn adopt(disk: &str, dry_run: bool) -> Verb {
-    Verb::AdoptDisk { disk: disk.to_owned(), dry_run }
+fn adopt(disk: &str, run: Run) -> Verb {
+    Verb::AdoptDisk { disk: disk.to_owned(), run }
 }
 
 #[test]
@@ -533,7 +533,9 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
     copy.put_content(disk.content());
     let before = copy.content();
     assert!(problem(&mut node, "fake1").contains("same identity"));
-    assert!(node.agent.verb(&adopt("/dev/fake1", true)).expect_err("not beside it").to_string().contains("/dev/fake0"));
+    assert!(
+        node.agent.verb(&adopt("/dev/fake1", Run::Dry)).expect_err("not beside it").to_string().contains("/dev/fake0")
+    );
 
     // However long it is away, and also for a process that has not seen both.
     let original = host.unplug("fake0").expect("it was there");
@@ -544,7 +546,7 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
         let why = problem(&mut node, "fake1");
         assert!(why.contains("a copy of the pool disk") && why.contains("(serial-Fake_Disk-SERIAL-1)"), "{why}");
         assert!(node.pool.usable(id("a")).is_err(), "its volume is away");
-        let dry = node.agent.verb(&adopt("/dev/fake1", true)).expect("it could be").join("\n");
+        let dry = node.agent.verb(&adopt("/dev/fake1", Run::Dry)).expect("it could be").join("\n");
         assert!(dry.contains("would make /dev/fake1") && dry.contains(&id("a").to_string()), "{dry}");
     }
     assert!(copy.content() == before, "the copy is untouched");
@@ -554,7 +556,7 @@ fn a_known_copy_never_takes_the_place_of_its_original_until_it_is_adopted() {
 
     host.unplug("fake5");
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/fake1", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted");
     node.passes().expect("looks");
     node.pool.usable(id("a")).expect("it is the disk now");
     node.pool.create(&request("b", BLOCK, MIB)).expect("and is written to");
@@ -622,7 +624,7 @@ fn of_several_disks_that_nobody_can_tell_apart_none_is_used_until_one_is_adopted
     assert!(problem(&mut node, "fake0").contains("nothing says which is the disk"));
     host.plug("fake1", "SERIAL-B", copy);
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     assert_eq!(problem(&mut node, "fake0"), "");
     node.pool.usable(id("a")).expect("usable");
 }
@@ -632,7 +634,7 @@ fn releasing_a_copy_does_nothing_to_the_original() {
     let (host, disk, mut node) = carved();
     host.add_disk("fake1", "SERIAL-9", geometry()).put_content(disk.content());
     node.passes().expect("looks");
-    let release = Verb::ReleaseDisk { disk: "/dev/fake1".to_owned(), dry_run: false };
+    let release = Verb::ReleaseDisk { disk: "/dev/fake1".to_owned(), run: Run::Real };
     let error = node.agent.verb(&release).expect_err("it is not in the pool").to_string();
     assert!(error.contains("same identity"), "{error}");
     assert_eq!(standing(&node), Standing::Ready);
@@ -697,19 +699,19 @@ fn a_disk_that_is_formatted_30_seconds_after_it_appears_is_never_claimed_by_defa
 fn a_released_disk_is_blank_and_stays_unclaimed_until_it_is_adopted() {
     let (_host, disk, mut node) = carved();
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
-    let release = |dry_run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run };
-    assert!(node.agent.verb(&release(false)).is_err(), "it holds a volume");
+    let release = |run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run };
+    assert!(node.agent.verb(&release(Run::Real)).is_err(), "it holds a volume");
     node.pool.delete(id("a")).expect("deleted");
-    assert!(node.agent.verb(&release(false)).is_err(), "it is being erased");
+    assert!(node.agent.verb(&release(Run::Real)).is_err(), "it is being erased");
     node.pool.work_until_idle().expect("erased");
     let before = disk.content();
-    node.agent.verb(&release(true)).expect("a dry run");
+    node.agent.verb(&release(Run::Dry)).expect("a dry run");
     assert!(disk.content() == before);
-    node.agent.verb(&release(false)).expect("released");
+    node.agent.verb(&release(Run::Real)).expect("released");
     assert!(disk.is_zero(Extent { start: 0, end: 64 * MIB }));
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty(), "not claimed again");
-    node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false }).expect("adopted");
+    node.agent.verb(&Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real }).expect("adopted");
     node.passes().expect("looks");
     assert_eq!(node.pool.labelled_disks().len(), 1);
 }
@@ -722,7 +724,7 @@ fn of_a_disk_that_only_its_path_names_a_release_says_for_how_long_it_holds() {
         let set = rule(&Layout::Carved {}, ErasePolicy::Discard);
         let mut node = Node::start(&host, vec![set], Duration::ZERO).expect("starts");
         node.passes().expect("claims");
-        let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
         let said = node.agent.verb(&release).expect("released");
         assert_eq!(said.len(), lines, "{said:?}");
         assert!(lines < 3 || said[2].contains("no serial or WWN"), "{said:?}");
@@ -759,7 +761,7 @@ fn adopting_a_disputed_device_erases_a_free_one_and_never_a_volume() {
     let platter = host.add_disk("fake0", "serial-0", geometry());
     let start = || Node::start(&host, vec![rule(&Layout::RawDevice {}, ErasePolicy::Discard)], Duration::ZERO);
     let adopt = |node: &mut Node| {
-        let verb = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        let verb = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
         let lines = node.agent.verb(&verb).expect("adopted");
         node.pool.work_until_idle().expect("works");
         lines.join("\n")
@@ -902,7 +904,7 @@ fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_b
         let why = problem(&mut node, "fake0");
         assert!(why.contains("claim disputed: the device should be free, and holds ext4"), "{why}");
         assert!(disk.content() == before, "something was written");
-        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         node.pool.work_until_idle().expect("erased");
         node.pool.create(&request("a", BLOCK, MIB)).expect("it is offered again");
     }
@@ -929,7 +931,7 @@ fn a_filesystem_is_made_over_nothing_that_was_not_begun_here_and_one_of_the_volu
         let mut node = start().expect("starts");
         let why = problem(&mut node, "fake0");
         assert!(why.contains("claim disputed") && why.contains("restored from a backup"), "{why}");
-        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         assert!(disk.content() == before, "something was written");
         assert_eq!(node.pool.usable(id("a")).expect("usable").formatted, uuid == id("a"));
         node.pool.begin_format(id("a")).expect("what is not the volume's may go now");
@@ -961,7 +963,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
     let mut node = Node::start(&host, rules(), Duration::ZERO).expect("starts");
     node.passes().expect("claims");
     let device = node.pool.bare_devices()[0].id.clone();
-    let release = |dry_run| Verb::ReleaseDisk { disk: device.to_string(), dry_run };
+    let release = |run| Verb::ReleaseDisk { disk: device.to_string(), run };
     node.pool.create(&request("a", BLOCK, MIB)).expect("made");
     let platter = host.unplug("fake0").expect("it was there");
     platter.poke(MIB, &[0x77; 4096]);
@@ -975,7 +977,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
         assert_eq!((missed.standing, missed.node), (Standing::Missing, PathBuf::new()), "another has its node by now");
         assert!(matches!(node.pool.delete(id("a")), Err(PoolError::DiskAway { .. })), "nothing is lost by a request");
         assert!(node.pool.place(&request("b", BLOCK, MIB), &BTreeSet::new()).is_err(), "it offers nothing");
-        let lines = node.agent.verb(&release(true)).expect("it could be").join("\n");
+        let lines = node.agent.verb(&release(Run::Dry)).expect("it could be").join("\n");
         assert!(lines.contains("would give up") && lines.contains("is given up"), "{lines}");
         assert_eq!(node.pool.disk_views().len(), 1, "a dry run does nothing");
     }
@@ -986,7 +988,7 @@ fn a_bare_device_that_is_away_is_missed_with_its_volume_until_it_is_given_up_by_
 
     let platter = host.unplug("fake5").expect("it was there");
     node.passes().expect("looks");
-    node.agent.verb(&release(false)).expect("given up");
+    node.agent.verb(&release(Run::Real)).expect("given up");
     assert!(node.pool.disk_views().is_empty() && node.pool.volumes().is_empty());
     host.plug("fake0", "serial-0", Arc::clone(&platter));
     node.passes().expect("looks");

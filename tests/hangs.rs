@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::csi::proto::node_client::NodeClient;
 use localpool::csi::proto::{NodeGetInfoRequest, NodeGetVolumeStatsRequest};
 use localpool::csi::{Calls, Readiness, client, server};
@@ -128,7 +128,7 @@ fn in_conflict() -> (Arc<FakeHost>, Arc<Platter>, Node) {
 }
 
 fn settle(keep: &str) -> Verb {
-    Verb::SettleVolume { volume: id("small"), keep: keep.to_owned(), dry_run: false }
+    Verb::SettleVolume { volume: id("small"), keep: keep.to_owned(), run: Run::Real }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
-use localpool::agent::{Verb, inventory};
+use localpool::agent::{Run, Verb, inventory};
 use localpool::claim::{NoAnswer, Reclaim, Rule};
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
@@ -104,10 +104,10 @@ fn a_device_of_a_volume_that_the_journal_does_not_know_is_nobodys_until_it_is_ta
     let mut node = start(&host, &Layout::RawDevice {}, &Ok(Vec::new()));
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty(), "it is remembered without those who told");
-    let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run };
-    let said = node.agent.verb(&adopt(true)).expect("could be").join("\n");
+    let adopt = |run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run };
+    let said = node.agent.verb(&adopt(Run::Dry)).expect("could be").join("\n");
     assert!(said.contains("would take") && said.contains(&id("a").to_string()), "{said}");
-    node.agent.verb(&adopt(false)).expect("a person says so");
+    node.agent.verb(&adopt(Run::Real)).expect("a person says so");
     node.passes().expect("looks");
     assert!(node.pool.usable(id("a")).is_ok());
     assert_eq!(device.write_count(), writes, "its data is as it was");
@@ -240,13 +240,13 @@ fn a_volume_that_is_younger_than_the_journal_is_neither_erased_nor_called_delete
 
 #[test]
 fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
-    let adopt = |dry_run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run };
-    let settle = |volume, dry_run| Verb::SettleVolume { volume: id(volume), keep: "/dev/fake0".to_owned(), dry_run };
+    let adopt = |run| Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run };
+    let settle = |volume, run| Verb::SettleVolume { volume: id(volume), keep: "/dev/fake0".to_owned(), run };
     for (state, verbs) in [
-        ("free", vec![adopt(true), adopt(false)]),
-        ("erasing", vec![adopt(true), adopt(false)]),
-        ("volume", vec![settle("b", true), settle("b", false)]),
-        ("volume", vec![settle("a", true), settle("a", false)]),
+        ("free", vec![adopt(Run::Dry), adopt(Run::Real)]),
+        ("erasing", vec![adopt(Run::Dry), adopt(Run::Real)]),
+        ("volume", vec![settle("b", Run::Dry), settle("b", Run::Real)]),
+        ("volume", vec![settle("a", Run::Dry), settle("a", Run::Real)]),
     ] {
         let (host, device, told) = older(state);
         let before = device.content();
@@ -272,7 +272,7 @@ fn a_person_says_whether_the_journal_or_the_object_is_the_older_one() {
         node = start(&host, &Layout::RawDevice {}, &Ok(both.collect()));
         assert_eq!(node.passes().expect("looks").problems.get("fake0"), None, "{state}, kept {kept}");
         if state == "volume" {
-            let refused = node.agent.verb(&adopt(true)).expect_err("nothing is in dispute").to_string();
+            let refused = node.agent.verb(&adopt(Run::Dry)).expect_err("nothing is in dispute").to_string();
             assert!(refused.contains("already"), "{refused}");
         }
         node.pool.delete(id(kept)).expect("as any other");
@@ -295,7 +295,7 @@ fn a_dispute_of_two_records_is_ended_by_a_person_and_not_by_an_object_that_goes(
         let pass = node.passes().expect("looks");
         node.pool.work_until_idle().expect("nothing to do");
         let why = pass.problems["fake0"].clone();
-        let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+        let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
         match state {
             "volume" => {
                 let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
@@ -316,9 +316,9 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
     let before = device.content();
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
-    let release = |dry_run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run };
-    for dry_run in [true, false] {
-        let said = node.agent.verb(&release(dry_run)).expect("a person gives it up").join("\n");
+    let release = |run| Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run };
+    for run in [Run::Dry, Run::Real] {
+        let said = node.agent.verb(&release(run)).expect("a person gives it up").join("\n");
         assert!(said.contains(&format!("volume {}", id("b"))) && said.contains("erases nothing"), "{said}");
     }
     node.passes().expect("looks");
@@ -327,7 +327,7 @@ fn a_disputed_device_is_released_with_the_volume_of_its_object() {
     assert!(device.content() == before, "something was written");
     // Blanked by hand; the volume's object may still be there.
     device.poke(30 * MIB, &[0; 4096]);
-    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
     node.agent.verb(&adopt).expect("sets may have it");
     for is_new in [false, true] {
         if is_new {
@@ -355,13 +355,13 @@ fn of_several_volumes_that_objects_have_on_one_device_a_person_says_which_is_the
             host.state.lose();
             let mut node = start(&host, &layout, &told);
             node.passes().expect("looks");
-            let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+            let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
             let refused = node.agent.verb(&adopt).expect_err("which of the two?").to_string();
             for volume in ["a", "b"] {
                 assert!(refused.contains(&format!("settle {}", id(volume))), "{refused}");
                 node.pool.delete(id(volume)).expect_err("it may be there");
             }
-            let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake0".to_owned(), dry_run: false };
+            let settle = Verb::SettleVolume { volume: id("a"), keep: "/dev/fake0".to_owned(), run: Run::Real };
             let said = node.agent.verb(&settle).expect("a person says so").join("\n");
             assert!(said.contains(&id("b").to_string()) && said.contains("erases nothing"), "{said}");
             for is_new in [false, true] {
@@ -399,7 +399,7 @@ fn the_object_of_a_volume_that_was_erased_holds_nothing_up_after_its_device_was_
     node.passes().expect("looks");
     node.pool.delete(id("a")).expect("deleted");
     node.pool.work_until_idle().expect("erased");
-    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
     node.agent.verb(&release).expect("given back");
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
@@ -431,11 +431,11 @@ fn a_device_that_an_older_journal_has_as_given_up_and_that_has_another_volume_si
     let (host, device, told) = older("free");
     let mut node = start(&host, &Layout::RawDevice {}, &told);
     node.passes().expect("looks");
-    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
     node.agent.verb(&release).expect("given up");
     let given_up = host.state().load(JOURNAL).expect("read").expect("there");
     device.poke(30 * MIB, &[0; 4096]);
-    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
     node.agent.verb(&adopt).expect("sets may have it");
     node.passes().expect("claims");
     node.pool.create(&request("c", BLOCK, MIB)).expect("made");
@@ -457,8 +457,8 @@ fn a_device_that_an_older_journal_has_as_given_back_and_that_has_a_volume_since_
     node.pool.delete(id("a")).expect("deleted");
     node.pool.work_until_idle().expect("erased");
     let verb = |node: &mut Node, adopt| {
-        let (disk, dry_run) = ("/dev/fake0".to_owned(), false);
-        let verb = if adopt { Verb::AdoptDisk { disk, dry_run } } else { Verb::ReleaseDisk { disk, dry_run } };
+        let (disk, run) = ("/dev/fake0".to_owned(), Run::Real);
+        let verb = if adopt { Verb::AdoptDisk { disk, run } } else { Verb::ReleaseDisk { disk, run } };
         node.agent.verb(&verb).expect("done").join("\n")
     };
     verb(&mut node, false);
@@ -560,10 +560,10 @@ fn an_object_that_is_behind_the_journal_or_before_it_disputes_nothing() {
     let disk = || "/dev/fake0".to_owned();
     let mut node = start(&host, &Layout::RawDevice {}, &other);
     node.passes().expect("looks");
-    node.agent.verb(&Verb::ReleaseDisk { disk: disk(), dry_run: false }).expect("given back");
+    node.agent.verb(&Verb::ReleaseDisk { disk: disk(), run: Run::Real }).expect("given back");
     node = start(&host, &Layout::RawDevice {}, &other);
     node.passes().expect("looks");
-    let adopted = node.agent.verb(&Verb::AdoptDisk { disk: disk(), dry_run: true }).expect("it is blank").join("\n");
+    let adopted = node.agent.verb(&Verb::AdoptDisk { disk: disk(), run: Run::Dry }).expect("it is blank").join("\n");
     assert!(adopted.contains("let sets claim"), "{adopted}");
 }
 
@@ -581,13 +581,13 @@ fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
         host.state.lose();
         let mut node = start(&host, &layout, &told);
         node.passes().expect("looks");
-        let release = |disk: &str, dry_run| Verb::ReleaseDisk { disk: disk.to_owned(), dry_run };
-        let refused = node.agent.verb(&release("gpt-none", true)).expect_err("nobody knows it").to_string();
+        let release = |disk: &str, run| Verb::ReleaseDisk { disk: disk.to_owned(), run };
+        let refused = node.agent.verb(&release("gpt-none", Run::Dry)).expect_err("nobody knows it").to_string();
         assert!(refused.contains("no disk here is gpt-none"), "{refused}");
-        let said = node.agent.verb(&release(disk.as_str(), true)).expect("could be").join("\n");
+        let said = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect("could be").join("\n");
         assert!(said.contains("would give up") && said.contains(&format!("volume {}", id("a"))), "{said}");
         assert!(!matches!(node.pool.doubt(id("a"), Some(&disk)), Doubt::GivenUp(_)), "a dry run changes nothing");
-        node.agent.verb(&release(disk.as_str(), false)).expect("given up");
+        node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
         for is_new in [false, true] {
             if is_new {
                 node = start(&host, &layout, &told);
@@ -611,7 +611,7 @@ fn a_disk_is_not_given_up_as_unknown_while_nobody_tells_which_are() {
     let mut node = start(&host, &Layout::Carved {}, &Ok(Vec::new()));
     node.passes().expect("looks");
     node.agent = node.agent.asking_for_own(telling(Err("no answer".to_owned())));
-    let release = Verb::ReleaseDisk { disk: "gpt-old".to_owned(), dry_run: false };
+    let release = Verb::ReleaseDisk { disk: "gpt-old".to_owned(), run: Run::Real };
     let refused = chain(&node.agent.verb(&release).expect_err("nobody tells"));
     assert!(refused.contains("gpt-old") && refused.contains("no answer"), "{refused}");
 }

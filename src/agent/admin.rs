@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::question::OwnError;
 use super::reconciler::Reconciler;
-use super::verb::Verb;
+use super::verb::{Run, Verb};
 use crate::device::discovery::{DiscoveryError, Snapshot};
 use crate::device::{self, Device, DiskId, Verdict};
 use crate::host::HostError;
@@ -65,19 +65,14 @@ fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
-/// `would wipe`, or `wiped`.
-pub(super) fn tense(dry_run: bool, verb: &str, done: &str) -> String {
-    if dry_run { format!("would {verb}") } else { done.to_owned() }
-}
-
 impl Reconciler {
     /// Does what a person asked, or says what it would do.
     pub fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, AdminError> {
         match verb {
-            Verb::ReleaseDisk { disk, dry_run } => self.release(disk, *dry_run),
-            Verb::AdoptDisk { disk, dry_run } => self.adopt(disk, *dry_run),
-            Verb::SettleVolume { volume, keep, dry_run } => self.settle(*volume, keep, *dry_run),
-            Verb::SetAsideJournal { dry_run } => self.set_aside_journal(*dry_run),
+            Verb::ReleaseDisk { disk, run } => self.release(disk, *run),
+            Verb::AdoptDisk { disk, run } => self.adopt(disk, *run),
+            Verb::SettleVolume { volume, keep, run } => self.settle(*volume, keep, *run),
+            Verb::SetAsideJournal { run } => self.set_aside_journal(*run),
             Verb::PlanSets { sets } => self.preview(sets),
         }
     }
@@ -101,17 +96,17 @@ impl Reconciler {
         Ok((set, device, member))
     }
 
-    fn release(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    fn release(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
         // What is released is written down there: a dry run says so, too.
         self.pool().journal().sound().map_err(PoolError::from)?;
         let (set, device, member) = match self.find(text) {
-            Err(AdminError::NoSuchDisk(id)) => return self.forget(&DiskId::named(id), dry_run),
+            Err(AdminError::NoSuchDisk(id)) => return self.forget(&DiskId::named(id), run),
             // Copies of a disk that is away have its id.
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
-                return self.forget(&DiskId::named(text), dry_run);
+                return self.forget(&DiskId::named(text), run);
             }
             Ok((set, device, None)) if self.has_lost(&set.bare_id(&device)) => {
-                return self.give_up_lost(&set.bare_id(&device), dry_run);
+                return self.give_up_lost(&set.bare_id(&device), run);
             }
             found => found?,
         };
@@ -124,15 +119,15 @@ impl Reconciler {
         let what = match &member {
             Member::Labelled(member) => {
                 member.lock_in_time()?.disk()?.can_release()?;
-                tense(dry_run, "wipe", "wiped") + " label and partition tables"
+                run.tense("wipe", "wiped") + " label and partition tables"
             }
             Member::Bare(member) => {
                 member.can_release().map_err(PoolError::from)?;
-                tense(dry_run, "end", "ended") + " the bare claim"
+                run.tense("end", "ended") + " the bare claim"
             }
         };
         let given_up = self.given_up_with(member.id());
-        if !dry_run {
+        if run == Run::Real {
             self.give_up(&member)?;
         }
         let mut lines = vec![

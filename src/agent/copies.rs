@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::admin::{AdminError, tense};
+use super::admin::AdminError;
 use super::reconciler::Reconciler;
+use super::verb::Run;
 use crate::device::discovery::Snapshot;
 use crate::device::duplicate::{Identities, Identity, hardware, seen_together};
 use crate::device::label::Hardware;
@@ -95,7 +96,7 @@ impl Reconciler {
     }
 
     /// Takes a disk of ours as it is, which is an earlier state of what was here last; `None`: it is none.
-    pub fn adopt_older(&mut self, device: &Device, dry_run: bool) -> Result<Option<Vec<String>>, AdminError> {
+    pub fn adopt_older(&mut self, device: &Device, run: Run) -> Result<Option<Vec<String>>, AdminError> {
         let id = device.id.clone();
         let journal = Arc::clone(self.pool.journal());
         let is_used = self.pool.labelled_disk(&id).is_some_and(|member| member.shown().is_usable());
@@ -111,8 +112,7 @@ impl Reconciler {
         let found =
             found.map_err(|hangs| PoolError::Hangs { disk: id.to_string(), hangs })?.map_err(AdminError::Open)?;
         let Some(found) = found else { return Ok(None) };
-        let mut lines =
-            vec![format!("{} {} as it is: {found}", tense(dry_run, "take", "took"), device.raw.path.display())];
+        let mut lines = vec![format!("{} {} as it is: {found}", run.tense("take", "took"), device.raw.path.display())];
         let is_gone = |volume: &Uuid| match &found {
             Earlier::Label { .. } => !label.volumes.contains_key(volume),
             Earlier::Table { gone } => gone.contains(volume),
@@ -121,7 +121,7 @@ impl Reconciler {
             lines.push(format!("volume {volume} ({}) has the data that this one has", record.name));
         }
         lines.extend(self.given_up(&id, is_gone));
-        if !dry_run {
+        if run == Run::Real {
             self.relabel(device, |_| ())?;
         }
         Ok(Some(lines))
@@ -135,7 +135,7 @@ impl Reconciler {
     }
 
     /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
-    pub fn adopt_copy(&mut self, set: &Snapshot, device: &Device, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub fn adopt_copy(&mut self, set: &Snapshot, device: &Device, run: Run) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
         let Some(own) = hardware(&device.raw) else {
@@ -164,13 +164,13 @@ impl Reconciler {
         let mut copies: BTreeSet<HardwareId> = others.iter().filter_map(|other| hardware(&other.raw)).collect();
         copies.extend(was.filter(|was| !was.is_path()));
 
-        let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", tense(dry_run, "make", "made"), device.id)];
+        let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", run.tense("make", "made"), device.id)];
         lines.extend(copies.iter().map(|copy| format!("{copy} is a copy of it from then on, and is not used")));
         for (id, record) in &label.volumes {
             lines.push(format!("volume {id} ({}) has the data that this one has", record.name));
         }
         lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
-        if !dry_run {
+        if run == Run::Real {
             // The label first: as long as the journal calls it a copy, all this can be done again.
             let hardware = Hardware::of(own.clone(), &device.raw);
             self.relabel(device, |label| label.hardware = hardware)?;

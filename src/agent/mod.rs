@@ -32,4 +32,4 @@ pub use self::inventory::inventory;
 pub use self::observer::{Interest, observe};
 pub use self::reconciler::{PassReport, Reconciler};
 pub use self::thread::{AgentHandle, AgentThread};
-pub use self::verb::Verb;
+pub use self::verb::{Run, Verb};

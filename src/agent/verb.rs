@@ -4,26 +4,48 @@ use uuid::Uuid;
 
 use crate::claim::Rule;
 
-/// What a person may ask of the agent, and whether only to say what it would do.
+/// Whether a verb is done, or says what it would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    Dry,
+    Real,
+}
+
+impl Run {
+    /// As people and requests say it.
+    pub fn asked(dry_run: bool) -> Self {
+        if dry_run { Self::Dry } else { Self::Real }
+    }
+
+    /// `would wipe`, or `wiped`.
+    pub(super) fn tense(self, verb: &str, done: &str) -> String {
+        match self {
+            Self::Dry => format!("would {verb}"),
+            Self::Real => done.to_owned(),
+        }
+    }
+}
+
+/// What a person may ask of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     ReleaseDisk {
         disk: String,
-        dry_run: bool,
+        run: Run,
     },
     AdoptDisk {
         disk: String,
-        dry_run: bool,
+        run: Run,
     },
     /// Of several disks that have a volume, the one whose volume it is.
     SettleVolume {
         volume: Uuid,
         keep: String,
-        dry_run: bool,
+        run: Run,
     },
     /// Begins a new journal beside a damaged one.
     SetAsideJournal {
-        dry_run: bool,
+        run: Run,
     },
     /// What these sets would take.
     PlanSets {

@@ -141,8 +141,9 @@ impl<'a> SetTurn<'_, 'a> {
         contenders.sort_by_key(|one| (one.content.is_some(), one.ripeness != Ripeness::Ripe, one.index));
         let (mut takes, mut wipes) = (BTreeSet::new(), Vec::new());
         let mut places = Places::of(self, &contenders);
-        for Contender { index, device, ripeness, content } in contenders {
-            let place = places.next(ripeness, content.is_some());
+        for contender in contenders {
+            let place = places.next(&contender);
+            let Contender { index, device, ripeness: _, content } = contender;
             if !place.as_ref().is_err_and(is_no_place) {
                 // Waited for counts as taken: a younger set must not snatch what makes the minimum.
                 taken.insert(&device.raw.name, &self.rule.set);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
-use crate::agent::{Reconciler, Verb, inventory};
+use crate::agent::{Reconciler, Run, Verb, inventory};
 use crate::csi::client;
 use crate::csi::proto::agent::agent_client::AgentClient;
 use crate::csi::proto::agent::{
@@ -59,13 +59,17 @@ pub fn volumes(local: &Local, output: Format) -> Result<String> {
 pub fn release_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.release_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }, dry_run), Ok)
+    asked.map_or_else(
+        || alone(local, &Verb::ReleaseDisk { disk: disk.to_owned(), run: Run::asked(dry_run) }, dry_run),
+        Ok,
+    )
 }
 
 pub fn adopt_disk(local: &Local, disk: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = DiskRequest { disk: disk.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.adopt_disk(request).await?.into_inner().lines))?;
-    asked.map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), dry_run }, dry_run), Ok)
+    asked
+        .map_or_else(|| alone(local, &Verb::AdoptDisk { disk: disk.to_owned(), run: Run::asked(dry_run) }, dry_run), Ok)
 }
 
 pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<String>> {
@@ -79,7 +83,7 @@ pub fn adopt_volume(local: &Local, volume: &str, dry_run: bool) -> Result<Vec<St
 pub fn settle_volume(local: &Local, volume: VolumeId, keep: &str, dry_run: bool) -> Result<Vec<String>> {
     let request = SettleRequest { volume_id: volume.to_string(), keep: keep.to_owned(), dry_run };
     let asked = ask(local, async |mut agent| Ok(agent.settle_volume(request).await?.into_inner().lines))?;
-    let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), dry_run };
+    let verb = Verb::SettleVolume { volume: volume.uuid(), keep: keep.to_owned(), run: Run::asked(dry_run) };
     asked.map_or_else(|| alone(local, &verb, dry_run), Ok)
 }
 
@@ -90,7 +94,7 @@ pub fn set_aside_journal(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     if asked.is_none() && matches!(StateDir::at(&local.state_dir).load(JOURNAL), Ok(None)) {
         bail!("there is no {JOURNAL} in {}", local.state_dir.display());
     }
-    asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { dry_run }, dry_run), Ok)
+    asked.map_or_else(|| alone(local, &Verb::SetAsideJournal { run: Run::asked(dry_run) }, dry_run), Ok)
 }
 
 /// Forgets which cluster the node was in. A running agent has read that already, and does not change.

@@ -14,7 +14,7 @@ use super::proto::agent::{
     DiskRequest, InventoryReply, InventoryRequest, Report, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
     WatchRequest,
 };
-use crate::agent::{AdminError, AgentHandle, Verb};
+use crate::agent::{AdminError, AgentHandle, Run, Verb};
 use crate::claim::Rule;
 use crate::host::chain;
 use crate::pool::{Change, Pool};
@@ -128,12 +128,12 @@ impl Agent for AgentService {
 
     async fn release_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
-        self.verb(Verb::ReleaseDisk { disk, dry_run }).await
+        self.verb(Verb::ReleaseDisk { disk, run: Run::asked(dry_run) }).await
     }
 
     async fn adopt_disk(&self, request: Request<DiskRequest>) -> Result<Response<Report>, Status> {
         let DiskRequest { disk, dry_run } = request.into_inner();
-        self.verb(Verb::AdoptDisk { disk, dry_run }).await
+        self.verb(Verb::AdoptDisk { disk, run: Run::asked(dry_run) }).await
     }
 
     async fn plan_sets(&self, request: Request<SetsRequest>) -> Result<Response<Report>, Status> {
@@ -144,13 +144,13 @@ impl Agent for AgentService {
 
     async fn set_aside_journal(&self, request: Request<SetAsideRequest>) -> Result<Response<Report>, Status> {
         let SetAsideRequest { dry_run } = request.into_inner();
-        self.verb(Verb::SetAsideJournal { dry_run }).await
+        self.verb(Verb::SetAsideJournal { run: Run::asked(dry_run) }).await
     }
 
     async fn settle_volume(&self, request: Request<SettleRequest>) -> Result<Response<Report>, Status> {
         let SettleRequest { volume_id, keep, dry_run } = request.into_inner();
         let id: VolumeId = volume_id.parse().map_err(|e| Status::invalid_argument(format!("volume_id: {e}")))?;
-        self.verb(Verb::SettleVolume { volume: id.uuid(), keep, dry_run }).await
+        self.verb(Verb::SettleVolume { volume: id.uuid(), keep, run: Run::asked(dry_run) }).await
     }
 
     async fn adopt_volume(&self, request: Request<VolumeRequest>) -> Result<Response<Report>, Status> {

@@ -15,7 +15,7 @@ use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, Parti
 use super::error::HostError;
 use super::extent::Extent;
 use super::health::Health;
-use super::port::{Access, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
+use super::port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
 
@@ -141,7 +141,7 @@ impl Mounts for DryHost {
         refused("mount at", target)
     }
 
-    fn bind(&self, _: &Path, target: &Path, _: bool) -> Result<(), HostError> {
+    fn bind(&self, _: &Path, target: &Path, _: Bind) -> Result<(), HostError> {
         refused("mount at", target)
     }
 

@@ -59,7 +59,7 @@ pub use extent::Extent;
 pub use health::Health;
 pub use hint::Hint;
 pub use kernel_name::KernelName;
-pub use port::{Access, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
+pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
 pub use raw::{Probe, RawDisk};
 pub use roots::Roots;
 pub use state::StateStore;

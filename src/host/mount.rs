@@ -26,7 +26,7 @@ use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
-use super::port::{FsKind, Mount, Mounts, TargetKind, Usage};
+use super::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
 
 /// For what we make on the way to a target: only root and its group may look in.
 const DIRECTORY_MODE: u32 = 0o750;
@@ -68,14 +68,14 @@ impl Mounts for RealMounts {
         })
     }
 
-    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError> {
+    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError> {
         let from = Pinned::open(source)?;
         let to = Pinned::open(target)?;
         to.expect(if from.kind.is_dir() { TargetKind::Directory } else { TargetKind::File })?;
         let none: Option<&str> = None;
         mount(Some(&from.proc_path()), &to.proc_path(), none, MsFlags::MS_BIND, none)
             .map_err(|errno| failed("bind to", target, errno))?;
-        if !read_only {
+        if bind == Bind::Writable {
             return Ok(());
         }
         make_read_only(target).inspect_err(|_| {

@@ -83,6 +83,20 @@ pub struct FsIdentity {
     pub uuid: Option<uuid::Uuid>,
 }
 
+/// What a bind mount lets its user do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bind {
+    ReadOnly,
+    Writable,
+}
+
+impl Bind {
+    /// As a request says it.
+    pub fn asked(read_only: bool) -> Self {
+        if read_only { Self::ReadOnly } else { Self::Writable }
+    }
+}
+
 /// Mounts and what they need. Targets are absolute and have been validated by the caller.
 pub trait Mounts: Send + Sync {
     fn table(&self) -> Result<Vec<Mount>, HostError>;
@@ -90,8 +104,8 @@ pub trait Mounts: Send + Sync {
     /// Mounts `device` at `target`; `options` are mount(8) words, such as `noatime` or `discard`.
     fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError>;
 
-    /// Bind-mounts a directory or a device node; `read_only` by a remount of the bind.
-    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError>;
+    /// Bind-mounts a directory or a device node; read-only by a remount of the bind.
+    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError>;
 
     /// Unmounts the top mount at `target`. Not mounted is success.
     fn unmount(&self, target: &Path) -> Result<(), HostError>;

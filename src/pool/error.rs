@@ -96,8 +96,7 @@ pub enum ApplyError {
     Step {
         step: String,
         disk: String,
-        /// Whether a table may have been written: until then nothing of what was asked for exists.
-        is_begun: bool,
+        reach: Reach,
         #[source]
         source: Box<StepError>,
     },
@@ -132,6 +131,13 @@ pub enum ApplyError {
         #[source]
         source: PlanError,
     },
+}
+
+/// Whether anything of what was asked for may exist on the disk: from the first write of a table on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    NothingThere,
+    MayBeThere,
 }
 
 /// The cause of a failed step.
@@ -177,7 +183,7 @@ impl ApplyError {
     /// A step that may have changed the disk.
     pub(super) fn step(disk: &Path, step: &str, source: StepError) -> Self {
         let (step, disk) = (step.to_owned(), disk.display().to_string());
-        Self::Step { step, disk, is_begun: true, source: Box::new(source) }
+        Self::Step { step, disk, reach: Reach::MayBeThere, source: Box::new(source) }
     }
 
     pub(super) fn plan(disk: &Path, source: PlanError) -> Self {
@@ -205,7 +211,7 @@ impl ApplyError {
 
     /// It ended before anything of what was asked for could exist on the disk.
     pub fn left_nothing(&self) -> bool {
-        matches!(self, Self::Step { is_begun: false, .. }) || self.is_locked()
+        matches!(self, Self::Step { reach: Reach::NothingThere, .. }) || self.is_locked()
     }
 
     /// The disk failed to read or write.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::api::crd::{Phase, PoolVolume, Reason};
 use localpool::host::Geometry;
 use localpool::pool::{CreateRequest, Selector, WantedUsage};
@@ -66,7 +66,7 @@ async fn a_volume_on_two_disks_is_a_conflict_that_its_object_tells_with_the_verb
     let refused = stage.volumes.create(wish).await.expect_err("which of them?");
     assert!(matches!(&refused, Error::Precondition(words) if words.contains("volume settle")), "{refused:?}");
 
-    let settle = Verb::SettleVolume { volume: id.uuid(), keep: "/dev/fake1".to_owned(), dry_run: false };
+    let settle = Verb::SettleVolume { volume: id.uuid(), keep: "/dev/fake1".to_owned(), run: Run::Real };
     let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
     let settled = tokio::task::spawn_blocking(move || agent_handle.verb(settle)).await.expect("it ends");
     settled.expect("it runs").expect("a person says so");

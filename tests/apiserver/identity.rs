@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::host::Geometry;
 use localpool::operator::node::cluster_uid;
 
@@ -61,16 +61,16 @@ async fn a_disk_with_the_label_of_the_old_cluster_is_left_beside_others_until_it
         assert!(old.content() == content, "it was written");
     };
     is_left(&node);
-    let adopt = async |node: &SimNode, dry_run| {
-        let verb = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run };
+    let adopt = async |node: &SimNode, run| {
+        let verb = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run };
         let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
         let done = tokio::task::spawn_blocking(move || agent_handle.verb(verb)).await.expect("it ends");
         done.expect("it runs").expect("a person says so").join("\n")
     };
-    let says = adopt(&node, true).await;
+    let says = adopt(&node, Run::Dry).await;
     assert!(says.contains("cluster sim"), "{says}");
     is_left(&node);
-    adopt(&node, false).await;
+    adopt(&node, Run::Real).await;
     let taken = async {
         while !is_member(&node) || node.pool().volume(id.uuid()).is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;

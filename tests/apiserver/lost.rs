@@ -3,7 +3,7 @@
 
 use kube::Api;
 use kube::api::PostParams;
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::api::crd::{LocalVolumeSet, Phase, PoolVolume};
 use localpool::host::Host as _;
 use localpool::pool::JOURNAL;
@@ -76,7 +76,7 @@ async fn a_volume_that_is_younger_than_a_journal_that_was_put_back_is_left_until
     assert_eq!(platter.write_count(), writes);
 
     let keep = "/dev/fake0".to_owned();
-    done(&node, Verb::SettleVolume { volume: second.uuid(), keep, dry_run: false }).await;
+    done(&node, Verb::SettleVolume { volume: second.uuid(), keep, run: Run::Real }).await;
     stage.known(|caches| caches.volumes.get(&object).is_none_or(|it| !says(&it, "localpool volume settle"))).await;
     stage.volumes.delete(second).await.expect("as any other");
     offers(&stage, &node.name, 60).await;
@@ -99,7 +99,7 @@ async fn a_bare_device_that_a_volumes_object_names_is_left_until_it_is_adopted_a
     stage.known(|caches| caches.volumes.get(&object).is_some_and(|it| says(&it, "localpool disk adopt"))).await;
     assert!(node.pool().members().is_empty() && platter.write_count() == writes);
 
-    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), dry_run: false };
+    let adopt = Verb::AdoptDisk { disk: "/dev/fake0".to_owned(), run: Run::Real };
     done(&node, adopt).await;
     let is_back = |it: &PoolVolume| {
         it.status.as_ref().is_some_and(|status| status.phase == Phase::Ready) && !says(it, "localpool disk adopt")

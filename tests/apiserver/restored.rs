@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::api::crd::{DevicePool, Intent, Phase, PoolVolume, Reason};
 use localpool::host::Geometry;
 use localpool::pool::{Content, relabel};
@@ -82,7 +82,7 @@ async fn no_empty_volume_is_made_in_the_place_of_one_that_a_persistent_volume_te
         offers(&stage, &name, 400).await;
         if is_known {
             object(&stage, id, |object| phase(object) == Phase::Accepted).await;
-            let release = Verb::ReleaseDisk { disk: disk.to_string(), dry_run: false };
+            let release = Verb::ReleaseDisk { disk: disk.to_string(), run: Run::Real };
             let agent_handle = node.running.as_ref().expect("it runs").agent_handle.clone();
             let released = tokio::task::spawn_blocking(move || agent_handle.verb(release)).await.expect("it ends");
             released.expect("it runs").expect("it is away");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use localpool::agent::Run;
 use localpool::device::device_type::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Platter};
@@ -100,9 +101,9 @@ fn a_copy_of_a_bare_partition_is_the_device_once_it_was_adopted_and_the_original
     let original = unplug(&host, "fake0");
     plug(&host, "fake1", "serial-1", Arc::clone(&original));
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/fake1part1", true)).expect("would be adopted");
+    node.agent.verb(&adopt("/dev/fake1part1", Run::Dry)).expect("would be adopted");
     assert!(!is_ready(&node), "a dry run adopted it");
-    node.agent.verb(&adopt("/dev/fake1part1", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake1part1", Run::Real)).expect("adopted");
     node.passes().expect("looks");
     drop(node);
     let mut node = start(&host);

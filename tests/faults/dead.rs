@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use localpool::agent::{Reconciler, Verb};
+use localpool::agent::{Reconciler, Run, Verb};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::device::ownership::Owner;
 use localpool::host::Host;
@@ -19,8 +19,8 @@ fn start(host: &Arc<FakeHost>, layout: &Layout) -> Node {
     node
 }
 
-fn release(disk: &str, dry_run: bool) -> Verb {
-    Verb::ReleaseDisk { disk: disk.to_owned(), dry_run }
+fn release(disk: &str, run: Run) -> Verb {
+    Verb::ReleaseDisk { disk: disk.to_owned(), run }
 }
 
 #[test]
@@ -36,10 +36,10 @@ fn the_volumes_of_a_disk_that_is_given_up_are_waited_for_no_more_also_after_a_re
         let doubt = |node: &Node| node.pool.doubt(id("a"), Some(&disk));
         assert!(node.pool.delete(id("a")).is_err(), "{layout:?}");
 
-        let says = node.agent.verb(&release(disk.as_str(), true)).expect("a dry run").join("\n");
+        let says = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect("a dry run").join("\n");
         assert!(says.contains(&format!("volume {}", id("a"))) && says.contains("given up"), "{says}");
         assert!(node.pool.delete(id("a")).is_err(), "a dry run changes nothing");
-        node.agent.verb(&release(disk.as_str(), false)).expect("given up");
+        node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
         for restart in [false, true] {
             if restart {
                 node = start(&host, &layout);
@@ -71,7 +71,7 @@ fn a_dead_disk_is_given_up_by_its_id_beside_a_copy_of_it() {
     host.unplug("fake0");
     node.passes().expect("looks");
     let before = copies.each_ref().map(|copy| copy.content());
-    node.agent.verb(&release(disk.as_str(), false)).expect("it is away, and no copy is meant");
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("it is away, and no copy is meant");
     assert!(copies.each_ref().map(|copy| copy.content()) == before, "a copy was written");
     assert!(node.pool.disk_views().is_empty(), "{:?}", node.pool.disk_views());
     assert!(node.pool.delete(id("a")).is_err(), "the copies have it");
@@ -96,16 +96,16 @@ fn a_verb_that_names_several_disks_at_once_is_refused_and_says_how_to_name_one()
     host.plug("fake3", "SERIAL-A", platter);
     host.add_disk("fake4", "SERIAL-B", geometry()).put_content(original.content());
     let mut node = start(&host, &Layout::Carved {});
-    let refused = node.agent.verb(&adopt(disk.as_str(), false)).expect_err("which of them?").to_string();
+    let refused = node.agent.verb(&adopt(disk.as_str(), Run::Real)).expect_err("which of them?").to_string();
     for path in ["/dev/fake3", "/dev/fake4", "by its path"] {
         assert!(refused.contains(path), "{refused}");
     }
     assert!(!problem(&mut node, "fake3").is_empty() && !problem(&mut node, "fake4").is_empty());
-    node.agent.verb(&adopt("/dev/fake4", false)).expect("this one");
+    node.agent.verb(&adopt("/dev/fake4", Run::Real)).expect("this one");
     assert_eq!(problem(&mut node, "fake4"), "");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     // One of them is in use now, and the id means that one.
-    let refused = node.agent.verb(&release(disk.as_str(), true)).expect_err("it has a volume").to_string();
+    let refused = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect_err("it has a volume").to_string();
     assert!(!refused.contains("several"), "{refused}");
 }
 
@@ -119,10 +119,10 @@ fn a_deletion_is_not_waited_for_after_the_device_that_was_given_up_was_adopted()
     let platter = host.unplug("fake0").expect("it was there");
     platter.poke(0, &[0x77; 4096]);
     node.passes().expect("looks");
-    node.agent.verb(&release(disk.as_str(), false)).expect("given up");
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("given up");
     host.plug("fake0", "SERIAL-1", platter);
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty(), "it is not blank");
     let doubt = node.pool.doubt(id("a"), Some(&disk));
@@ -145,10 +145,10 @@ fn a_missing_disk_is_given_up_by_its_id_beside_one_of_another_node() {
     let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
     let mut other = Reconciler::new(machine, pool, std::time::Duration::ZERO, Vec::new());
     other.pass().expect("looks");
-    other.verb(&adopt("/dev/fake1", false)).expect("adopted there");
+    other.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted there");
     host.unplug("fake0");
     node.passes().expect("looks");
     host.plug("fake1", "SERIAL-9", copy);
     node.passes().expect("looks");
-    node.agent.verb(&release(disk.as_str(), false)).expect("the missing one is meant");
+    node.agent.verb(&release(disk.as_str(), Run::Real)).expect("the missing one is meant");
 }

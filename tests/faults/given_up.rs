@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::{PassReport, Verb};
+use localpool::agent::{PassReport, Run, Verb};
 use localpool::claim::{Filter, Rule};
 use localpool::device::device_type::DeviceType;
 use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
@@ -40,7 +40,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
     let id = node.pool.bare_devices()[0].id.clone();
     let platter = host.unplug("fake0").expect("it was there");
     node.passes().expect("looks");
-    node.agent.verb(&Verb::ReleaseDisk { disk: id.to_string(), dry_run: false }).expect("given up");
+    node.agent.verb(&Verb::ReleaseDisk { disk: id.to_string(), run: Run::Real }).expect("given up");
     host.plug("fake0", "serial-0", Arc::clone(&platter));
     write(&host, &platter);
     (host, platter, node)
@@ -65,11 +65,11 @@ fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself()
         let verdict = verdict(&pass, "fake0p1");
         let Verdict::Theirs(reason @ Reason::OnGivenUp { .. }) = &verdict else { panic!("{verdict:?}") };
         assert!(reason.to_string().contains("localpool disk adopt /dev/fake0"), "{reason}");
-        let dry = node.agent.verb(&adopt("/dev/fake0", true)).expect("it could be");
+        let dry = node.agent.verb(&adopt("/dev/fake0", Run::Dry)).expect("it could be");
         assert!(dry[0].contains("let what is on /dev/fake0"), "{dry:?}");
     }
     assert!(platter.content() == before, "something was written");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     node.passes().expect("claims");
     assert_eq!(node.pool.members().len(), 1, "a person said that it may be had");
 }
@@ -100,7 +100,7 @@ fn a_bare_device_that_was_given_up_and_is_blank_is_claimed_when_it_is_adopted() 
     let (_host, _, mut node) = given_up(|_, _| {});
     node.passes().expect("looks");
     assert!(node.pool.members().is_empty());
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     node.passes().expect("claims");
     assert_eq!(node.pool.bare_devices().len(), 1);
     assert!(node.pool.journal().given_up().is_empty());
@@ -118,7 +118,7 @@ fn a_labelled_disk_that_was_given_back_is_not_missed_whenever_that_is_stopped() 
         let mut node = start();
         node.passes().expect("claims");
         host.power.cut_after(cut);
-        let released = node.agent.verb(&Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false });
+        let released = node.agent.verb(&Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real });
         let is_cut = host.power.is_off();
         host.power.restore();
         if is_cut {

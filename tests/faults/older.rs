@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use localpool::agent::Run;
 use localpool::host::fake::{FakeHost, Platter};
 use localpool::host::{Extent, FsKind, Host as _};
 use localpool::pool::{Change, JOURNAL, Standing, WantedUsage};
@@ -91,7 +92,7 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
     assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is not there");
     assert!(old.content() == is_old && new.content() == is_new, "something was written");
-    node.agent.verb(&adopt("/dev/fake1", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted");
     node.passes().expect("looks");
     assert_eq!(node.pool.labelled_disks()[0].shown().standing, Standing::Ready);
     node.pool.usable(id("b")).expect("it is there");
@@ -213,7 +214,7 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
         disk.put_content(earlier);
         let mut node = start(&host);
         assert!(problem(&mut node, "fake0").contains("at an earlier time"));
-        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         assert_eq!(problem(&mut node, "fake0"), "");
         for name in ["c", "f", "g"].into_iter().take(more) {
             node.pool.create(&request(name, BLOCK, MIB)).expect("acknowledged");
@@ -242,7 +243,7 @@ fn what_was_given_up_stays_so_though_the_agent_dies_right_after_the_adoption() {
     disk.put_content(earlier);
     let mut node = start(&host);
     assert!(problem(&mut node, "fake0").contains("at an earlier time"));
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     drop(node);
     disk.put_content(later);
     let mut node = start(&host);
@@ -262,7 +263,7 @@ fn a_label_copy_that_rots_after_an_adoption_makes_no_earlier_state() {
     disk.put_content(earlier);
     let mut node = start(&host);
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     assert_eq!(problem(&mut node, "fake0"), "");
     node.pool.work_until_idle().expect("mirrors");
     node.passes().expect("looks");
@@ -291,9 +292,9 @@ fn a_known_copy_that_is_older_than_the_disk_was_is_adopted_at_once_and_it_is_sai
     node.passes().expect("looks");
     host.unplug("fake0");
     assert!(problem(&mut node, "fake1").contains("a copy of the pool disk"));
-    let says = node.agent.verb(&adopt("/dev/fake1", true)).expect("would do it").join("\n");
+    let says = node.agent.verb(&adopt("/dev/fake1", Run::Dry)).expect("would do it").join("\n");
     assert!(says.contains(&format!("volume {} is not on it, and is given up", id("b"))), "{says}");
-    node.agent.verb(&adopt("/dev/fake1", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("adopted");
     assert_eq!(problem(&mut node, "fake1"), "");
     node.pool.usable(id("a")).expect("it is there");
     node.pool.delete(id("b")).expect("it is on no disk");
@@ -312,11 +313,11 @@ fn is_refused_until_it_is_adopted(host: &Arc<FakeHost>, disk: &Arc<Platter>, mut
         assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
         assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is nowhere");
     }
-    let says = node.agent.verb(&adopt("/dev/fake0", true)).expect("would do it").join("\n");
+    let says = node.agent.verb(&adopt("/dev/fake0", Run::Dry)).expect("would do it").join("\n");
     assert!(says.contains(&format!("volume {} is not on it", id("b"))), "{says}");
     assert!(!problem(&mut node, "fake0").is_empty(), "a dry run changes nothing");
     assert!(disk.content() == is, "something was written");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     assert_eq!(problem(&mut node, "fake0"), "");
     node.pool.usable(id("a")).expect("it is there");
     node.pool.delete(id("b")).expect("it is on no disk");
@@ -390,10 +391,10 @@ fn under_an_older_partition_table_nothing_is_given_away_and_the_volumes_that_it_
         drop(node);
         put_back(&disk, &older);
         node = start(&host);
-        let says = node.agent.verb(&adopt("/dev/fake0", true)).expect("would do it").join("\n");
+        let says = node.agent.verb(&adopt("/dev/fake0", Run::Dry)).expect("would do it").join("\n");
         assert!(says.contains(&format!("volume {} is not on it, and is given up", id("b"))), "{says}");
         assert!(!problem(&mut node, "fake0").is_empty(), "a dry run changes nothing");
-        node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+        node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         assert_eq!(problem(&mut node, "fake0"), "");
         node.pool.usable(id("a")).expect("it is there");
         node.pool.delete(id("b")).expect("it is on no disk");

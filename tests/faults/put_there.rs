@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::host::fake::{FakeHost, Fault, Platter};
 use localpool::host::{Extent, FsKind, Geometry, chain};
@@ -52,9 +52,9 @@ fn is_left_alone(host: &Arc<FakeHost>, disk: &Platter, mut node: Node) {
         node.pool.create(&request("b", BLOCK, MIB)).expect_err("it is not given out");
         assert!(disk.content() == before, "something was written");
     }
-    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: true };
+    let release = Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Dry };
     node.agent.verb(&release).expect("it could be left as it is");
-    node.agent.verb(&adopt("/dev/fake0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     node.pool.work_until_idle().expect("erased");
     assert!(disk.is_zero(Extent { start: 0, end: disk.geometry.size }));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::agent::Reconciler;
+use localpool::agent::Run;
 use localpool::device::Verdict;
 use localpool::device::label::{ErasePolicy, Layout};
 use localpool::device::ownership::Owner;
@@ -201,7 +202,7 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         let pool = Arc::new(Pool::open(Arc::clone(&machine), owner, Workers::Caller).expect("a pool"));
         let mut other = Reconciler::new(machine, pool, Duration::ZERO, Vec::new());
         other.pass().expect("looks");
-        other.verb(&adopt("/dev/fake5", false)).expect("taken over");
+        other.verb(&adopt("/dev/fake5", Run::Real)).expect("taken over");
         disk.put_content(seen.content());
 
         let before = disk.content();

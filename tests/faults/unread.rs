@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use localpool::agent::Verb;
+use localpool::agent::{Run, Verb};
 use localpool::host::Extent;
 use localpool::host::fake::{FakeHost, Fault, Platter, SparseBytes};
 use localpool::host::raw::{Dm, Kind};
@@ -48,7 +48,7 @@ fn it_is_not_called_missing_and_cannot_be_forgotten_and_comes_back_as_soon_as_it
         assert!(why.starts_with("could not be read: "), "{why}");
         assert!(problem(&mut node, "fake0").starts_with("could not be read: "));
         assert!(!node.pool.forget(&member.id).expect("asked"), "it is here");
-        assert!(node.agent.verb(&Verb::ReleaseDisk { disk: member.id.to_string(), dry_run: false }).is_err());
+        assert!(node.agent.verb(&Verb::ReleaseDisk { disk: member.id.to_string(), run: Run::Real }).is_err());
         assert!(node.pool.delete(id("a")).is_err() && node.pool.usable(id("a")).is_err());
         disk.clear_faults();
         node.passes().expect("no event tells that it can be read");
@@ -73,7 +73,7 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         let why = problem(&mut node, "fake1");
         assert!(why.contains("the original is here, as /dev/fake0, and could not be read: "), "{why}");
 
-        node.agent.verb(&adopt("/dev/fake1", false)).expect("a person says so");
+        node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("a person says so");
         assert_eq!(problem(&mut node, "fake1"), "");
         assert_eq!(node.pool.usable(id("a")).expect("served").node, std::path::Path::new("/dev/fake1p2"));
         // That gave the other disk up: it is not one of ours when it can be read again.
@@ -143,7 +143,7 @@ fn a_mirror_that_became_the_disk_is_used_though_the_old_disk_is_a_leg_of_it_and_
     node.passes().expect("sees both");
     host.unplug("fake0");
     node.passes().expect("looks");
-    node.agent.verb(&adopt("/dev/dm-0", false)).expect("adopted");
+    node.agent.verb(&adopt("/dev/dm-0", Run::Real)).expect("adopted");
     node.passes().expect("looks");
     let leg = host.add_disk("fake0", "SERIAL-1", geometry());
     host.edit("fake0", |raw| raw.holders = vec!["dm-0".into()]);
@@ -173,7 +173,7 @@ fn after_a_restart_or_a_replug_it_is_known_by_its_hardware_and_is_not_missing() 
         let Standing::NotReady(why) = &view.standing else { panic!("{restart}: {view:?}") };
         assert!(why.contains("could not be read"), "{why}");
         assert!(!node.pool.forget(&member).expect("asked"), "it is here");
-        let released = node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), dry_run: false });
+        let released = node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), run: Run::Real });
         let why = released.expect_err("it is here").to_string();
         assert!(why.contains("could not be read") && why.contains("unplug it"), "{why}");
         let why = node.pool.delete(id("a")).expect_err("it is on that disk").to_string();
@@ -193,7 +193,7 @@ fn it_is_forgotten_once_it_is_unplugged() {
     host.unplug("fake0");
     node.passes().expect("looks");
     assert_eq!(standing(&node), Standing::Missing);
-    node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), dry_run: false }).expect("it is away");
+    node.agent.verb(&Verb::ReleaseDisk { disk: member.to_string(), run: Run::Real }).expect("it is away");
     assert!(node.pool.disk_views().is_empty());
 }
 

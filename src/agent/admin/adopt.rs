@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use super::{AdminError, tense};
+use super::AdminError;
 use crate::agent::reconciler::Reconciler;
+use crate::agent::verb::Run;
 use crate::device::label::Label;
 use crate::device::ownership::Owner;
 use crate::device::{self, Device, DiskId, Verdict};
@@ -57,12 +58,12 @@ impl Reconciler {
         Ok(())
     }
 
-    pub(super) fn adopt(&mut self, text: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn adopt(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
         let (set, device, member) = self.find(text)?;
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
         if let device::Believed::No(why) = &device.believed {
             return match device.verdict {
-                Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, dry_run),
+                Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, run),
                 _ => Err(refused(why.clone())),
             };
         }
@@ -78,33 +79,33 @@ impl Reconciler {
                     return Err(refused(why));
                 }
                 // By this the person says that the PoolVolume is right.
-                return self.adopt_lost(&device, &member.id, told, dry_run);
+                return self.adopt_lost(&device, &member.id, told, run);
             }
-            return self.adopt_bare(&device, member, &why, dry_run);
+            return self.adopt_bare(&device, member, &why, run);
         }
         let id = set.bare_id(&device);
         if let Some(lost) = self.pool().journal().lost().remove(&id) {
             if !lost.others.is_empty() {
                 return Err(refused(several(&id, &lost)));
             }
-            return self.adopt_lost(&device, &id, lost, dry_run);
+            return self.adopt_lost(&device, &id, lost, run);
         }
         if device.verdict != Verdict::Unclaimed && self.pool().journal().given_up().contains(&id) {
-            return self.adopt_given_up(&device, &id, dry_run);
+            return self.adopt_given_up(&device, &id, run);
         }
-        if let Some(lines) = self.adopt_older(&device, dry_run)? {
+        if let Some(lines) = self.adopt_older(&device, run)? {
             return Ok(lines);
         }
         match (&device.verdict, &device.label) {
             (Verdict::Foreign { cluster, node }, Some(label)) => {
-                self.adopt_foreign(&device, (cluster, node), label, dry_run)
+                self.adopt_foreign(&device, (cluster, node), label, run)
             }
             (Verdict::Unclaimed, _) if self.pool().journal().released().contains(&device.id) => {
-                if !dry_run {
+                if run == Run::Real {
                     self.readmit(&device, &device.id)?;
                 }
                 let path = device.raw.path.display();
-                Ok(vec![format!("{} sets claim {path} again", tense(dry_run, "let", "let"))])
+                Ok(vec![format!("{} sets claim {path} again", run.tense("let", "let"))])
             }
             (Verdict::Unclaimed, _) => {
                 Err(refused("it is blank; a LocalVolumeSet that selects it claims it".to_owned()))
@@ -122,20 +123,20 @@ impl Reconciler {
         device: &Device,
         member: Arc<BareDevice>,
         why: &str,
-        dry_run: bool,
+        run: Run,
     ) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display();
         let claim = self.pool().journal().bare_claim(&member.id);
         let what = match member.view() {
             Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
                 "{} {path}, with volume {}; a filesystem is kept where it is this volume's, and else made over what is there",
-                tense(dry_run, "take", "took"),
+                run.tense("take", "took"),
                 view.id
             ),
-            Some(view) => format!("{} {path} as it is, with volume {}", tense(dry_run, "take", "took"), view.id),
-            None => format!("{} {path}, and offer it again then", tense(dry_run, "erase", "began to erase")),
+            Some(view) => format!("{} {path} as it is, with volume {}", run.tense("take", "took"), view.id),
+            None => format!("{} {path}, and offer it again then", run.tense("erase", "began to erase")),
         };
-        if !dry_run {
+        if run == Run::Real {
             let id = member.id.clone();
             self.done_in_time(&id, move || member.settle().map_err(PoolError::from))?;
         }
@@ -143,13 +144,13 @@ impl Reconciler {
     }
 
     /// A bare device that was given up with what is on it.
-    fn adopt_given_up(&mut self, device: &Device, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
-        if !dry_run {
+    fn adopt_given_up(&mut self, device: &Device, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
+        if run == Run::Real {
             self.readmit(device, id)?;
         }
         let path = device.raw.path.display();
         Ok(vec![
-            format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
+            format!("{} what is on {path} ({id}) say whose it is", run.tense("let", "let")),
             "sets claim what is blank of it; what is on it stays as it is".to_owned(),
         ])
     }
@@ -160,12 +161,12 @@ impl Reconciler {
         device: &Device,
         (cluster, node): (&str, &str),
         label: &Label,
-        dry_run: bool,
+        run: Run,
     ) -> Result<Vec<String>, AdminError> {
         let Owner { cluster: to_cluster, node: to_node } = self.pool().owner().clone();
         let mut lines = vec![format!(
             "{} the label of {}: from node {node} of cluster {cluster} to node {to_node} of cluster {to_cluster}",
-            tense(dry_run, "write", "wrote"),
+            run.tense("write", "wrote"),
             device.raw.path.display()
         )];
         for (id, record) in &label.volumes {
@@ -173,7 +174,7 @@ impl Reconciler {
             lines.push(format!("volume {id} ({}) is kept, and not used; {next}", record.name));
         }
         lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
-        if !dry_run {
+        if run == Run::Real {
             self.take_over(device)?;
         }
         Ok(lines)

@@ -3,9 +3,10 @@
 //!
 //! Takes in its id; gives out what was done or would be.
 
-use super::{AdminError, tense};
+use super::AdminError;
 use crate::agent::question::{OwnError, Wanted};
 use crate::agent::reconciler::Reconciler;
+use crate::agent::verb::Run;
 use crate::device::DiskId;
 use crate::device::disk_id::may_be_hardware;
 use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
@@ -19,9 +20,9 @@ impl Reconciler {
     }
 
     /// A disk that is away, by its id.
-    pub(super) fn forget(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn forget(&mut self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
         let known = self.pool().disk_views().into_iter().find(|disk| disk.id == *id);
-        let Some(DiskView { path, standing, .. }) = known else { return self.give_up_unknown(id, dry_run) };
+        let Some(DiskView { path, standing, .. }) = known else { return self.give_up_unknown(id, run) };
         match standing {
             Standing::Missing => {}
             Standing::NotReady(why) => {
@@ -34,7 +35,7 @@ impl Reconciler {
             false => format!(" (it was {})", path.display()),
         };
         let mut lines = vec![
-            format!("{} {id}, which is missing{was}", tense(dry_run, "give up", "gave up")),
+            format!("{} {id}, which is missing{was}", run.tense("give up", "gave up")),
             "another disk may take its place in the set".to_owned(),
         ];
         match self.pool().member(id) {
@@ -59,7 +60,7 @@ impl Reconciler {
                 lines.push("should it come back, it joins the pool with its volumes".to_owned());
             }
         }
-        if !dry_run && !self.pool().forget(id)? {
+        if run == Run::Real && !self.pool().forget(id)? {
             return Err(AdminError::NoSuchDisk(id.to_string()));
         }
         Ok(lines)
@@ -77,18 +78,16 @@ impl Reconciler {
     }
 
     /// A bare device that PoolVolumes have and the journal does not, here or away.
-    pub(super) fn give_up_lost(&self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn give_up_lost(&self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
         let lost = self.pool().journal().lost().remove(id).unwrap_or_default();
-        let mut lines = vec![format!(
-            "{} the bare device {id}, which the journal did not know",
-            tense(dry_run, "give up", "gave up")
-        )];
+        let mut lines =
+            vec![format!("{} the bare device {id}, which the journal did not know", run.tense("give up", "gave up"))];
         lines.extend(lost.volumes().map(given_up));
         if lost.volume.is_none() {
             lines.push("a volume on it, if there is one, is given up; which one is not known here".to_owned());
         }
         lines.push(format!("no set claims it until `localpool disk adopt {id}`, and then only if it is blank"));
-        if !dry_run {
+        if run == Run::Real {
             self.pool().journal().release(id).map_err(PoolError::from)?;
         }
         Ok(lines)
@@ -102,21 +101,21 @@ impl Reconciler {
     }
 
     /// One that is not in the journal: it died before that was lost, or before the state that was put back. PoolVolumes may name it.
-    fn give_up_unknown(&mut self, id: &DiskId, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    fn give_up_unknown(&mut self, id: &DiskId, run: Run) -> Result<Vec<String>, AdminError> {
         let own = self.tell_own().map_err(|source| AdminError::NotTold { disk: id.to_string(), source })?;
         if self.has_lost(id) {
-            return self.give_up_lost(id, dry_run);
+            return self.give_up_lost(id, run);
         }
         let on: Vec<ToldVolume> = own.into_iter().filter(|told| told.disk == *id).collect();
         if on.is_empty() {
             return Err(AdminError::NoSuchDisk(id.to_string()));
         }
-        let mut lines = vec![format!("{} {id}, which the journal did not know", tense(dry_run, "give up", "gave up"))];
+        let mut lines = vec![format!("{} {id}, which the journal did not know", run.tense("give up", "gave up"))];
         lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
         if !may_be_hardware(id.as_str()) {
             lines.push("should it come back, it joins the pool with its volumes".to_owned());
         }
-        if !dry_run {
+        if run == Run::Real {
             self.pool().journal().let_go_unknown(id).map_err(PoolError::from)?;
         }
         Ok(lines)

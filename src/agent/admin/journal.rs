@@ -1,22 +1,23 @@
 //! The verbs of a journal that was damaged, in words: beginning a new one, and taking up what it forgot.
 
-use super::{AdminError, tense};
+use super::AdminError;
 use crate::agent::reconciler::Reconciler;
+use crate::agent::verb::Run;
 use crate::device::label::{SetRef, VolumeUsage};
 use crate::device::{Device, DiskId};
 use crate::host::Access;
 use crate::pool::{BareClaim, BareVolume, JOURNAL, LostClaim, LostVolume, PoolError, StoreError};
 
 impl Reconciler {
-    pub(super) fn set_aside_journal(&mut self, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn set_aside_journal(&mut self, run: Run) -> Result<Vec<String>, AdminError> {
         let journal = std::sync::Arc::clone(self.pool().journal());
         if journal.sound().is_ok() {
             return Err(PoolError::from(StoreError::Sound).into());
         }
         let lost = journal.lost();
-        let first = match dry_run {
-            true => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
-            false => {
+        let first = match run {
+            Run::Dry => format!("would keep {JOURNAL} as journal.damaged-TIME beside it, and begin a new one"),
+            Run::Real => {
                 let kept = journal.set_aside().map_err(PoolError::from)?;
                 format!("kept {JOURNAL} as {kept} beside it, and began a new one")
             }
@@ -54,16 +55,16 @@ impl Reconciler {
         device: &Device,
         id: &DiskId,
         lost: LostClaim,
-        dry_run: bool,
+        run: Run,
     ) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display();
         let journal = std::sync::Arc::clone(self.pool().journal());
         let Some(LostVolume { id: volume, set, record }) = lost.volume else {
-            if !dry_run {
+            if run == Run::Real {
                 journal.give_up_lost(id).map_err(PoolError::from)?;
             }
             return Ok(vec![
-                format!("{} what is on {path} ({id}) say whose it is", tense(dry_run, "let", "let")),
+                format!("{} what is on {path} ({id}) say whose it is", run.tense("let", "let")),
                 "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
             ]);
         };
@@ -84,11 +85,11 @@ impl Reconciler {
         };
         let was = journal.bare_claim(id);
         let erased = was.as_ref().and_then(|claim| claim.erasing.as_ref()).map(|erasing| erasing.cursor);
-        if !dry_run {
+        if run == Run::Real {
             let volume = BareVolume { id: volume, record, formatting: false, formatted };
             journal.take_up(id, taken_up(set, size, volume)).map_err(PoolError::from)?;
         }
-        let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", tense(dry_run, "take", "took"))];
+        let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", run.tense("take", "took"))];
         lines.extend(erased.map(|bytes| {
             format!("at least its first {bytes} bytes were erased already, with the volume that was there before")
         }));

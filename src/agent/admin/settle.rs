@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{AdminError, tense};
+use super::AdminError;
 use crate::agent::reconciler::Reconciler;
+use crate::agent::verb::Run;
 use crate::agent::worked_on::WorkedOn;
 use crate::device::DiskId;
 use crate::device::size::Size;
 use crate::pool::{LostClaim, PoolError, VolumeView};
 
 impl Reconciler {
-    pub(super) fn settle(&mut self, id: Uuid, keep: &str, dry_run: bool) -> Result<Vec<String>, AdminError> {
+    pub(super) fn settle(&mut self, id: Uuid, keep: &str, run: Run) -> Result<Vec<String>, AdminError> {
         let disk = match self.find(keep) {
             Ok((_, device, member)) => member.map_or(device.id, |member| member.id().clone()),
             // One that is away is named by its id.
@@ -21,18 +22,18 @@ impl Reconciler {
             Err(error) => return Err(error),
         };
         if let Some(lost) = self.pool().journal().lost().remove(&disk) {
-            return self.settle_claim(id, &disk, &lost, dry_run);
+            return self.settle_claim(id, &disk, &lost, run);
         }
         let settlement = self.pool().settlement(id, &disk)?;
-        let mut lines =
-            vec![format!("{} volume {id} on {}", tense(dry_run, "keep", "kept"), described(&settlement.kept))];
+        let mut lines = vec![format!("{} volume {id} on {}", run.tense("keep", "kept"), described(&settlement.kept))];
         for aside in &settlement.aside {
             // What a dry run made up is not what will be.
-            let fresh = if dry_run { "a fresh id".to_owned() } else { format!("the id {} ({})", aside.id, aside.name) };
-            let give = tense(dry_run, "give", "gave");
+            let fresh =
+                if run == Run::Dry { "a fresh id".to_owned() } else { format!("the id {} ({})", aside.id, aside.name) };
+            let give = run.tense("give", "gave");
             lines.push(format!("{give} {fresh} to what is on {}: found, its data as it is", described(&aside.was)));
         }
-        if !dry_run {
+        if run == Run::Real {
             let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
             // One at a time of a volume: settled both ways, it would be on no disk.
             self.done_in_time(WorkedOn::Volume(id), move || pool.settle(&wanted))?;
@@ -44,13 +45,7 @@ impl Reconciler {
     }
 
     /// Which of several volumes is on a bare device: that of its claim, or one that PoolVolumes have there.
-    fn settle_claim(
-        &mut self,
-        id: Uuid,
-        disk: &DiskId,
-        lost: &LostClaim,
-        dry_run: bool,
-    ) -> Result<Vec<String>, AdminError> {
+    fn settle_claim(&mut self, id: Uuid, disk: &DiskId, lost: &LostClaim, run: Run) -> Result<Vec<String>, AdminError> {
         let claimed = self.pool().journal().bare_claim(disk).and_then(|claim| claim.volume);
         let of = |id: Uuid, name: &str| format!("volume {id} ({name})");
         let of_claim = claimed.iter().map(|one| (one.id, one.record.name.clone()));
@@ -60,7 +55,7 @@ impl Reconciler {
             Some(told) => {
                 let (set, device, _) = self.find(disk.as_str())?;
                 let told = LostClaim { volume: Some(told.clone()), others: Vec::new() };
-                self.adopt_lost(&device, &set.bare_id(&device), told, dry_run)?
+                self.adopt_lost(&device, &set.bare_id(&device), told, run)?
             }
             None => {
                 let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| {
@@ -68,10 +63,10 @@ impl Reconciler {
                     let why = format!("as the PoolVolumes and the journal say, disk {disk} has {}", named.join(" or "));
                     PoolError::NotSettled { id, why }
                 })?;
-                if !dry_run {
+                if run == Run::Real {
                     self.pool().journal().keep_claimed(disk).map_err(PoolError::from)?;
                 }
-                vec![format!("{} {} on disk {disk}", tense(dry_run, "keep", "kept"), of(kept.id, &kept.record.name))]
+                vec![format!("{} {} on disk {disk}", run.tense("keep", "kept"), of(kept.id, &kept.record.name))]
             }
         };
         let gone = all.iter().filter(|(other, _)| *other != id);

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::agent::reconciler::PassReport;
-use crate::agent::verb::Verb;
+use crate::agent::verb::{Run, Verb};
 use crate::agent::worked_on::WorkedOn;
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::host::Extent;
@@ -228,14 +228,14 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     assert_eq!((views.len(), &views[0].standing, views[0].path.to_str()), (1, &Standing::Ready, Some("/dev/fake2")));
     host.unplug("fake2");
 
-    let release = |disk: &str, dry_run| Verb::ReleaseDisk { disk: disk.to_owned(), dry_run };
+    let release = |disk: &str, run| Verb::ReleaseDisk { disk: disk.to_owned(), run };
     let mut agent = start(&host, vec![rule()]);
     passes(&mut agent, 1);
-    assert!(agent.verb(&release("wwid-none", false)).is_err());
-    let said = agent.verb(&release(id.as_str(), true)).expect("it is missing");
+    assert!(agent.verb(&release("wwid-none", Run::Real)).is_err());
+    let said = agent.verb(&release(id.as_str(), Run::Dry)).expect("it is missing");
     assert!(said[0].starts_with("would give up") && said[0].contains("/dev/fake2"), "{said:?}");
     assert_eq!(agent.pool().disk_views().len(), 1);
-    agent.verb(&release(id.as_str(), false)).expect("it is missing");
+    agent.verb(&release(id.as_str(), Run::Real)).expect("it is missing");
     assert_eq!(agent.pool().disk_views(), []);
     assert_eq!(passes(&mut agent, 2).0, ["fake1"]);
     // Given up was only that it is missed: what is on it still is ours.
@@ -250,7 +250,7 @@ fn a_disk_that_was_released_is_not_missed_after_the_next_start() {
     host.add_disk("fake0", "A", GEOMETRY);
     let mut agent = start(&host, vec![sample::rule("set")]);
     passes(&mut agent, 3);
-    agent.verb(&Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), dry_run: false }).expect("it is empty");
+    agent.verb(&Verb::ReleaseDisk { disk: "/dev/fake0".to_owned(), run: Run::Real }).expect("it is empty");
     assert_eq!(start(&host, Vec::new()).pool().disk_views(), []);
 }
 

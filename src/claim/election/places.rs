@@ -40,8 +40,9 @@ impl Places {
     }
 
     /// What becomes of the next contender. One with content counts among all, as those that are blank do not count on it.
-    pub fn next(&mut self, ripeness: Ripeness, has_content: bool) -> Result<(), Rejection> {
-        let (matching, ripe) = (self.matching[usize::from(has_content)], self.ripe[usize::from(has_content)]);
+    pub fn next(&mut self, one: &Contender<'_>) -> Result<(), Rejection> {
+        let among = usize::from(one.content.is_some());
+        let (matching, ripe) = (self.matching[among], self.ripe[among]);
         let least = self.least;
         if self.is_first && matching < least {
             return Err(Rejection::BelowMinimum { matching, least });
@@ -51,8 +52,8 @@ impl Places {
             return Err(if self.is_named { Rejection::AllNamed { most } } else { Rejection::Full { most } });
         }
         self.room -= 1;
-        if ripeness != Ripeness::Ripe {
-            Err(Rejection::TooYoung(ripeness))
+        if one.ripeness != Ripeness::Ripe {
+            Err(Rejection::TooYoung(one.ripeness))
         } else if self.is_first && ripe < least {
             Err(Rejection::WaitsForMinimum { ripe, least })
         } else {

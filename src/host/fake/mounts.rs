@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
-use crate::host::port::{FsKind, Mount, Mounts, TargetKind, Usage};
+use crate::host::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -64,7 +64,7 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<(), HostError> {
+    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError> {
         let mut state = locked(&self.state);
         let below = state.mounts.iter().rev().find(|(mount, _)| mount.target == source).cloned();
         let (mut mount, device) = below.unwrap_or_else(|| {
@@ -79,7 +79,7 @@ impl Mounts for FakeMounts {
             (mount, source.to_owned())
         });
         mount.target = target.to_owned();
-        if read_only {
+        if bind == Bind::ReadOnly {
             mount.options.push("ro".to_owned());
         }
         state.mounts.push((mount, device));
