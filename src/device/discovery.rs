@@ -6,16 +6,17 @@
 //! hangs when it is opened or read is *Unknown*, and the look goes on without it.
 
 mod error;
+mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::DiscoveryError;
+pub use self::snapshot::{Snapshot, disk_of};
 use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::{self, Identities};
 use super::id;
-use super::label::Hardware;
 use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
 use super::{Believed, Device, Verdict};
@@ -55,14 +56,6 @@ struct Finding {
     probe: Probe,
 }
 
-/// All devices of a machine at one look, in the order in which the host names them.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// Monotonic time when the look began.
-    pub at: Duration,
-    pub devices: Vec<Device>,
-}
-
 /// Which devices a look reads anew.
 #[derive(Clone, Copy)]
 enum Scope<'s> {
@@ -72,6 +65,17 @@ enum Scope<'s> {
         name: &'s KernelName,
         disk: Option<&'s KernelName>,
     },
+}
+
+/// What one look goes by.
+struct Look<'l, 'r> {
+    host: &'l Arc<dyn Host>,
+    read: ReadRecord,
+    scope: Scope<'l>,
+    machine: &'l Machine<'r>,
+    raws: &'r [RawDisk],
+    /// What is remembered of devices, and believed.
+    known: &'l HashMap<&'r KernelName, Kept<Finding>>,
 }
 
 impl Discovery {
@@ -207,6 +211,24 @@ impl Discovery {
         let known: HashMap<&KernelName, Kept<Finding>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
+        let look = Look { host, read, scope, machine: &machine, raws: &raws, known: &known };
+        let mut records = self.records(&look);
+        let probes = self.probes(&look, &mut records);
+        if let Scope::All = scope {
+            self.has_failed = records.values().any(|record| matches!(record, Evidence::Failed(_)))
+                || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
+        }
+        let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
+        self.remember(&devices, &known, &records, at, scope);
+        let mut set = Snapshot { at, devices };
+        duplicate::settle(&mut set.devices, &self.identities);
+        duplicate::settle_unread(&mut set.devices, &self.last_on);
+        Ok(set)
+    }
+
+    /// What the devices that may carry a record say of themselves, by kernel name.
+    fn records<'r>(&mut self, look: &Look<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
+        let Look { host, read, scope, machine, raws, known } = *look;
         let told = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
@@ -225,9 +247,19 @@ impl Discovery {
                 records.insert(&raw.name, record);
             }
         }
+        records
+    }
+
+    /// What is on the devices of which only that decides, by kernel name. Their records may be read once more.
+    fn probes<'r>(
+        &mut self,
+        look: &Look<'_, 'r>,
+        records: &mut HashMap<&'r KernelName, Evidence>,
+    ) -> HashMap<&'r KernelName, Probe> {
+        let Look { host, read, scope, machine, raws, known } = *look;
         let mut probes = HashMap::new();
         for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
-            if !machine.needs_probe(raw, &records) {
+            if !machine.needs_probe(raw, records) {
                 continue;
             }
             let denied = known.get(&raw.name).filter(|cached| denies(&cached.what.probe));
@@ -239,21 +271,12 @@ impl Discovery {
                 if known.contains_key(&raw.name) && machine.may_carry_record(raw) && !is_told {
                     records.insert(&raw.name, self.record_of(host, read, raw));
                 }
-                if machine.needs_probe(raw, &records) {
+                if machine.needs_probe(raw, records) {
                     probes.insert(&raw.name, self.probe_of(host, raw));
                 }
             }
         }
-        if let Scope::All = scope {
-            self.has_failed = records.values().any(|record| matches!(record, Evidence::Failed(_)))
-                || probes.values().any(|probe| matches!(probe, Probe::Failed(_)));
-        }
-        let devices: Vec<Device> = raws.iter().map(|raw| device(&machine, raw, &records, &probes)).collect();
-        self.remember(&devices, &known, &records, at, scope);
-        let mut set = Snapshot { at, devices };
-        duplicate::settle(&mut set.devices, &self.identities);
-        duplicate::settle_unread(&mut set.devices, &self.last_on);
-        Ok(set)
+        probes
     }
 
     fn record_of(&mut self, host: &Arc<dyn Host>, read: ReadRecord, raw: &RawDisk) -> Evidence {
@@ -297,24 +320,6 @@ impl Discovery {
             let record = records.get(&raw.name).filter(|record| !passes(record)).cloned();
             self.cache.keep(raw, read_at, Finding { record, probe: probe.clone() });
         }
-    }
-}
-
-/// The whole disk of a partition.
-pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> {
-    let Kind::Partition(partition) = &raw.kind else { return None };
-    devices.iter().map(|device| &device.raw).find(|disk| disk.name == partition.disk)
-}
-
-impl Snapshot {
-    /// Who a device is as a bare one, by its hardware, whatever it carries.
-    pub fn bare_id(&self, device: &Device) -> DiskId {
-        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).into()
-    }
-
-    /// The whole disk that a device is, or is on ([`id::whole_disk`]).
-    pub fn whole_disk(&self, device: &Device) -> Option<Hardware> {
-        id::whole_disk(&device.raw, disk_of(&self.devices, &device.raw))
     }
 }
 

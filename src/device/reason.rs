@@ -224,18 +224,18 @@ impl fmt::Display for Reason {
                 write!(f, "has a partition table ({kind}); `wipefs --all` blanks it if nothing on it is needed")
             }
             Self::HasSignature { kind, label } => {
-                write!(f, "holds {kind}")?;
-                if let Some(label) = label {
-                    write!(f, " with the label {label:?}")?;
-                }
-                f.write_str("; `wipefs --all` blanks it if nothing on it is needed")
+                let label = label.as_ref().map_or_else(String::new, |label| format!(" with the label {label:?}"));
+                write!(f, "holds {kind}{label}; `wipefs --all` blanks it if nothing on it is needed")
             }
             Self::SameIdentity { id, others } => {
-                let others: Vec<_> = others.iter().map(|path| path.display().to_string()).collect();
-                write!(f, "has the same identity ({id}) as {}: a copy, or another path to the same disk", list(&others))
+                write!(f, "has the same identity ({id}) as {}: a copy, or another path to the same disk", paths(others))
             }
         }
     }
+}
+
+fn paths(all: &[PathBuf]) -> String {
+    list(&all.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }
 
 /// The first few names; a person wants to know what there is, not all of it.

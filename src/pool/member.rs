@@ -1,28 +1,23 @@
 //! A place in the pool, labelled or bare: the verbs that both kinds know.
 
+pub mod room;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::bare::BareDevice;
 use super::choose::DiskOffer;
-use super::erase::{GIVE_WAY, Progress, work, zeroed_in_call};
-use super::error::{ApplyError, BareError, PoolError};
-use super::extents::ExtentSet;
+use super::erase::{Progress, work};
+use super::error::{BareError, PoolError};
 use super::journal_store::JournalStore;
-use super::labelled::{LabelledDisk, LabelledState};
-use super::plan::{
-    PlanError, PlannedVolume, Site, adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id,
-    grown,
-};
+use super::labelled::LabelledDisk;
+use super::plan::{adopt_volume, delete, describe_volume, disown_volume, formatted, give_other_id, grown};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
 use crate::host::KernelName;
-use crate::host::pace::Call;
-use crate::host::turn::{PATIENCE, TurnGuard};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -97,54 +92,6 @@ impl Member {
         member.shown().standing.why_away()
     }
 
-    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
-    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
-    /// until it is done there is nothing of the volume.
-    pub fn create(
-        &self,
-        site: Site,
-        volume: &PlannedVolume,
-        journal: &JournalStore,
-        patience: Duration,
-    ) -> Result<Attempt, PoolError> {
-        let made = match self {
-            Self::Labelled(member) => {
-                let to_zero = |state: &mut LabelledState| state.unzeroed_for_create(site, volume);
-                // It is in the making until others can see what came of it.
-                let (begun, made) = {
-                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
-                        Ok(state) => state,
-                        Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
-                        Err(error) if is_taken(&error) => return Ok(Attempt::ByOther),
-                        Err(error) => return Ok(Attempt::Failed(error)),
-                    };
-                    // It has just left or failed: nothing is written down of it.
-                    if !state.is_usable() {
-                        return Ok(Attempt::ByOther);
-                    }
-                    let begun = journal.begin(volume.id, &member.id, state.known())?;
-                    (begun, state.create(site, volume).map_err(PoolError::from))
-                };
-                if made.as_ref().is_err_and(left_nothing) {
-                    begun.withdraw()?;
-                }
-                made
-            }
-            Self::Bare(member) => match member.create(volume, patience) {
-                Err(BareError::BeingZeroed { left }) => {
-                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
-                }
-                made => made.map_err(PoolError::from),
-            },
-        };
-        match made {
-            Ok(()) => Ok(Attempt::ByUs),
-            Err(error) if is_taken(&error) => Ok(Attempt::ByOther),
-            Err(error) if left_nothing(&error) => Ok(Attempt::Failed(error)),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The kernel has the volume mapped as the disk says.
     pub fn remap(&self) -> Result<(), PoolError> {
         match self {
@@ -170,25 +117,6 @@ impl Member {
                 Err(BareError::Busy(busy)) => Err(PoolError::InUse { id, why: busy.to_string() }),
                 done => Ok(done?),
             },
-        }
-    }
-
-    pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
-        let id = view.id;
-        match self {
-            Self::Labelled(member) => {
-                let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
-                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
-                match grown {
-                    Err(PoolError::Apply(ApplyError::Plan {
-                        source: PlanError::CannotGrow { id, wanted, growable_to },
-                        ..
-                    })) => Err(PoolError::CannotGrow { id, wanted, growable_to }),
-                    done => done,
-                }
-            }
-            Self::Bare(_) if required <= view.size => Ok(()),
-            Self::Bare(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
         }
     }
 
@@ -315,60 +243,4 @@ impl Member {
             Self::Bare(member) => member.set_worker(is_there),
         }
     }
-}
-
-/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
-/// more than one call waits for. The worker then goes on.
-fn zeroed<'m>(
-    member: &'m LabelledDisk,
-    id: Uuid,
-    patience: Duration,
-    to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
-) -> Result<TurnGuard<'m, LabelledState>, PoolError> {
-    let mut call = Call::begin();
-    loop {
-        let mut state = member.lock_within(patience)?;
-        if !state.is_usable() {
-            return Ok(state);
-        }
-        let left = to_zero(&mut state)?;
-        if left.is_empty() {
-            return Ok(state);
-        }
-        let bytes = left.total();
-        if !zeroed_in_call(&mut state, left, &mut call)? {
-            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
-        }
-        drop(state);
-        std::thread::sleep(GIVE_WAY);
-    }
-}
-
-fn is_taken(error: &PoolError) -> bool {
-    match error {
-        PoolError::Apply(ApplyError::Plan { source, .. }) => {
-            matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
-        }
-        PoolError::Bare(error) => matches!(error, BareError::Taken(_)),
-        _ => false,
-    }
-}
-
-/// Nothing of what was asked for can be on the disk.
-fn left_nothing(error: &PoolError) -> bool {
-    is_taken(error)
-        || match error {
-            PoolError::Apply(error) => error.left_nothing(),
-            PoolError::Bare(error) => error.left_nothing(),
-            _ => false,
-        }
-}
-
-/// Who got a place.
-#[derive(Debug)]
-pub enum Attempt {
-    ByUs,
-    ByOther,
-    /// The disk failed, or others kept its lock, before anything of the volume was there.
-    Failed(PoolError),
 }

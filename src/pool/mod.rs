@@ -47,7 +47,8 @@ pub use journal::{BareClaim, BareVolume, JOURNAL, KnownDisk, LostClaim, LostVolu
 pub use journal_store::told::{AskOwn, ToldVolume};
 pub use labelled::LabelledDisk;
 pub use layout::{data_area, places};
-pub use member::{Attempt, Member};
+pub use member::Member;
+pub use member::room::Attempt;
 pub use plan::{NewLabel, PlannedVolume, Site, relabel};
 pub use request::{Change, CreateRequest, Selector, WantedUsage, difference, id_of_name};
 pub use view::{DiskView, Doubt, FAILING, Knowledge, Standing, Unasked, VolumeView};

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,10 +9,12 @@ use crate::agent::reconciler::PassReport;
 use crate::agent::verb::{Run, Verb};
 use crate::agent::worked_on::WorkedOn;
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
-use crate::host::Extent;
+use crate::device::label::Layout;
+use crate::device::ownership::Owner;
 use crate::host::fake::{FakeHost, Fault, Platter};
 use crate::host::patience::Patience;
 use crate::host::raw::Offer;
+use crate::host::{Extent, Geometry};
 use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
 
 /// Two blank disks, and a set that takes one.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bytes::SparseBytes;
+use super::effect::Effect;
 use super::gate::Gate;
 use super::power::{Fate, Power};
 use crate::host::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
@@ -39,12 +40,6 @@ struct State {
     is_opened: bool,
     faults: Vec<Fault>,
     writes: u64,
-}
-
-#[derive(Clone)]
-enum Effect {
-    Write(u64, Vec<u8>),
-    Zero(Extent),
 }
 
 /// An operation that is to fail.
@@ -234,33 +229,6 @@ impl State {
 
 fn touches(a: Extent, b: Extent) -> bool {
     a.overlaps(&b) || b.is_empty()
-}
-
-impl Effect {
-    fn apply(&self, content: &mut SparseBytes) {
-        match self {
-            Effect::Write(offset, data) => content.write(*offset, data),
-            Effect::Zero(range) => content.zero(*range),
-        }
-    }
-
-    /// The first half of it reaches the medium. Gives the last sector that did.
-    fn tear(&self, sector: u64, content: &mut SparseBytes) -> Extent {
-        let (start, end) = match self {
-            Effect::Write(offset, data) => {
-                let half = (data.len() as u64 / 2).next_multiple_of(sector);
-                let keep = usize::try_from(half).unwrap_or(data.len()).min(data.len());
-                content.write(*offset, &data[..keep]);
-                (*offset, *offset + keep as u64)
-            }
-            Effect::Zero(range) => {
-                let kept = Extent { start: range.start, end: range.start + range.len() / 2 / sector * sector };
-                content.zero(kept);
-                (kept.start, kept.end)
-            }
-        };
-        Extent { start: start.max(end.saturating_sub(sector)), end }
-    }
 }
 
 /// A handle to a platter under the name that it has now, as an open file descriptor is.

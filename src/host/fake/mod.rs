@@ -3,6 +3,7 @@
 
 mod bytes;
 mod disk;
+mod effect;
 mod filesystems;
 mod gate;
 mod mounts;

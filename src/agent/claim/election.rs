@@ -1,0 +1,112 @@
+//! What an election of this node is decided on: what is known of each device, and how many disks each set has.
+//!
+//! Takes in a snapshot and the sets; gives out what each of them takes. Of a device's health only those are asked on which it
+//! depends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::agent::owner::{OF_BARE, owner};
+use crate::agent::reconciler::Reconciler;
+use crate::agent::wipe::{as_if_blank, orders_wipe_of};
+use crate::claim::{Ballot, Election, Facts, LayoutError, Rule, elect, to_ask};
+use crate::device::discovery::Snapshot;
+use crate::device::label::{Layout, SetRef};
+use crate::device::{Device, DiskId};
+use crate::host::{Geometry, KernelName};
+use crate::pool::{data_area, places};
+
+impl Reconciler {
+    /// What these sets take, and have wiped.
+    pub(in crate::agent) fn elect(&mut self, set: &Snapshot, rules: &[Rule]) -> Election {
+        let (counts, astray, given_back) =
+            (self.counts(rules), self.astray(set, rules), self.pool.journal().released());
+        let facts = self.facts(set, rules);
+        let ballot = Ballot {
+            rules,
+            devices: &set.devices,
+            facts: &facts,
+            claimed: &counts,
+            astray: &astray,
+            given_back: &given_back,
+            fits,
+        };
+        let asked = to_ask(&ballot);
+        if asked.is_empty() {
+            return elect(&ballot);
+        }
+        let mut facts = facts.clone();
+        for device in set.devices.iter().filter(|device| asked.contains(&device.raw.name)) {
+            let health = self.memory.healths.of(&self.host, &device.raw, set.at);
+            facts.entry(device.raw.name.clone()).or_default().health = Some(health);
+        }
+        elect(&Ballot { facts: &facts, ..ballot })
+    }
+
+    /// What is known of each device, without asking any.
+    fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<KernelName, Facts> {
+        let doubts = self.doubts(set);
+        let of = |device: &Device| Facts {
+            ripeness: self.memory.watch.ripeness(device),
+            is_bare: self.pool.bare_claim_of(set, device).is_some(),
+            may_be_ours: doubts.are_of(&device.raw),
+            not_zeros: self.memory.blanks.known(device, set.at).err(),
+            health: None,
+            wipe: rules
+                .iter()
+                .any(|rule| orders_wipe_of(rule, device))
+                .then(|| doubts.may_wipe(device, set).map(|()| self.memory.wipes.ripeness(&as_if_blank(device)))),
+        };
+        set.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
+    }
+
+    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that was made
+    /// again, those count as well on which its UID cannot be written now.
+    fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, DiskId)> {
+        let of = |set: SetRef, layouts: &[Layout]| owner(&set, layouts, rules).map_or(set, |rule| rule.set.clone());
+        let labelled = self.pool.labelled_disks().into_iter().map(|member| {
+            let label = Arc::clone(&member.shown().content.label);
+            (of(label.set.clone(), std::slice::from_ref(&label.layout)), member.id.clone())
+        });
+        let bare = self.pool.journal().bare_claims().into_iter().map(|(id, claim)| (of(claim.set, &OF_BARE), id));
+        let absent = self.pool.absent().into_iter().map(|(id, disk)| (of(disk.set, &[disk.layout]), id));
+        labelled.chain(bare).chain(absent).collect()
+    }
+
+    /// How many disks each set has.
+    pub(super) fn counts(&self, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+        let mut counts = BTreeMap::new();
+        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(&(*id).into()));
+        let claiming = claiming.map(|(_, (_, set))| set.clone());
+        for set in self.placed(rules).into_iter().map(|(set, _)| set).chain(claiming) {
+            *counts.entry(set).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
+    fn astray(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+        let is = |device: &&Device, id: &DiskId| {
+            device.id == *id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == *id)
+        };
+        let here = |id: &DiskId| set.devices.iter().find(|device| is(device, id));
+        let of = self.placed(rules);
+        let mut astray = BTreeMap::new();
+        for rule in rules {
+            let Some(named) = &rule.named else { continue };
+            let own = of.iter().filter(|(set, _)| *set == rule.set);
+            let lost = own.filter(|(_, id)| !here(id).is_some_and(|device| named.names(&device.raw))).count();
+            astray.insert(rule.set.clone(), u32::try_from(lost).unwrap_or(u32::MAX));
+        }
+        astray
+    }
+}
+
+/// Whether a rule's layout fits on a device.
+fn fits(rule: &Rule, device: &Device) -> Result<(), LayoutError> {
+    let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
+    match rule.layout {
+        Layout::Carved {} => data_area(&geometry).map(drop),
+        _ => places(&geometry, &rule.layout).map(drop),
+    }
+}

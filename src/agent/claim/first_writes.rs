@@ -1,0 +1,99 @@
+//! The exclusive open of a disk that is to be claimed, the last questions to it, and the first writes. A bare device gets nothing
+//! written: the journal says whose it is.
+//!
+//! Takes in what the last look saw; the disk is a member of the pool afterwards. On a thread of its own, as it may hang.
+
+use std::sync::Arc;
+
+use super::error::ClaimError;
+use crate::claim::Rule;
+use crate::device::label::{Hardware, Layout, SetRef};
+use crate::device::ownership::Owner;
+use crate::device::{Device, DiskId};
+use crate::host::patience::Late;
+use crate::host::raw::Contents;
+use crate::host::{Access, Disk, Host, Openers, Probe};
+use crate::pool::{
+    BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, reads_as_zeros,
+};
+
+/// A disk that is being claimed, for a thread of its own.
+pub(super) struct Taking {
+    pub pool: Arc<Pool>,
+    pub host: Arc<dyn Host>,
+    pub now: Device,
+    pub own: Hardware,
+    /// The whole disk that it is, or is on.
+    pub whole: Option<Hardware>,
+    pub rule: Option<Arc<Rule>>,
+}
+
+impl Taking {
+    pub fn take(self, set: SetRef, layout: Layout, late: &Late) -> Result<(), ClaimError> {
+        let Self { pool, host, now, own, whole, rule } = self;
+        let exclusive = host.open(&now.raw, Access::Claim)?;
+        // A test of a new disk has it open for hours, and not exclusively: it would write over what comes here.
+        exclusive.prove_unopened(Openers::Writers)?;
+        // Once more, now that nobody else can have it alone: mkfs may have come and gone since the look.
+        match host.probe(&now.raw) {
+            Probe::Looked(Contents { table: None, signatures, busy: _ }) if signatures.is_empty() => {}
+            Probe::Failed(why) => return Err(ClaimError::Probe(why)),
+            Probe::Looked(_) | Probe::NotLooked => return Err(ClaimError::NotBlank),
+        }
+        if layout == (Layout::RawDevice {}) {
+            // What nobody has a record of must at least look unused.
+            if !reads_as_zeros(&*exclusive)? {
+                return Err(ClaimError::NotZeros);
+            }
+            late.check()?;
+            return claim_bare(&pool, host, (&now, whole), exclusive, set, rule);
+        }
+        late.check()?;
+        let Owner { cluster, node } = pool.owner().clone();
+        let claim = NewLabel { geometry: exclusive.geometry(), cluster, node, hardware: own, set, layout };
+        let claimed = PoolDisk::claim(Arc::clone(&exclusive), &claim)?;
+        let id = claimed.content().label.disk;
+        drop(claimed);
+        let own = host.open(&now.raw, Access::Own)?;
+        drop(exclusive);
+        let Opened::Ours(disk) = PoolDisk::open(own, id, pool.owner(), &LastSeen::default())? else {
+            return Err(ClaimError::BlankAgain);
+        };
+        let id = DiskId::labelled(id);
+        tracing::info!(disk = %id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a disk");
+        pool.join(Member::Labelled(Arc::new(LabelledDisk::new(id, now.raw, disk, rule))));
+        Ok(())
+    }
+}
+
+/// A bare device carries no label: the journal says whose it is.
+fn claim_bare(
+    pool: &Pool,
+    host: Arc<dyn Host>,
+    (now, whole): (&Device, Option<Hardware>),
+    exclusive: Arc<dyn Disk>,
+    set: SetRef,
+    rule: Option<Arc<Rule>>,
+) -> Result<(), ClaimError> {
+    let claim = BareClaim {
+        set,
+        hardware: whole.clone(),
+        generation: 1,
+        size: exclusive.geometry().size,
+        clean: false,
+        cleaned: 0,
+        used: false,
+        volume: None,
+        erasing: None,
+        erasing_usage: None,
+    };
+    drop(exclusive);
+    tracing::info!(disk = %now.id, path = %now.raw.path.display(), set = %claim.set.name, "claimed a bare device");
+    pool.journal().claim_bare(&now.id, claim)?;
+    let member = BareDevice::new(now.id.clone(), host, Arc::clone(pool.journal()));
+    let member = Arc::new(member);
+    pool.join(Member::Bare(Arc::clone(&member)));
+    member.arrive(&now.raw, whole)?;
+    member.lock().rule = rule;
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! What one look saw.
+
+use std::time::Duration;
+
+use crate::device::label::Hardware;
+use crate::device::{Device, DiskId, id};
+use crate::host::RawDisk;
+use crate::host::raw::Kind;
+
+/// All devices of a machine at one look, in the order in which the host names them.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Monotonic time when the look began.
+    pub at: Duration,
+    pub devices: Vec<Device>,
+}
+
+/// The whole disk of a partition.
+pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> {
+    let Kind::Partition(partition) = &raw.kind else { return None };
+    devices.iter().map(|device| &device.raw).find(|disk| disk.name == partition.disk)
+}
+
+impl Snapshot {
+    /// Who a device is as a bare one, by its hardware, whatever it carries.
+    pub fn bare_id(&self, device: &Device) -> DiskId {
+        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).into()
+    }
+
+    /// The whole disk that a device is, or is on ([`id::whole_disk`]).
+    pub fn whole_disk(&self, device: &Device) -> Option<Hardware> {
+        id::whole_disk(&device.raw, disk_of(&self.devices, &device.raw))
+    }
+}

@@ -1,0 +1,144 @@
+//! A volume gets room on a member: it is made, or grows.
+//!
+//! Takes in a place and what is asked for; gives out whether that was done, or why another place must serve. Long zeroing comes
+//! first, in pieces between which others have their turn.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::Member;
+use crate::host::pace::Call;
+use crate::host::turn::{PATIENCE, TurnGuard};
+use crate::pool::erase::{GIVE_WAY, zeroed_in_call};
+use crate::pool::error::{ApplyError, BareError, PoolError};
+use crate::pool::extents::ExtentSet;
+use crate::pool::journal_store::JournalStore;
+use crate::pool::labelled::{LabelledDisk, LabelledState};
+use crate::pool::plan::{PlanError, PlannedVolume, Site};
+use crate::pool::view::VolumeView;
+
+/// Who got a place.
+#[derive(Debug)]
+pub enum Attempt {
+    ByUs,
+    ByOther,
+    /// The disk failed, or others kept its lock, before anything of the volume was there.
+    Failed(PoolError),
+}
+
+impl Member {
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
+    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
+    /// until it is done there is nothing of the volume.
+    pub fn create(
+        &self,
+        site: Site,
+        volume: &PlannedVolume,
+        journal: &JournalStore,
+        patience: Duration,
+    ) -> Result<Attempt, PoolError> {
+        let made = match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut LabelledState| state.unzeroed_for_create(site, volume);
+                // It is in the making until others can see what came of it.
+                let (begun, made) = {
+                    let mut state = match zeroed(member, volume.id, patience, to_zero) {
+                        Ok(state) => state,
+                        Err(error @ PoolError::BeingZeroed { .. }) => return Err(error),
+                        Err(error) if is_taken(&error) => return Ok(Attempt::ByOther),
+                        Err(error) => return Ok(Attempt::Failed(error)),
+                    };
+                    // It has just left or failed: nothing is written down of it.
+                    if !state.is_usable() {
+                        return Ok(Attempt::ByOther);
+                    }
+                    let begun = journal.begin(volume.id, &member.id, state.known())?;
+                    (begun, state.create(site, volume).map_err(PoolError::from))
+                };
+                if made.as_ref().is_err_and(left_nothing) {
+                    begun.withdraw()?;
+                }
+                made
+            }
+            Self::Bare(member) => match member.create(volume, patience) {
+                Err(BareError::BeingZeroed { left }) => {
+                    return Err(PoolError::BeingZeroed { id: volume.id, disk: member.id.clone(), left });
+                }
+                made => made.map_err(PoolError::from),
+            },
+        };
+        match made {
+            Ok(()) => Ok(Attempt::ByUs),
+            Err(error) if is_taken(&error) => Ok(Attempt::ByOther),
+            Err(error) if left_nothing(&error) => Ok(Attempt::Failed(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn expand(&self, view: &VolumeView, required: u64) -> Result<(), PoolError> {
+        let id = view.id;
+        match self {
+            Self::Labelled(member) => {
+                let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
+                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                match grown {
+                    Err(PoolError::Apply(ApplyError::Plan {
+                        source: PlanError::CannotGrow { id, wanted, growable_to },
+                        ..
+                    })) => Err(PoolError::CannotGrow { id, wanted, growable_to }),
+                    done => done,
+                }
+            }
+            Self::Bare(_) if required <= view.size => Ok(()),
+            Self::Bare(_) => Err(PoolError::CannotGrow { id, wanted: required, growable_to: view.size }),
+        }
+    }
+}
+
+/// The lock of the disk, when all is zeroed that must be for what comes next; or how much there is left, if that is
+/// more than one call waits for. The worker then goes on.
+fn zeroed<'m>(
+    member: &'m LabelledDisk,
+    id: Uuid,
+    patience: Duration,
+    to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
+) -> Result<TurnGuard<'m, LabelledState>, PoolError> {
+    let mut call = Call::begin();
+    loop {
+        let mut state = member.lock_within(patience)?;
+        if !state.is_usable() {
+            return Ok(state);
+        }
+        let left = to_zero(&mut state)?;
+        if left.is_empty() {
+            return Ok(state);
+        }
+        let bytes = left.total();
+        if !zeroed_in_call(&mut state, left, &mut call)? {
+            return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
+        }
+        drop(state);
+        std::thread::sleep(GIVE_WAY);
+    }
+}
+
+fn is_taken(error: &PoolError) -> bool {
+    match error {
+        PoolError::Apply(ApplyError::Plan { source, .. }) => {
+            matches!(source, PlanError::Taken { .. } | PlanError::TableFull)
+        }
+        PoolError::Bare(error) => matches!(error, BareError::Taken(_)),
+        _ => false,
+    }
+}
+
+/// Nothing of what was asked for can be on the disk.
+fn left_nothing(error: &PoolError) -> bool {
+    is_taken(error)
+        || match error {
+            PoolError::Apply(error) => error.left_nothing(),
+            PoolError::Bare(error) => error.left_nothing(),
+            _ => false,
+        }
+}
