@@ -87,8 +87,9 @@ fn what_a_tenant_wrote_into_a_bare_device_is_not_read_while_the_journal_is_damag
     device.put_content(forged.content());
     let before = device.content();
     host.state().store(JOURNAL, &text.replace(':', ";")).expect("stored");
-    let bare =
-        |pass: &PassReport| pass.set.devices.iter().find(|device| device.raw.name == "fake1").cloned().expect("here");
+    let bare = |pass: &PassReport| {
+        pass.snapshot.devices.iter().find(|device| device.raw.name == "fake1").cloned().expect("here")
+    };
 
     let mut node = start(&host, &Layout::Carved {});
     let pass = node.passes().expect("looks");

@@ -380,7 +380,7 @@ fn a_filesystem_that_was_made_over_a_table_of_ours_is_not_written_over() {
         let before = disk.content();
         let mut node = start(&host);
         let pass = node.passes().expect("looks");
-        let verdict = pass.set.devices[0].verdict.clone();
+        let verdict = pass.snapshot.devices[0].verdict.clone();
         assert!(disk.content() == before, "{word}: it was written over, {verdict:?}");
         let Verdict::Unknown(why) = verdict else { panic!("{word}: {verdict:?}") };
         assert!(why.contains(word) && why.contains("wipefs"), "{why}");
@@ -426,7 +426,7 @@ fn a_filesystem_that_was_made_while_a_claim_or_a_release_was_stopped_is_not_writ
     let before = disk.content();
     let mut node = start(&host);
     let pass = node.passes().expect("looks");
-    assert!(disk.content() == before, "something was written: {:?}", pass.set.devices[0].verdict);
+    assert!(disk.content() == before, "something was written: {:?}", pass.snapshot.devices[0].verdict);
 }
 
 #[test]

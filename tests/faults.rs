@@ -834,7 +834,7 @@ fn a_partition_that_a_tenant_made_on_a_bare_device_is_given_to_nobody_and_unmapp
     let pass = node.passes().expect("looks");
     assert_eq!(node.pool.members().len(), 1, "{:?}", node.pool.disk_views());
     let of = |pass: &PassReport| {
-        pass.set.devices.iter().find(|device| device.raw.name == *name).expect("it").verdict.clone()
+        pass.snapshot.devices.iter().find(|device| device.raw.name == *name).expect("it").verdict.clone()
     };
     assert!(matches!(of(&pass), Verdict::Theirs(Reason::OnPoolVolume { .. })), "{:?}", of(&pass));
     assert_eq!(platter.mapping(1), None, "it is not left mapped when the device joins");

@@ -47,14 +47,14 @@ pub enum AdminError {
 }
 
 /// What a person calls `text`: a path or a link before an id, which several may have. Of these, the one that may be used.
-fn called<'s>(set: &'s Snapshot, text: &str) -> Vec<&'s Device> {
+fn called<'s>(snapshot: &'s Snapshot, text: &str) -> Vec<&'s Device> {
     let path = Path::new(text);
     let is_there = |device: &&Device| device.raw.path == path || device.raw.links.iter().any(|link| link == path);
-    let there: Vec<&Device> = set.devices.iter().filter(is_there).collect();
+    let there: Vec<&Device> = snapshot.devices.iter().filter(is_there).collect();
     if !there.is_empty() {
         return there;
     }
-    let named: Vec<&Device> = set.devices.iter().filter(|device| device.id.as_str() == text).collect();
+    let named: Vec<&Device> = snapshot.devices.iter().filter(|device| device.id.as_str() == text).collect();
     match named.iter().find(|device| device.verdict == Verdict::Ours && device.believed == device::Believed::Yes) {
         Some(used) => vec![used],
         None => named,
@@ -79,8 +79,8 @@ impl Reconciler {
 
     /// A device, and its member where it has one: a bare device's by its hardware, whatever it carries.
     fn find(&mut self, text: &str) -> Result<(Snapshot, Device, Option<Member>), AdminError> {
-        let set = self.look()?;
-        let device = match &called(&set, text)[..] {
+        let snapshot = self.look()?;
+        let device = match &called(&snapshot, text)[..] {
             [] => return Err(AdminError::NoSuchDisk(text.to_owned())),
             [one] => Device::clone(one),
             several => {
@@ -88,25 +88,25 @@ impl Reconciler {
                 return Err(AdminError::Several { disk: text.to_owned(), paths });
             }
         };
-        let bare = self.pool().bare_member_of(&set, &device).map(Member::Bare);
+        let bare = self.pool().bare_member_of(&snapshot, &device).map(Member::Bare);
         // A copy is not the member that has its id, nor is a disk of another node.
         let is_it = device.verdict == Verdict::Ours && device.believed == device::Believed::Yes;
         let labelled = self.pool().labelled_disk(&device.id).filter(|_| is_it);
         let member = bare.or(labelled.map(Member::Labelled));
-        Ok((set, device, member))
+        Ok((snapshot, device, member))
     }
 
     fn release(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
         // What is released is written down there: a dry run says so, too.
         self.pool().journal().sound().map_err(PoolError::from)?;
-        let (set, device, member) = match self.find(text) {
+        let (snapshot, device, member) = match self.find(text) {
             Err(AdminError::NoSuchDisk(id)) => return self.forget(&DiskId::named(id), run),
             // Copies of a disk that is away have its id.
             Ok((_, _, None)) | Err(AdminError::Several { .. }) if self.is_missing(text) => {
                 return self.forget(&DiskId::named(text), run);
             }
-            Ok((set, device, None)) if self.has_lost(&set.bare_id(&device)) => {
-                return self.give_up_lost(&set.bare_id(&device), run);
+            Ok((snapshot, device, None)) if self.has_lost(&snapshot.bare_id(&device)) => {
+                return self.give_up_lost(&snapshot.bare_id(&device), run);
             }
             found => found?,
         };
@@ -135,7 +135,7 @@ impl Reconciler {
             format!("no set claims it again until `localpool disk adopt {path}`"),
         ];
         lines.extend(given_up);
-        if set.bare_id(&device).is_path() {
+        if snapshot.bare_id(&device).is_path() {
             lines.push(format!(
                 "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
             ));

@@ -25,17 +25,17 @@ mod first_writes;
 impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what
     /// each set takes and does not take, and whether one chose a disk that it must not have.
-    pub(super) fn take(&mut self, set: &mut Snapshot, met: &mut Met) -> (Vec<Outcome>, ChosenWrong) {
+    pub(super) fn take(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> (Vec<Outcome>, ChosenWrong) {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
-        self.watch_content(set, &rules);
-        let mut election = self.elect(set, &rules);
+        self.watch_content(snapshot, &rules);
+        let mut election = self.elect(snapshot, &rules);
         if !takes_some(&election) {
             return (election.outcomes, ChosenWrong(false));
         }
-        let promises = match self.leave_promised(set, met) {
+        let promises = match self.leave_promised(snapshot, met) {
             Ok(Promised { all, on: 0 }) => all,
             Ok(Promised { all, on: _ }) => {
-                election = self.elect(set, &rules);
+                election = self.elect(snapshot, &rules);
                 all
             }
             Err(error) => {
@@ -49,24 +49,24 @@ impl Reconciler {
             }
         };
         let Election { claims, wipes, outcomes } = election;
-        let read = self.read_zeros(&set.devices, &claims, met);
+        let read = self.read_zeros(&snapshot.devices, &claims, met);
         let claims = taking::claims(claims, &read, &rules, &self.counts(&rules));
-        self.perform(claims, set, met);
+        self.perform(claims, snapshot, met);
         // What was just claimed is another disk than the one that was elected on.
         if met.claimed.is_empty() {
-            self.perform(taking::wipes(wipes, &promises, set), set, met);
+            self.perform(taking::wipes(wipes, &promises, snapshot), snapshot, met);
         }
         (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
 
     /// Disks that other provisioners promise are theirs in this pass; the next one asks anew, as no event of this
     /// machine tells of promises.
-    pub(super) fn leave_promised(&mut self, set: &mut Snapshot, met: &mut Met) -> Result<Promised, TakeError> {
+    pub(super) fn leave_promised(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> Result<Promised, TakeError> {
         let all = self.promises()?;
-        let raws: Vec<RawDisk> = set.devices.iter().map(|device| device.raw.clone()).collect();
+        let raws: Vec<RawDisk> = snapshot.devices.iter().map(|device| device.raw.clone()).collect();
         let raws: Vec<&RawDisk> = raws.iter().collect();
         let mut on = 0;
-        for device in set.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
+        for device in snapshot.devices.iter_mut().filter(|device| device.verdict == Verdict::Unclaimed) {
             if let Some(reason) = promised(&all, &device.raw, &raws) {
                 met.again |= reason.may_pass();
                 met.problems.insert(device.raw.name.clone(), reason.to_string());
@@ -89,16 +89,16 @@ impl Reconciler {
 
     /// Forgets the claims that have ended, and what was read of their disks before. Gives the kernel names of those that
     /// are under way.
-    pub(super) fn claims_under_way(&mut self) -> BTreeSet<KernelName> {
+    pub(super) fn end_claims(&mut self) -> BTreeSet<KernelName> {
         let (errands, discovery) = (&self.errands, &mut self.memory.discovery);
-        self.claiming.retain(|id, (name, _)| {
+        self.claims_under_way.retain(|id, (name, _)| {
             let is_under_way = errands.is_waiting_for(&id.into());
             if !is_under_way {
                 discovery.changed(name);
             }
             is_under_way
         });
-        self.claiming.values().map(|(name, _)| name.clone()).collect()
+        self.claims_under_way.values().map(|(name, _)| name.clone()).collect()
     }
 
     /// Reads the disks that must hold zeros.
@@ -137,10 +137,10 @@ impl Reconciler {
         let (own, whole) = (Hardware::of(id::hardware(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
         let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, own, whole, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
-        self.claiming.insert(id.clone(), (name.clone(), elected.set.clone()));
+        self.claims_under_way.insert(id.clone(), (name.clone(), elected.set.clone()));
         let claimed = self.errand_now(&id, move |late| taking.take(set, layout, late));
         if claimed.is_ok() {
-            self.claiming.remove(&id);
+            self.claims_under_way.remove(&id);
         }
         self.memory.discovery.changed(&name);
         claimed?

@@ -65,15 +65,15 @@ impl Reconciler {
 
     /// Writes down what is a copy. A disk that was moved may still be listed where it was, so that takes two looks which
     /// see the same, the second with nothing remembered. Gives whether that one is due.
-    pub(super) fn remember_copies(&mut self, set: &Snapshot) -> bool {
-        let mut seen = seen_together(&set.devices);
+    pub(super) fn remember_copies(&mut self, snapshot: &Snapshot) -> bool {
+        let mut seen = seen_together(&snapshot.devices);
         let known = self.pool.journal().identities();
         let is_known = |id: &DiskId, copy: &HardwareId| known.get(id).is_some_and(|known| known.copies.contains(copy));
         seen.retain(|id, seen| seen.copies.iter().any(|copy| !is_known(id, copy)));
         let before = std::mem::replace(&mut self.together, seen.clone());
         let (sure, unsure): (Identities, Identities) =
             seen.into_iter().partition(|(id, seen)| before.get(id) == Some(seen));
-        for device in set.devices.iter().filter(|device| unsure.contains_key(&device.id)) {
+        for device in snapshot.devices.iter().filter(|device| unsure.contains_key(&device.id)) {
             self.memory.discovery.changed(&device.raw.name);
         }
         let used = self.in_use();
@@ -135,7 +135,7 @@ impl Reconciler {
     }
 
     /// Makes a device the disk that others are as well, as far as their records go; those are its copies from then on.
-    pub fn adopt_copy(&mut self, set: &Snapshot, device: &Device, run: Run) -> Result<Vec<String>, AdminError> {
+    pub fn adopt_copy(&mut self, snapshot: &Snapshot, device: &Device, run: Run) -> Result<Vec<String>, AdminError> {
         let path = device.raw.path.display().to_string();
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
         let Some(own) = hardware(&device.raw) else {
@@ -144,7 +144,7 @@ impl Reconciler {
             ));
         };
         let is_other = |other: &&Device| other.id == device.id && other.raw.name != device.raw.name;
-        let others: Vec<&Device> = set.devices.iter().filter(is_other).collect();
+        let others: Vec<&Device> = snapshot.devices.iter().filter(is_other).collect();
         for other in &others {
             let there = other.raw.path.display();
             if other.believed == Believed::Yes {

@@ -95,12 +95,12 @@ pub enum Action {
     },
 }
 
-/// What comes first: members leave, arrive and are refused. `claiming`: kernel names of disks that a claim of ours is under way on.
-pub fn come_and_go(snapshot: &Snapshot, members: &Members, claiming: &BTreeSet<KernelName>) -> Vec<Action> {
+/// What comes first: members leave, arrive and are refused. `claims_under_way`: kernel names of disks that a claim of ours is under way on.
+pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BTreeSet<KernelName>) -> Vec<Action> {
     let mut actions = Vec::new();
     for member in &members.labelled {
         // One whose claim has just ended is seen by the next pass.
-        let is_here = claiming.contains(&member.raw.name)
+        let is_here = claims_under_way.contains(&member.raw.name)
             || snapshot.devices.iter().any(|device| is_same_device(device, &member.id, &member.raw));
         if member.is_missing || is_here {
             continue;
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(decided(vec![], &with(vec![gone.clone()])), leave);
         let missing = Labelled { is_missing: true, is_usable: false, ..gone.clone() };
         assert_eq!(decided(vec![], &with(vec![missing])), []);
-        let claiming = BTreeSet::from(["sda".into()]);
-        assert_eq!(come_and_go(&snapshot(vec![]), &with(vec![gone]), &claiming), []);
+        let claims_under_way = BTreeSet::from(["sda".into()]);
+        assert_eq!(come_and_go(&snapshot(vec![]), &with(vec![gone]), &claims_under_way), []);
     }
 
     #[test]

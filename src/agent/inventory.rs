@@ -16,7 +16,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     let note = |device: &Device| -> Option<String> {
         if let Some(problem) = pass.problems.get(&device.raw.name) {
             return Some(match device.verdict {
-                _ if pool.bare_member_of(&pass.set, device).is_some() => {
+                _ if pool.bare_member_of(&pass.snapshot, device).is_some() => {
                     format!("in pool as a bare device, but not ready: {problem}")
                 }
                 Verdict::Ours => format!("in pool, but not ready: {problem}"),
@@ -26,8 +26,8 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
         match device.verdict {
             Verdict::Ours => match pool.labelled_disk(&device.id) {
                 Some(member) => Some(member_note(&member) + &failing(pool, &member.id)),
-                None if lost.contains_key(&pass.set.bare_id(device)) => {
-                    Some(lost_note(device, &lost[&pass.set.bare_id(device)]))
+                None if lost.contains_key(&pass.snapshot.bare_id(device)) => {
+                    Some(lost_note(device, &lost[&pass.snapshot.bare_id(device)]))
                 }
                 None => partition_note(pool, pass, device),
             },
@@ -41,7 +41,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
     };
     let shown = |device: &Device| {
         let mut device = device.clone();
-        let note = match pool.bare_member_of(&pass.set, &device) {
+        let note = match pool.bare_member_of(&pass.snapshot, &device) {
             // It may have been claimed since the look.
             Some(member) => {
                 device.verdict = Verdict::Ours;
@@ -51,7 +51,7 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
         };
         ListedDevice { note, device }
     };
-    pass.set.devices.iter().map(shown).collect()
+    pass.snapshot.devices.iter().map(shown).collect()
 }
 
 fn failing(pool: &Pool, disk: &DiskId) -> String {
@@ -97,7 +97,7 @@ fn member_note(member: &LabelledDisk) -> String {
 /// What a partition of a pool disk is there for.
 fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<String> {
     let Kind::Partition(partition) = &device.raw.kind else { return None };
-    let disk = pass.set.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
+    let disk = pass.snapshot.devices.iter().find(|disk| disk.raw.name == partition.disk)?;
     let member = pool.labelled_disk(&disk.id)?;
     let shown = member.shown();
     let content = &shown.content;

@@ -60,8 +60,8 @@ impl Memory {
     }
 
     /// What hung on devices that are gone keeps nobody waiting.
-    pub fn forget_gone(&mut self, set: &Snapshot) {
-        let here: BTreeSet<Incarnation> = set.devices.iter().map(|device| device.raw.incarnation()).collect();
+    pub fn forget_gone(&mut self, snapshot: &Snapshot) {
+        let here: BTreeSet<Incarnation> = snapshot.devices.iter().map(|device| device.raw.incarnation()).collect();
         self.blanks.forget(|whom| here.contains(whom));
         self.healths.forget(|whom| here.contains(whom));
     }

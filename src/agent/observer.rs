@@ -23,10 +23,10 @@ const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
 const ASK: Duration = Duration::from_secs(1);
 /// How many looks may fail one after another, and how long to wait in between.
 const FAILURES: u32 = 3;
-const AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A blank disk that somebody has open, and one that hangs, are looked at again without an event, as none tells when
 /// that is over. Each look in vain doubles the time.
-const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,14 @@ pub fn observe(
     wanted: impl Fn() -> Interest,
 ) -> Result<(), DiscoveryError> {
     let mut failures = 0;
-    let mut again = Backoff::new(AGAIN, AGAIN_AT_MOST);
+    let mut again = Backoff::new(LOOK_AGAIN, LOOK_AGAIN_AT_MOST);
     while wanted() == Interest::Still {
         let began = Instant::now();
         let due = match agent.look() {
-            Ok(set) => {
+            Ok(snapshot) => {
                 failures = 0;
-                let due = again.after(agent.must_look_again(&set)).unwrap_or(resync);
-                found(inventory(agent.pool(), &PassReport::of_look(set)));
+                let due = again.after(agent.must_look_again(&snapshot)).unwrap_or(resync);
+                found(inventory(agent.pool(), &PassReport::of_look(snapshot)));
                 due.min(resync)
             }
             Err(error) => {
@@ -72,7 +72,7 @@ pub fn observe(
                 }
                 tracing::warn!(error = %chain(&error), "the machine's disks could not be looked at; trying again");
                 agent.events_lost();
-                AGAIN
+                LOOK_AGAIN
             }
         };
         // A flood of events leaves the machine at least as much time as the looks take.
@@ -100,7 +100,7 @@ fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &imp
         }
         let hint = events.next(timeout).unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "device events cannot be read; looking at everything instead");
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(LOOK_AGAIN);
             Some(Hint::Overflow)
         });
         let look = match hint {

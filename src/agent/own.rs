@@ -58,7 +58,7 @@ impl Reconciler {
 
     /// Until the PoolVolumes were heard, a disk with our label that the journal does not know may be what a tenant wrote: it joins
     /// later. A damaged journal knows none of them, and keeps none out. Nor does who only looks, and has nobody to ask.
-    pub(super) fn withhold_unknown_labels(&mut self, set: &mut Snapshot) {
+    pub(super) fn withhold_unknown_labels(&mut self, snapshot: &mut Snapshot) {
         let journal = Arc::clone(self.pool.journal());
         if !self.question.is_asked() || journal.is_told() || journal.sound().is_err() {
             return;
@@ -67,7 +67,7 @@ impl Reconciler {
             let is_its = |known: &KnownDisk| known.hardware.is_none() || known.hardware == hardware(&device.raw);
             journal.known(|id| *id == device.id).iter().any(|(_, known)| is_its(known))
         };
-        for device in set.devices.iter_mut().filter(|device| device.label.is_some()) {
+        for device in snapshot.devices.iter_mut().filter(|device| device.label.is_some()) {
             if device.verdict != Verdict::Ours || is_known(device) {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Reconciler {
 
     /// Disks that could not be read, where no journal says which disks there were: any that a set here selects may be ours, but
     /// for those that are being claimed.
-    pub(super) fn may_be_ours(&self, set: &Snapshot, claiming: &BTreeSet<KernelName>) -> Vec<Unasked> {
+    pub(super) fn may_be_ours(&self, snapshot: &Snapshot, claims_under_way: &BTreeSet<KernelName>) -> Vec<Unasked> {
         if !self.pool.journal().is_in_doubt() {
             return Vec::new();
         }
@@ -107,7 +107,12 @@ impl Reconciler {
             let (disk, listed) = (device.id.clone(), BTreeSet::new());
             Some(Unasked { disk, why, listed, knowledge: Knowledge::None })
         };
-        set.devices.iter().filter(|device| !claiming.contains(&device.raw.name)).filter_map(unknown).collect()
+        snapshot
+            .devices
+            .iter()
+            .filter(|device| !claims_under_way.contains(&device.raw.name))
+            .filter_map(unknown)
+            .collect()
     }
 
     /// What the API server knows of this node's devices, if it says so within a moment. A later answer makes a pass due.

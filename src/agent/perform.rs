@@ -15,7 +15,7 @@ use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
 use crate::host::chain;
 use crate::host::patience::PatienceError;
-use crate::host::turn::SHORT_PATIENCE;
+use crate::host::turn::SHORT_TURN_PATIENCE;
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
@@ -105,10 +105,10 @@ impl Reconciler {
         let Some(member) = self.pool.member(id) else { return };
         let offered = match &member {
             Member::Labelled(disk) => {
-                disk.lock_within(SHORT_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                disk.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
             Member::Bare(device) => {
-                device.lock_within(SHORT_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                device.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
         };
         if let Err(busy) = offered {

@@ -12,8 +12,8 @@ use crate::host::chain;
 impl Reconciler {
     /// Lines for people: each set of `wanted`, among the sets that are there; one of the same name takes its place.
     pub(in crate::agent) fn preview(&mut self, wanted: &[Rule]) -> Result<Vec<String>, AdminError> {
-        let mut set = self.look()?;
-        let note = self.leave_promised(&mut set, &mut Met::default()).err().map(|error| chain(&error));
+        let mut snapshot = self.look()?;
+        let note = self.leave_promised(&mut snapshot, &mut Met::default()).err().map(|error| chain(&error));
         let same = |a: &Rule, b: &Rule| a.set.has_name_of(&b.set);
         let there = || self.rules.iter().map(|rule| (**rule).clone());
         let mut rules: Vec<Rule> = there().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
@@ -29,20 +29,20 @@ impl Reconciler {
             let set = there().find(|rule| same(rule, new)).map_or_else(|| new.set.clone(), |rule| rule.set);
             Rule { set, dry_run: true, node, ..new.clone() }
         }));
-        let election = self.elect(&set, &rules);
+        let election = self.elect(&snapshot, &rules);
         let of_wanted = |outcome: &&Outcome| wanted.iter().any(|new| new.set.has_name_of(&outcome.set));
         let outcomes = election.outcomes.iter().filter(of_wanted);
-        Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&set, outcome))).collect())
+        Ok(note.into_iter().chain(outcomes.flat_map(|outcome| lines(&snapshot, outcome))).collect())
     }
 }
 
 /// The set, then each device with what would become of it.
-fn lines(set: &Snapshot, outcome: &Outcome) -> Vec<String> {
+fn lines(snapshot: &Snapshot, outcome: &Outcome) -> Vec<String> {
     let taken = outcome.would_take.iter().map(|name| (name, "take", String::new()));
     let left = outcome.rejected.iter().map(|(name, left)| (name, "leave", left.to_string()));
     let mut rows: Vec<[String; 5]> = Vec::new();
     for (name, verb, why) in taken.chain(left) {
-        let Some(device) = set.devices.iter().find(|device| device.raw.name == *name) else { continue };
+        let Some(device) = snapshot.devices.iter().find(|device| device.raw.name == *name) else { continue };
         // A loop device without a file is no device that anybody asks about.
         if device.raw.size > 0 {
             rows.push(row(device, verb, why));

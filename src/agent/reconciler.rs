@@ -27,8 +27,8 @@ use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
 /// when that is over. Each look in vain doubles it.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// How long a pass waits for one disk to be opened or written before it goes on with the others.
 const ERRAND: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub struct Reconciler {
     /// Work on disks of the pool that may hang.
     pub(super) errands: Patience<WorkedOn>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
-    pub(super) claiming: BTreeMap<DiskId, (KernelName, SetRef)>,
+    pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
     pub(super) unusable: BTreeMap<KernelName, String>,
     /// What the last look saw together.
@@ -60,7 +60,7 @@ pub struct Reconciler {
 /// What one pass saw and did.
 #[derive(Clone, Debug)]
 pub struct PassReport {
-    pub set: Snapshot,
+    pub snapshot: Snapshot,
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// For each set, what it takes and what it leaves, and why.
@@ -78,9 +78,9 @@ pub struct PassReport {
 
 impl PassReport {
     /// A look that did nothing.
-    pub fn of_look(set: Snapshot) -> Self {
+    pub fn of_look(snapshot: Snapshot) -> Self {
         Self {
-            set,
+            snapshot,
             problems: BTreeMap::new(),
             outcomes: Vec::new(),
             claimed: Vec::new(),
@@ -99,12 +99,12 @@ impl Reconciler {
             host,
             rules: rules.into_iter().map(Arc::new).collect(),
             knows_sets: false,
-            again: Backoff::new(AGAIN, AGAIN_AT_MOST),
+            again: Backoff::new(LOOK_AGAIN, LOOK_AGAIN_AT_MOST),
             question: Question::default(),
             untold: None,
             passes: 0,
             errands: Patience::new(ERRAND),
-            claiming: BTreeMap::new(),
+            claims_under_way: BTreeMap::new(),
             unusable: BTreeMap::new(),
             together: Identities::new(),
         }
@@ -148,45 +148,40 @@ impl Reconciler {
 
     /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
-        let (mut set, claiming) = self.observe()?;
+        let (mut snapshot, claims_under_way) = self.observe()?;
         let was_told = self.pool.journal().is_told();
-        let mut members = Met::default();
-        let actions = decide::come_and_go(&set, &self.members(), &claiming);
-        self.perform(actions, &set, &mut members);
-        self.tell_of_bare(&set, &mut members);
-        self.unusable = std::mem::take(&mut members.unusable);
-        members.unread.extend(self.may_be_ours(&set, &claiming));
-        self.pool.looked_at(std::mem::take(&mut members.unread));
-        let unsure = self.remember_copies(&set);
+        let mut met = Met::default();
+        let actions = decide::come_and_go(&snapshot, &self.members(), &claims_under_way);
+        self.perform(actions, &snapshot, &mut met);
+        self.tell_of_bare(&snapshot, &mut met);
+        self.unusable = std::mem::take(&mut met.unusable);
+        met.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
+        self.pool.looked_at(std::mem::take(&mut met.unread));
+        let unsure = self.remember_copies(&snapshot);
         let actions = owner::belong(&self.owned(), &self.rules);
-        self.perform(actions, &set, &mut members);
+        self.perform(actions, &snapshot, &mut met);
         self.know_labelled();
-        self.tell_wiped(&set, &mut members.problems);
+        self.tell_wiped(&snapshot, &mut met.problems);
 
-        // What this runs into is over without an event, on a disk of which something was told before, too.
-        let mut taken = Met::default();
-        let (outcomes, wrong) = self.take(&mut set, &mut taken);
+        let (outcomes, wrong) = self.take(&mut snapshot, &mut met);
         let again = self.retry_held()
             || self.pool.has_failed_work()
-            || members.again
-            || !self.claiming.is_empty()
-            || taken.again
+            || met.again
+            || !self.claims_under_way.is_empty()
             || !self.pool.journal().is_told()
-            || self.must_look_again(&set);
+            || self.must_look_again(&snapshot);
         let again = self.again.after(again);
         let actions = owner::give_back(&self.owned());
-        self.perform(actions, &set, &mut taken);
+        self.perform(actions, &snapshot, &mut met);
         self.pool.kick();
 
         // What turned out not to be blank gives way to others.
         let told_since = !was_told && self.pool.journal().is_told();
-        let stale = (unsure || wrong.0 || taken.is_stale() || told_since).then_some(Duration::ZERO);
-        let ripe_in = [self.next_ripe(&set), again, self.wipe_in(&set), stale].into_iter().flatten().min();
-        let mut problems = members.problems;
-        problems.extend(taken.problems);
-        let (claimed, untold) = (taken.claimed, self.untold.clone());
+        let stale = (unsure || wrong.0 || met.is_stale() || told_since).then_some(Duration::ZERO);
+        let ripe_in = [self.next_ripe(&snapshot), again, self.wipe_in(&snapshot), stale].into_iter().flatten().min();
+        let (Met { problems, claimed, .. }, untold) = (met, self.untold.clone());
         let knows_all = self.knows_sets && (was_told || untold.is_some());
-        Ok(PassReport { ripe_in, set, problems, outcomes, claimed, knows_all, untold })
+        Ok(PassReport { ripe_in, snapshot, problems, outcomes, claimed, knows_all, untold })
     }
 
     /// The machine as it is now, and the kernel names of the disks that a claim is under way on.
@@ -194,37 +189,39 @@ impl Reconciler {
         self.passes += 1;
         self.know_own()?;
         // Asked before the look: what ends meanwhile is seen whole by the next one.
-        let claiming = self.claims_under_way();
-        let mut set = self.look()?;
-        for device in set.devices.iter_mut().filter(|device| claiming.contains(&device.raw.name)) {
+        let claims_under_way = self.end_claims();
+        let mut snapshot = self.look()?;
+        for device in snapshot.devices.iter_mut().filter(|device| claims_under_way.contains(&device.raw.name)) {
             // What was read is a part of our own work: nothing is begun there, and nothing of it is remembered.
             device.verdict = Verdict::Unknown("it is being claimed, and has not answered yet".to_owned());
             device.label = None;
             self.memory.discovery.changed(&device.raw.name);
         }
-        self.memory.watch.look(set.at, &set.devices);
-        self.memory.forget_gone(&set);
-        let is = |device: &Device, id: &DiskId| device.id == *id || set.bare_id(device) == *id;
+        self.memory.watch.look(snapshot.at, &snapshot.devices);
+        self.memory.forget_gone(&snapshot);
+        let is = |device: &Device, id: &DiskId| device.id == *id || snapshot.bare_id(device) == *id;
         self.errands.count_only(|on| match on {
-            WorkedOn::Disk(id) => set.devices.iter().any(|device| is(device, id)),
+            WorkedOn::Disk(id) => snapshot.devices.iter().any(|device| is(device, id)),
             WorkedOn::Volume(_) => false,
         });
-        Ok((set, claiming))
+        Ok((snapshot, claims_under_way))
     }
 
     /// When the next free disk is ripe.
-    pub(super) fn next_ripe(&self, set: &Snapshot) -> Option<Duration> {
+    pub(super) fn next_ripe(&self, snapshot: &Snapshot) -> Option<Duration> {
         let waiting = |device: &Device| match self.memory.watch.ripeness(device) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         };
-        set.devices.iter().filter_map(waiting).min()
+        snapshot.devices.iter().filter_map(waiting).min()
     }
 
     /// Whether something that no event tells of may end soon: another program's hold of a blank disk, the wait for a device
     /// that hangs, or what made a read fail.
-    pub(super) fn must_look_again(&self, set: &Snapshot) -> bool {
-        self.memory.discovery.is_waiting() || self.memory.discovery.has_failed() || set.devices.iter().any(is_only_busy)
+    pub(super) fn must_look_again(&self, snapshot: &Snapshot) -> bool {
+        self.memory.discovery.is_waiting()
+            || self.memory.discovery.has_failed()
+            || snapshot.devices.iter().any(is_only_busy)
     }
 
     /// Has the workers try again what somebody held; gives whether there is any.
@@ -247,9 +244,9 @@ impl Reconciler {
     /// Looks, and does nothing.
     pub fn look(&mut self) -> Result<Snapshot, DiscoveryError> {
         self.inform();
-        let mut set = self.memory.discovery.look(&self.host, judged_record)?;
-        self.withhold_unknown_labels(&mut set);
-        Ok(set)
+        let mut snapshot = self.memory.discovery.look(&self.host, judged_record)?;
+        self.withhold_unknown_labels(&mut snapshot);
+        Ok(snapshot)
     }
 
     /// Tells discovery what no device can say: before each look and each confirmation.
@@ -340,7 +337,9 @@ mod tests {
         let mut claimed = Vec::new();
         for _ in 0..3 {
             let pass = agent.pass().expect("a look");
-            let Verdict::Unknown(why) = &pass.set.devices[0].verdict else { panic!("{:?}", pass.set.devices[0]) };
+            let Verdict::Unknown(why) = &pass.snapshot.devices[0].verdict else {
+                panic!("{:?}", pass.snapshot.devices[0])
+            };
             assert_eq!(
                 why,
                 "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
@@ -373,7 +372,7 @@ mod tests {
         };
 
         disk.set_in_use(0, true);
-        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+        for pause in [LOOK_AGAIN, LOOK_AGAIN * 2, LOOK_AGAIN * 4] {
             assert_eq!(wait(), (Some(pause), vec![]));
         }
         disk.set_in_use(0, false);

@@ -20,13 +20,17 @@ pub(super) struct RenamedBare {
 }
 
 impl Reconciler {
-    pub(super) fn doubts(&self, set: &Snapshot) -> RenamedBare {
+    pub(super) fn doubts(&self, snapshot: &Snapshot) -> RenamedBare {
         let claims = self.pool.journal().bare_claims();
-        let here: BTreeSet<DiskId> =
-            set.devices.iter().filter_map(|device| self.pool.bare_claim_of(set, device)).map(|(id, _)| id).collect();
+        let here: BTreeSet<DiskId> = snapshot
+            .devices
+            .iter()
+            .filter_map(|device| self.pool.bare_claim_of(snapshot, device))
+            .map(|(id, _)| id)
+            .collect();
         let away = claims.into_iter().filter(|(id, claim)| claim.volume.is_some() && !here.contains(id));
         let sizes = away.map(|(_, claim)| claim.size).collect();
-        let is_here = |id: &DiskId| set.devices.iter().any(|device| set.bare_id(device) == *id);
+        let is_here = |id: &DiskId| snapshot.devices.iter().any(|device| snapshot.bare_id(device) == *id);
         let lost = self.pool.journal().lost().into_iter().filter(|(id, _)| !is_here(id));
         let at_least = lost.flat_map(|(_, claim)| claim.volumes().map(|one| one.record.required).min()).min();
         RenamedBare { sizes, at_least }
@@ -40,8 +44,8 @@ impl RenamedBare {
     }
 
     /// Whether what is on a device may go, where somebody orders it.
-    pub fn may_wipe(&self, device: &Device, set: &Snapshot) -> Result<(), Spared> {
-        may_wipe(device, &set.devices)?;
+    pub fn may_wipe(&self, device: &Device, snapshot: &Snapshot) -> Result<(), Spared> {
+        may_wipe(device, &snapshot.devices)?;
         if self.are_of(&device.raw) { Err(Spared::MayBeOurs) } else { Ok(()) }
     }
 }

@@ -30,16 +30,16 @@ const AROUND: u64 = 8192;
 
 impl Reconciler {
     /// Since when the content that is ordered to go has been where it is.
-    pub(super) fn watch_content(&mut self, set: &Snapshot, rules: &[Rule]) {
-        let doubts = self.doubts(set);
+    pub(super) fn watch_content(&mut self, snapshot: &Snapshot, rules: &[Rule]) {
+        let doubts = self.doubts(snapshot);
         let is_due = |device: &&Device| {
             rules.iter().any(|rule| !rule.dry_run && orders_wipe_of(rule, device))
                 // What a bare device of the pool holds is a tenant's.
-                && self.pool.bare_claim_of(set, device).is_none()
-                && doubts.may_wipe(device, set).is_ok()
+                && self.pool.bare_claim_of(snapshot, device).is_none()
+                && doubts.may_wipe(device, snapshot).is_ok()
         };
-        let due: Vec<Device> = set.devices.iter().filter(is_due).map(as_if_blank).collect();
-        self.memory.wipes.look(set.at, &due);
+        let due: Vec<Device> = snapshot.devices.iter().filter(is_due).map(as_if_blank).collect();
+        self.memory.wipes.look(snapshot.at, &due);
     }
 
     pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &Wipe, met: &mut Met) {
@@ -62,18 +62,18 @@ impl Reconciler {
     }
 
     /// When the next disk may be wiped.
-    pub(super) fn wipe_in(&self, set: &Snapshot) -> Option<Duration> {
+    pub(super) fn wipe_in(&self, snapshot: &Snapshot) -> Option<Duration> {
         let waiting = |device: &Device| match self.memory.wipes.ripeness(&as_if_blank(device)) {
             Ripeness::Waiting(time) => Some(time),
             Ripeness::Ripe | Ripeness::Unseen => None,
         };
-        set.devices.iter().filter_map(waiting).min()
+        snapshot.devices.iter().filter_map(waiting).min()
     }
 
     /// What was destroyed on a disk is told until it is something else than blank.
-    pub(super) fn tell_wiped(&mut self, set: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
+    pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
-        for device in set.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
+        for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
             let Some(Kept { at, what: words, .. }) = before.get(&device.raw) else { continue };
             problems.insert(device.raw.name.clone(), words.clone());
             self.memory.wiped.keep(&device.raw, *at, words.clone());

@@ -16,7 +16,7 @@ pub struct Ballot<'a> {
     pub rules: &'a [Rule],
     pub devices: &'a [Device],
     /// By kernel name; of a device that is not there nothing is known.
-    pub facts: &'a BTreeMap<KernelName, Facts>,
+    pub candidacies: &'a BTreeMap<KernelName, Candidacy>,
     /// How many disks of this node each set has, missing ones too.
     pub claimed: &'a BTreeMap<SetRef, u32>,
     /// How many of the disks of a LocalVolume's class none of its paths leads to now.
@@ -29,7 +29,7 @@ pub struct Ballot<'a> {
 
 /// What is known of a device beside what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Candidacy {
     pub ripeness: Ripeness,
     /// A bare device of the pool: no set takes it.
     pub is_bare: bool,
@@ -43,7 +43,7 @@ pub struct Facts {
     pub wipe: Option<Result<Ripeness, Spared>>,
 }
 
-impl Default for Facts {
+impl Default for Candidacy {
     fn default() -> Self {
         Self {
             ripeness: Ripeness::Unseen,

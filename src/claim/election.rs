@@ -193,7 +193,7 @@ impl<'a> SetTurn<'_, 'a> {
                         deselected.push(device.raw.name.clone());
                     }
                 }
-                Err(Rejection::Verdict(why)) if self.hall.facts(device).wipe.is_some() => {
+                Err(Rejection::Verdict(why)) if self.hall.candidacy(device).wipe.is_some() => {
                     match self.suits_when_wiped(device, taken) {
                         Ok(ripeness) => contenders.push(Contender { index, device, ripeness, content: Some(why) }),
                         Err(then) => drop(rejected.insert(index, self.content(why, then))),

@@ -20,7 +20,7 @@ pub mod sample;
 mod unfit;
 mod wipe;
 
-pub use ballot::{Ballot, Facts};
+pub use ballot::{Ballot, Candidacy};
 pub use election::{Elected, Election, Outcome, Wipe, elect, to_ask};
 pub use expression::{Expression, MOST_BYTES};
 pub use glob::Glob;

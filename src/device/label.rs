@@ -134,6 +134,32 @@ pub enum Layout {
     RawDevice {},
 }
 
+impl Layout {
+    /// The disk is cut into partitions for volumes.
+    pub fn cuts(&self) -> bool {
+        match self {
+            Self::Slots { .. } | Self::Carved {} => true,
+            Self::Whole {} | Self::RawDevice {} => false,
+        }
+    }
+
+    /// Each volume gets a partition of just its size.
+    pub fn carves(&self) -> bool {
+        match self {
+            Self::Carved {} => true,
+            Self::Whole {} | Self::Slots { .. } | Self::RawDevice {} => false,
+        }
+    }
+
+    /// Nothing on the disk says whose it is.
+    pub fn is_bare(&self) -> bool {
+        match self {
+            Self::RawDevice {} => true,
+            Self::Whole {} | Self::Slots { .. } | Self::Carved {} => false,
+        }
+    }
+}
+
 /// What a volume is, beyond its place on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

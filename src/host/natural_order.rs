@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// A run of digits by its value; any other run by its first two letters, which name the driver, then by length.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Run<'n> {
+enum Stretch<'n> {
     Number { length: usize, digits: &'n str },
     Word { beginning: &'n str, length: usize, word: &'n str },
 }
@@ -14,7 +14,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
     runs(a).cmp(runs(b)).then_with(|| a.cmp(b))
 }
 
-fn runs(name: &str) -> impl Iterator<Item = Run<'_>> {
+fn runs(name: &str) -> impl Iterator<Item = Stretch<'_>> {
     let mut rest = name;
     std::iter::from_fn(move || {
         let digit = |c: char| c.is_ascii_digit();
@@ -24,10 +24,10 @@ fn runs(name: &str) -> impl Iterator<Item = Run<'_>> {
         rest = after;
         Some(if digit(first) {
             let digits = run.trim_start_matches('0');
-            Run::Number { length: digits.len(), digits }
+            Stretch::Number { length: digits.len(), digits }
         } else {
             let beginning = run.char_indices().nth(2).map_or(run, |(at, _)| &run[..at]);
-            Run::Word { beginning, length: run.len(), word: run }
+            Stretch::Word { beginning, length: run.len(), word: run }
         })
     })
 }

@@ -17,7 +17,7 @@ use super::ioctl::{self, ScsiReply};
 use super::raw::{Kind, RawDisk};
 
 /// How long a disk may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
 /// Log page 02h of NVMe.
 const NVME_SMART: u8 = 0x02;
 const NVME_SMART_BYTES: usize = 512;
@@ -65,13 +65,15 @@ fn speak(file: &File, disk: &RawDisk, language: Language) -> Result<Health, Host
     Ok(match language {
         Language::Nvme => {
             let mut log = [0; NVME_SMART_BYTES];
-            ioctl::nvme_log(file, NVME_SMART, &mut log, PATIENCE).map_err(failed)?;
+            ioctl::nvme_log(file, NVME_SMART, &mut log, ANSWER_AT_MOST).map_err(failed)?;
             of_nvme(&log)
         }
-        Language::Ata => of_ata(&ioctl::scsi_command(file, &ATA_RETURN_STATUS, &mut [], PATIENCE).map_err(failed)?),
+        Language::Ata => {
+            of_ata(&ioctl::scsi_command(file, &ATA_RETURN_STATUS, &mut [], ANSWER_AT_MOST).map_err(failed)?)
+        }
         Language::Scsi => {
             let mut page = [0; EXCEPTIONS_BYTES as usize];
-            let reply = ioctl::scsi_command(file, &LOG_SENSE, &mut page, PATIENCE).map_err(failed)?;
+            let reply = ioctl::scsi_command(file, &LOG_SENSE, &mut page, ANSWER_AT_MOST).map_err(failed)?;
             of_scsi(&reply, &page)
         }
     })

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use super::pace::MOMENT;
 
 /// How long one operation may take on a disk before the next one has to come back later.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// The same if there is something else to do meanwhile: another disk may serve, or a later pass.
-pub const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+pub const SHORT_TURN_PATIENCE: Duration = Duration::from_secs(1);
 /// A disk that is being zeroed changes hands long before anybody gives up on it; all disks of a node may be zeroed at
 /// once.
-const _: () = assert!(SHORT_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
+const _: () =
+    assert!(SHORT_TURN_PATIENCE.as_millis() >= 10 * MOMENT.as_millis(), "a disk that is zeroed does not hang");
 
 /// What others may see of a state without its lock.
 pub trait Shows {

@@ -19,7 +19,7 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::label::{Hardware, Layout, VolumeUsage};
-use crate::host::turn::{PATIENCE, SHORT_PATIENCE, Shows, Turn, TurnGuard};
+use crate::host::turn::{SHORT_TURN_PATIENCE, Shows, TURN_PATIENCE, Turn, TurnGuard};
 use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
 
 mod change;
@@ -185,7 +185,7 @@ impl BareDevice {
         if self.shown().standing == Standing::Missing {
             return Ok(());
         }
-        let mut state = self.lock_within(SHORT_PATIENCE)?;
+        let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
         state.disk = None;
         (state.standing, state.is_disputed) = (Standing::Missing, false);
         Ok(())
@@ -248,13 +248,13 @@ impl BareDevice {
 
     /// Ends the claim of a device that is away, with its volume if it has one.
     pub fn forget(&self) -> Result<(), BareError> {
-        let _state = self.lock_within(PATIENCE)?;
+        let _state = self.lock_within(TURN_PATIENCE)?;
         Ok(self.journal.release(&self.id)?)
     }
 
     /// Ends the claim.
     pub fn release(&self) -> Result<(), BareError> {
-        let _state = self.lock_within(PATIENCE)?;
+        let _state = self.lock_within(TURN_PATIENCE)?;
         self.can_release()?;
         Ok(self.journal.release(&self.id)?)
     }

@@ -133,7 +133,9 @@ impl Content {
         match self.label.layout {
             Layout::Carved {} if self.table.entries().len() <= MAX_VOLUMES => self.unpartitioned(),
             Layout::Carved {} => ExtentSet::default(),
-            _ => self.free_slots().map(|(_, entry)| entry.extent).collect(),
+            Layout::Whole {} | Layout::Slots { .. } | Layout::RawDevice {} => {
+                self.free_slots().map(|(_, entry)| entry.extent).collect()
+            }
         }
     }
 
@@ -148,7 +150,7 @@ impl Content {
     }
 
     pub fn carves(&self) -> bool {
-        matches!(self.label.layout, Layout::Carved {})
+        self.label.layout.carves()
     }
 
     /// The size that a volume could have if it grew now.

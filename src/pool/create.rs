@@ -14,7 +14,7 @@ use super::view::VolumeView;
 use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::label::{VolumeRecord, VolumeUsage};
-use crate::host::turn::{PATIENCE, SHORT_PATIENCE};
+use crate::host::turn::{SHORT_TURN_PATIENCE, TURN_PATIENCE};
 use crate::host::{FsKind, chain};
 
 /// Where a volume is to be made.
@@ -99,7 +99,7 @@ impl Pool {
         };
         // Where another disk may serve, one that is slow is not worth waiting for.
         let is_alone = offers(&self.members(), &request.selector, usage).len() < 2;
-        let patience = if is_alone { PATIENCE } else { SHORT_PATIENCE };
+        let patience = if is_alone { TURN_PATIENCE } else { SHORT_TURN_PATIENCE };
         let members: Vec<Member> = disk.and_then(|disk| self.member(disk)).into_iter().collect();
         // Another caller may take the place between the look and the lock.
         while let Ok((index, site)) = choose(&offers(&members, &request.selector, usage), &wish(request, usage)) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::disk::zero;
-use super::error::{ApplyError, Reach, StepError};
+use super::error::{ApplyError, StepError, Trace};
 use super::extents::{ExtentSet, MIB};
 use super::labelled::{FailedWork, LabelledDisk, LabelledState};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
@@ -147,7 +147,7 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
     // Once for each chunk, as it would hit what somebody made there since.
     member.lock().disk()?.prove_unchanged()?;
     if let Some(chunk) = work.chunk {
-        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, Reach::MayBeThere, e))?;
+        zero(&**disk, chunk).map_err(|e| failed(disk, "erase", chunk, Trace::Possible, e))?;
         let mut state = member.lock();
         // It may be another one by now, whose bytes these are not: the next piece is planned on what is there.
         return match Arc::ptr_eq(state.disk()?.disk(), disk) {
@@ -157,7 +157,7 @@ fn erase(member: &LabelledDisk, disk: &Arc<dyn Disk>, work: &EraseWork) -> Resul
     }
     if work.policy != ErasePolicy::None {
         prove_erased(&**disk, work.extent, work.policy)
-            .map_err(|e| failed(disk, "verify the erasure", work.extent, Reach::MayBeThere, e))?;
+            .map_err(|e| failed(disk, "verify the erasure", work.extent, Trace::Possible, e))?;
     }
     let mut state = member.lock();
     match Arc::ptr_eq(state.disk()?.disk(), disk) {
@@ -220,7 +220,7 @@ pub(super) fn zeroed_in_call(state: &mut LabelledState, left: ExtentSet, call: &
 pub(super) fn clean(state: &mut LabelledState, extent: Extent) -> Result<u64, ApplyError> {
     state.disk()?.prove_unchanged()?;
     let disk = Arc::clone(state.disk()?.disk());
-    let done = zero_for_a_moment(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, Reach::NothingThere, e))?;
+    let done = zero_for_a_moment(&*disk, extent).map_err(|e| failed(&disk, "clean", extent, Trace::None, e))?;
     state.disk()?.change(|content| {
         let mut clean = content.clean();
         clean.insert(done);
@@ -231,7 +231,7 @@ pub(super) fn clean(state: &mut LabelledState, extent: Extent) -> Result<u64, Ap
     Ok(done.len())
 }
 
-fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, reach: Reach, source: IoError) -> ApplyError {
+fn failed(disk: &Arc<dyn Disk>, what: &str, extent: Extent, trace: Trace, source: IoError) -> ApplyError {
     let source = Box::new(StepError::Io(source));
-    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), reach, source }
+    ApplyError::Step { step: format!("{what} bytes {extent}"), disk: disk.path().display().to_string(), trace, source }
 }

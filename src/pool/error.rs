@@ -96,7 +96,7 @@ pub enum ApplyError {
     Step {
         step: String,
         disk: String,
-        reach: Reach,
+        trace: Trace,
         #[source]
         source: Box<StepError>,
     },
@@ -133,11 +133,11 @@ pub enum ApplyError {
     },
 }
 
-/// Whether anything of what was asked for may exist on the disk: from the first write of a table on.
+/// What a failed step may have left on the disk of what was asked for: something, from the first write of a table on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    NothingThere,
-    MayBeThere,
+pub enum Trace {
+    None,
+    Possible,
 }
 
 /// The cause of a failed step.
@@ -183,7 +183,7 @@ impl ApplyError {
     /// A step that may have changed the disk.
     pub(super) fn step(disk: &Path, step: &str, source: StepError) -> Self {
         let (step, disk) = (step.to_owned(), disk.display().to_string());
-        Self::Step { step, disk, reach: Reach::MayBeThere, source: Box::new(source) }
+        Self::Step { step, disk, trace: Trace::Possible, source: Box::new(source) }
     }
 
     pub(super) fn plan(disk: &Path, source: PlanError) -> Self {
@@ -211,7 +211,7 @@ impl ApplyError {
 
     /// It ended before anything of what was asked for could exist on the disk.
     pub fn left_nothing(&self) -> bool {
-        matches!(self, Self::Step { reach: Reach::NothingThere, .. }) || self.is_locked()
+        matches!(self, Self::Step { trace: Trace::None, .. }) || self.is_locked()
     }
 
     /// The disk failed to read or write.

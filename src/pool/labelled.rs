@@ -23,7 +23,7 @@ use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::duplicate::hardware;
 use crate::device::label::{Label, SetRef, VolumeUsage};
-use crate::host::turn::{PATIENCE, Shows, Turn, TurnGuard};
+use crate::host::turn::{Shows, TURN_PATIENCE, Turn, TurnGuard};
 use crate::host::{Disk, RawDisk};
 
 /// A disk of the pool. Its id never changes while the process lives.
@@ -134,7 +134,7 @@ impl LabelledDisk {
 
     /// For what one caller wants of this disk.
     pub fn lock_in_time(&self) -> Result<TurnGuard<'_, LabelledState>, ApplyError> {
-        self.lock_within(PATIENCE)
+        self.lock_within(TURN_PATIENCE)
     }
 
     /// Writes another set into the label: the one that owns the disk now.

@@ -48,7 +48,7 @@ fn given_up(write: impl FnOnce(&FakeHost, &Platter)) -> (Arc<FakeHost>, Arc<Plat
 
 fn verdict(pass: &PassReport, name: &str) -> Verdict {
     let is_it = |device: &&Device| device.raw.name == name;
-    pass.set.devices.iter().find(is_it).expect("it is there").verdict.clone()
+    pass.snapshot.devices.iter().find(is_it).expect("it is there").verdict.clone()
 }
 
 #[test]
@@ -90,7 +90,11 @@ fn a_label_on_a_bare_device_that_was_given_up_makes_it_no_pool_disk() {
         }
         let pass = node.passes().expect("looks");
         assert!(node.pool.members().is_empty(), "{:?}", node.pool.disk_views());
-        assert!(matches!(verdict(&pass, "fake0"), Verdict::Theirs(Reason::HasTable { .. })), "{:?}", pass.set.devices);
+        assert!(
+            matches!(verdict(&pass, "fake0"), Verdict::Theirs(Reason::HasTable { .. })),
+            "{:?}",
+            pass.snapshot.devices
+        );
     }
     assert!(platter.content() == before, "something was written");
 }

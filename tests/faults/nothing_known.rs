@@ -94,7 +94,7 @@ fn nor_while_a_disk_is_dead_to_the_kernel_or_is_in_use_and_cannot_be_read() {
         fails(&host, &disk);
         let mut node = start(&host);
         let pass = node.passes().expect("looks");
-        let verdict = &pass.set.devices[0].verdict;
+        let verdict = &pass.snapshot.devices[0].verdict;
         assert!(matches!(verdict, Verdict::Theirs(_)), "{name}: {verdict:?}");
         let refused = node.pool.delete(id("a")).expect_err("it may be there");
         assert!(matches!(refused, PoolError::DiskAway { .. }), "{name}: {refused:?}");

@@ -210,7 +210,11 @@ fn a_disk_that_another_node_took_over_while_it_is_in_use_here_is_not_written_any
         assert!(disk.content() == before, "{name}: it was written over");
         node.agent.event(&"fake0".into());
         let pass = node.passes().expect("looks");
-        assert!(matches!(pass.set.devices[0].verdict, Verdict::Foreign { .. }), "{:?}", pass.set.devices[0].verdict);
+        assert!(
+            matches!(pass.snapshot.devices[0].verdict, Verdict::Foreign { .. }),
+            "{:?}",
+            pass.snapshot.devices[0].verdict
+        );
     }
 }
 

@@ -59,11 +59,11 @@ impl Reconciler {
     }
 
     pub(super) fn adopt(&mut self, text: &str, run: Run) -> Result<Vec<String>, AdminError> {
-        let (set, device, member) = self.find(text)?;
+        let (snapshot, device, member) = self.find(text)?;
         let refused = |why: String| AdminError::NotAdoptable { disk: text.to_owned(), why };
         if let device::Believed::No(why) = &device.believed {
             return match device.verdict {
-                Verdict::Ours if device.label.is_some() => self.adopt_copy(&set, &device, run),
+                Verdict::Ours if device.label.is_some() => self.adopt_copy(&snapshot, &device, run),
                 _ => Err(refused(why.clone())),
             };
         }
@@ -83,7 +83,7 @@ impl Reconciler {
             }
             return self.adopt_bare(&device, member, &why, run);
         }
-        let id = set.bare_id(&device);
+        let id = snapshot.bare_id(&device);
         if let Some(lost) = self.pool().journal().lost().remove(&id) {
             if !lost.others.is_empty() {
                 return Err(refused(several(&id, &lost)));

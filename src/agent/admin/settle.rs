@@ -53,9 +53,9 @@ impl Reconciler {
             lost.volumes().map(|one| (one.id, one.record.name.clone())).chain(of_claim).collect();
         let mut lines = match lost.volumes().find(|told| told.id == id) {
             Some(told) => {
-                let (set, device, _) = self.find(disk.as_str())?;
+                let (snapshot, device, _) = self.find(disk.as_str())?;
                 let told = LostClaim { volume: Some(told.clone()), others: Vec::new() };
-                self.adopt_lost(&device, &set.bare_id(&device), told, run)?
+                self.adopt_lost(&device, &snapshot.bare_id(&device), told, run)?
             }
             None => {
                 let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::agent::owner::{OF_BARE, owner};
 use crate::agent::reconciler::Reconciler;
 use crate::agent::wipe::{as_if_blank, orders_wipe_of};
-use crate::claim::{Ballot, Election, Facts, LayoutError, Rule, elect, to_ask};
+use crate::claim::{Ballot, Candidacy, Election, LayoutError, Rule, elect, to_ask};
 use crate::device::discovery::Snapshot;
 use crate::device::label::{Layout, SetRef};
 use crate::device::{Device, DiskId};
@@ -18,14 +18,14 @@ use crate::pool::{data_area, places};
 
 impl Reconciler {
     /// What these sets take, and have wiped.
-    pub(in crate::agent) fn elect(&mut self, set: &Snapshot, rules: &[Rule]) -> Election {
+    pub(in crate::agent) fn elect(&mut self, snapshot: &Snapshot, rules: &[Rule]) -> Election {
         let (counts, astray, given_back) =
-            (self.counts(rules), self.astray(set, rules), self.pool.journal().released());
-        let facts = self.facts(set, rules);
+            (self.counts(rules), self.astray(snapshot, rules), self.pool.journal().released());
+        let candidacies = self.candidacies(snapshot, rules);
         let ballot = Ballot {
             rules,
-            devices: &set.devices,
-            facts: &facts,
+            devices: &snapshot.devices,
+            candidacies: &candidacies,
             claimed: &counts,
             astray: &astray,
             given_back: &given_back,
@@ -35,29 +35,29 @@ impl Reconciler {
         if asked.is_empty() {
             return elect(&ballot);
         }
-        let mut facts = facts.clone();
-        for device in set.devices.iter().filter(|device| asked.contains(&device.raw.name)) {
-            let health = self.memory.healths.of(&self.host, &device.raw, set.at);
-            facts.entry(device.raw.name.clone()).or_default().health = Some(health);
+        let mut candidacies = candidacies.clone();
+        for device in snapshot.devices.iter().filter(|device| asked.contains(&device.raw.name)) {
+            let health = self.memory.healths.of(&self.host, &device.raw, snapshot.at);
+            candidacies.entry(device.raw.name.clone()).or_default().health = Some(health);
         }
-        elect(&Ballot { facts: &facts, ..ballot })
+        elect(&Ballot { candidacies: &candidacies, ..ballot })
     }
 
     /// What is known of each device, without asking any.
-    fn facts(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<KernelName, Facts> {
-        let doubts = self.doubts(set);
-        let of = |device: &Device| Facts {
+    fn candidacies(&self, snapshot: &Snapshot, rules: &[Rule]) -> BTreeMap<KernelName, Candidacy> {
+        let doubts = self.doubts(snapshot);
+        let of = |device: &Device| Candidacy {
             ripeness: self.memory.watch.ripeness(device),
-            is_bare: self.pool.bare_claim_of(set, device).is_some(),
+            is_bare: self.pool.bare_claim_of(snapshot, device).is_some(),
             may_be_ours: doubts.are_of(&device.raw),
-            not_zeros: self.memory.blanks.known(device, set.at).err(),
+            not_zeros: self.memory.blanks.known(device, snapshot.at).err(),
             health: None,
             wipe: rules
                 .iter()
                 .any(|rule| orders_wipe_of(rule, device))
-                .then(|| doubts.may_wipe(device, set).map(|()| self.memory.wipes.ripeness(&as_if_blank(device)))),
+                .then(|| doubts.may_wipe(device, snapshot).map(|()| self.memory.wipes.ripeness(&as_if_blank(device)))),
         };
-        set.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
+        snapshot.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
     }
 
     /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that was made
@@ -76,20 +76,20 @@ impl Reconciler {
     /// How many disks each set has.
     pub(super) fn counts(&self, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
         let mut counts = BTreeMap::new();
-        let claiming = self.claiming.iter().filter(|(id, _)| self.errands.is_waiting_for(&(*id).into()));
-        let claiming = claiming.map(|(_, (_, set))| set.clone());
-        for set in self.placed(rules).into_iter().map(|(set, _)| set).chain(claiming) {
+        let under_way = self.claims_under_way.iter().filter(|(id, _)| self.errands.is_waiting_for(&(*id).into()));
+        let under_way = under_way.map(|(_, (_, set))| set.clone());
+        for set in self.placed(rules).into_iter().map(|(set, _)| set).chain(under_way) {
             *counts.entry(set).or_default() += 1;
         }
         counts
     }
 
     /// How many disks each class of a LocalVolume has that none of its paths leads to now, missing ones too.
-    fn astray(&self, set: &Snapshot, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
+    fn astray(&self, snapshot: &Snapshot, rules: &[Rule]) -> BTreeMap<SetRef, u32> {
         let is = |device: &&Device, id: &DiskId| {
-            device.id == *id || self.pool.bare_claim_of(set, device).is_some_and(|(bare, _)| bare == *id)
+            device.id == *id || self.pool.bare_claim_of(snapshot, device).is_some_and(|(bare, _)| bare == *id)
         };
-        let here = |id: &DiskId| set.devices.iter().find(|device| is(device, id));
+        let here = |id: &DiskId| snapshot.devices.iter().find(|device| is(device, id));
         let of = self.placed(rules);
         let mut astray = BTreeMap::new();
         for rule in rules {
@@ -105,8 +105,8 @@ impl Reconciler {
 /// Whether a rule's layout fits on a device.
 fn fits(rule: &Rule, device: &Device) -> Result<(), LayoutError> {
     let geometry = Geometry { size: device.raw.size, sector: device.raw.logical_sector, offloads_zeroes: false };
-    match rule.layout {
-        Layout::Carved {} => data_area(&geometry).map(drop),
-        _ => places(&geometry, &rule.layout).map(drop),
+    match rule.layout.carves() {
+        true => data_area(&geometry).map(drop),
+        false => places(&geometry, &rule.layout).map(drop),
     }
 }

@@ -40,7 +40,7 @@ impl Taking {
             Probe::Failed(why) => return Err(ClaimError::Probe(why)),
             Probe::Looked(_) | Probe::NotLooked => return Err(ClaimError::NotBlank),
         }
-        if layout == (Layout::RawDevice {}) {
+        if layout.is_bare() {
             // What nobody has a record of must at least look unused.
             if !reads_as_zeros(&*exclusive)? {
                 return Err(ClaimError::NotZeros);

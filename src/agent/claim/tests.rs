@@ -61,7 +61,7 @@ fn a_promise_is_told_with_its_disk_and_asked_for_again_until_it_is_over() {
     let (claimed, last) = passes(&mut agent, 3);
     let words = "the PersistentVolume pv-1 promises it";
     assert!(claimed.is_empty());
-    assert!(matches!(&last.set.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == words));
+    assert!(matches!(&last.snapshot.devices[0].verdict, Verdict::Theirs(reason) if reason.to_string() == words));
     assert_eq!(last.problems["fake0"], words);
     assert!(last.ripe_in.is_some_and(|time| time > Duration::ZERO), "no event tells when it is over");
     promises.lock().expect("no panic").clear();
@@ -178,8 +178,8 @@ fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
     assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
     host.edit("fake1", |raw| raw.offered = Offer::By("/mnt/disks/b".into()));
     let (_, last) = passes(&mut agent, 2);
-    assert_eq!(last.set.devices[1].verdict, Verdict::Ours);
-    let Verdict::Theirs(reason) = &last.set.devices[0].verdict else { panic!("{:?}", last.set.devices[0]) };
+    assert_eq!(last.snapshot.devices[1].verdict, Verdict::Ours);
+    let Verdict::Theirs(reason) = &last.snapshot.devices[0].verdict else { panic!("{:?}", last.snapshot.devices[0]) };
     assert_eq!(reason.to_string(), "fake0 is offered by a link: /mnt/disks/a");
 }
 
@@ -386,11 +386,11 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
         agent.errands = Patience::new(Duration::from_millis(300));
         host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
         let mut last = passes(&mut agent, 1).1;
-        while !agent.errands.is_waiting_for(&(&last.set.devices[0].id).into()) {
+        while !agent.errands.is_waiting_for(&(&last.snapshot.devices[0].id).into()) {
             last = passes(&mut agent, 1).1;
         }
         agent.set_rules(Vec::new());
-        let (disk, id) = (host.platter("fake0").expect("a disk"), WorkedOn::from(&last.set.devices[0].id));
+        let (disk, id) = (host.platter("fake0").expect("a disk"), WorkedOn::from(&last.snapshot.devices[0].id));
         disk.set_hangs(false);
         while agent.errands.is_waiting_for(&id) {
             std::thread::yield_now();

@@ -71,7 +71,7 @@ fn a_disk_that_could_not_be_read_or_opened_is_looked_at_again_soon_and_less_and_
         host.restart_process();
         agent = start(&host, &layout, Workers::Caller);
         disk.inject(everything(what));
-        for pause in [AGAIN, AGAIN * 2, AGAIN * 4] {
+        for pause in [LOOK_AGAIN, LOOK_AGAIN * 2, LOOK_AGAIN * 4] {
             assert_eq!(agent.pass().expect("a look").ripe_in, Some(pause), "{layout:?} {what}");
         }
         assert_eq!(ready(&agent), 0);
@@ -95,7 +95,7 @@ fn an_erasure_that_failed_is_tried_again_by_a_pass() {
     pool.delete(id).expect("deleted");
     pool.kick();
     until(|| pool.has_failed_work());
-    for pause in [AGAIN, AGAIN * 2] {
+    for pause in [LOOK_AGAIN, LOOK_AGAIN * 2] {
         let pass = agent.pass().expect("a look");
         assert_eq!(pass.ripe_in, Some(pause));
         let shown = inventory(&pool, &pass);

@@ -446,7 +446,7 @@ fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answer
     let pass = case.pass();
     assert!(words(&pass, "fake0").contains("more than 300ms"), "{}", words(&pass, "fake0"));
     case.agent.set_rules(Vec::new());
-    let (disk, id) = (case.platter("fake0"), WorkedOn::from(&pass.set.devices[0].id));
+    let (disk, id) = (case.platter("fake0"), WorkedOn::from(&pass.snapshot.devices[0].id));
     disk.set_hangs(false);
     while case.agent.errands.is_waiting_for(&id) {
         std::thread::yield_now();

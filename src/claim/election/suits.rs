@@ -10,7 +10,7 @@ use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::{Blankness, NodeMatch};
 use crate::device::attachment::{Attachment, Reach};
 use crate::device::free::NotFree;
-use crate::device::label::{Layout, SetRef};
+use crate::device::label::SetRef;
 use crate::device::{Device, Verdict, id};
 use crate::host::raw::Kind;
 use crate::host::{Health, RawDisk};
@@ -22,7 +22,7 @@ pub(super) fn holds_table(raw: &RawDisk) -> bool {
 
 impl<'a> SetTurn<'_, 'a> {
     pub(super) fn ripeness(&self, device: &Device) -> Ripeness {
-        if self.rule.dry_run { Ripeness::Ripe } else { self.hall.facts(device).ripeness }
+        if self.rule.dry_run { Ripeness::Ripe } else { self.hall.candidacy(device).ripeness }
     }
 
     /// A disk of the pool is worth a word only to another set that would have it too.
@@ -40,11 +40,11 @@ impl<'a> SetTurn<'_, 'a> {
     }
 
     pub(super) fn is_raw_use(&self, device: &Device) -> bool {
-        !holds_table(&device.raw) || self.rule.layout == Layout::RawDevice {}
+        !holds_table(&device.raw) || self.rule.layout.is_bare()
     }
 
     pub(super) fn wants_zeros(&self, device: &Device) -> bool {
-        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.facts(device).may_be_ours
+        self.is_raw_use(device) || self.rule.blankness == Blankness::Zeros || self.hall.candidacy(device).may_be_ours
     }
 
     pub(super) fn orders_wipe(&self) -> bool {
@@ -52,7 +52,7 @@ impl<'a> SetTurn<'_, 'a> {
     }
 
     pub(super) fn is_wipeable(&self, device: &Device) -> bool {
-        matches!(self.hall.facts(device).wipe, Some(Ok(_)))
+        matches!(self.hall.candidacy(device).wipe, Some(Ok(_)))
     }
 
     /// What is said of a device that is not blank: only a set that orders its content to go says what becomes of that.
@@ -72,7 +72,7 @@ impl<'a> SetTurn<'_, 'a> {
 
     /// The same of a device whose content may go, were it blank; and since when that content has been there.
     pub(super) fn suits_when_wiped(&self, device: &'a Device, taken: &TakenBy<'_>) -> Result<Ripeness, ContentFate> {
-        let ripeness = match &self.hall.facts(device).wipe {
+        let ripeness = match &self.hall.candidacy(device).wipe {
             Some(Ok(ripeness)) => *ripeness,
             Some(Err(spared)) => return Err(ContentFate::Spare(spared.clone())),
             None => Ripeness::Unseen,
@@ -127,7 +127,7 @@ impl<'a> SetTurn<'_, 'a> {
         if astray > 0 && self.rule.named.as_ref().is_some_and(|named| named.names_by_number_only(&device.raw)) {
             return Err(Rejection::Renumbered { astray });
         }
-        if !holds_table(&device.raw) && matches!(self.rule.layout, Layout::Slots { .. } | Layout::Carved {}) {
+        if !holds_table(&device.raw) && self.rule.layout.cuts() {
             return Err(Rejection::HoldsNoTable);
         }
         if self.is_raw_use(device) && device.id.is_path() {
@@ -137,7 +137,7 @@ impl<'a> SetTurn<'_, 'a> {
             return Err(Rejection::NamedByBridge);
         }
         (ballot.fits)(self.rule, device).map_err(Rejection::DoesNotFit)?;
-        match &self.hall.facts(device).not_zeros {
+        match &self.hall.candidacy(device).not_zeros {
             Some(why) if self.wants_zeros(device) => Err(Rejection::NotZeros(*why)),
             _ => Ok(()),
         }
@@ -147,7 +147,7 @@ impl<'a> SetTurn<'_, 'a> {
         self.can_use(device)?;
         if let Some(least) = self.rule.filter.min_health {
             let silent = || Health::Unknown("it was not asked".to_owned());
-            let health = self.hall.facts(device).health.clone().unwrap_or_else(silent);
+            let health = self.hall.candidacy(device).health.clone().unwrap_or_else(silent);
             least.check(&health).map_err(Rejection::Health)?;
         }
         match taken.get(device.raw.name.as_str()) {

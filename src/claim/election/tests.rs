@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::ballot::Facts;
+use crate::claim::ballot::Candidacy;
 use crate::claim::mismatch::Mismatch;
 use crate::claim::named::Named;
 use crate::claim::rule::{Filter, MinHealth, Rule};
@@ -26,16 +26,17 @@ fn anything_fits(_: &Rule, _: &Device) -> Result<(), LayoutError> {
     Ok(())
 }
 
-fn facts_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTreeMap<KernelName, Facts> {
-    let facts = |device: &Device| Facts { ripeness: ripeness(device), health: Some(says(device)), ..Facts::default() };
-    devices.iter().map(|device| (device.raw.name.clone(), facts(device))).collect()
+fn candidacies_of(devices: &[Device], ripeness: &dyn Fn(&Device) -> Ripeness) -> BTreeMap<KernelName, Candidacy> {
+    let candidacy =
+        |device: &Device| Candidacy { ripeness: ripeness(device), health: Some(says(device)), ..Candidacy::default() };
+    devices.iter().map(|device| (device.raw.name.clone(), candidacy(device))).collect()
 }
 
 /// What an election is decided on, of which a test changes a part.
 struct Case<'a> {
     rules: &'a [Rule],
     devices: &'a [Device],
-    facts: BTreeMap<KernelName, Facts>,
+    candidacies: BTreeMap<KernelName, Candidacy>,
     claimed: BTreeMap<SetRef, u32>,
     astray: BTreeMap<SetRef, u32>,
     given_back: BTreeSet<DiskId>,
@@ -47,7 +48,7 @@ impl<'a> Case<'a> {
         Self {
             rules,
             devices,
-            facts: facts_of(devices, &ripe),
+            candidacies: candidacies_of(devices, &ripe),
             claimed: BTreeMap::new(),
             astray: BTreeMap::new(),
             given_back: BTreeSet::new(),
@@ -56,8 +57,8 @@ impl<'a> Case<'a> {
     }
 
     fn ballot(&self) -> Ballot<'_> {
-        let Self { rules, devices, facts, claimed, astray, given_back, fits } = self;
-        Ballot { rules, devices, facts, claimed, astray, given_back, fits: *fits }
+        let Self { rules, devices, candidacies, claimed, astray, given_back, fits } = self;
+        Ballot { rules, devices, candidacies, claimed, astray, given_back, fits: *fits }
     }
 
     fn elect(&self) -> Election {
@@ -67,7 +68,7 @@ impl<'a> Case<'a> {
 
 fn run(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], ripeness: &dyn Fn(&Device) -> Ripeness) -> Election {
     let claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
-    Case { facts: facts_of(devices, ripeness), claimed, ..Case::new(rules, devices) }.elect()
+    Case { candidacies: candidacies_of(devices, ripeness), claimed, ..Case::new(rules, devices) }.elect()
 }
 
 /// A disk says how it is by its name.
@@ -439,7 +440,7 @@ fn run_on_content(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], wipe:
     let mut case = Case::new(rules, devices);
     case.claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
     for device in devices.iter().filter(|device| device.verdict != Verdict::Unclaimed) {
-        case.facts.get_mut(&device.raw.name).unwrap().wipe = Some(wipe.clone());
+        case.candidacies.get_mut(&device.raw.name).unwrap().wipe = Some(wipe.clone());
     }
     case.elect()
 }
@@ -516,7 +517,7 @@ proptest! {
         let young = |device: &Device| if device.raw.devno.minor.is_multiple_of(3) { Ripeness::Unseen } else { Ripeness::Ripe };
         let claimed: BTreeMap<SetRef, u32> = rules.iter().map(|rule| rule.set.clone()).zip(has).collect();
         let vote = |rules: &[Rule], devices: &[Device]| {
-            Case { claimed: claimed.clone(), facts: facts_of(devices, &young), ..Case::new(rules, devices) }.elect()
+            Case { claimed: claimed.clone(), candidacies: candidacies_of(devices, &young), ..Case::new(rules, devices) }.elect()
         };
         let first = vote(&rules, &devices);
         let (r, d) = (order.index(rules.len()), order.index(devices.len()));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::claim::ballot::{Ballot, Facts};
+use crate::claim::ballot::{Ballot, Candidacy};
 use crate::claim::ripeness::Ripeness;
 use crate::claim::rule::Rule;
 use crate::device::attachment::Attachments;
@@ -18,19 +18,19 @@ pub(super) struct Hall<'a> {
     pub(super) devices: Vec<&'a Device>,
     pub(super) disks: HashMap<&'a str, &'a RawDisk>,
     pub(super) attachments: Attachments<'a>,
-    pub(super) unknown: Facts,
+    pub(super) unknown: Candidacy,
 }
 
 impl<'a> Hall<'a> {
     pub(super) fn new(ballot: &'a Ballot<'a>) -> Self {
-        let is_bare = |device: &Device| ballot.facts.get(&device.raw.name).is_some_and(|facts| facts.is_bare);
+        let is_bare = |device: &Device| ballot.candidacies.get(&device.raw.name).is_some_and(|known| known.is_bare);
         let candidate = |device: &&Device| !is_bare(device) && (!is_pool(device) || device.label.is_some());
         let mut devices: Vec<&Device> = ballot.devices.iter().filter(candidate).collect();
         devices.sort_by_key(|device| (&device.id, &device.raw.name));
         let candidates = ballot.devices.iter().filter(|device| !is_bare(device));
         let raws: Vec<&RawDisk> = candidates.map(|device| &device.raw).collect();
         let disks = raws.iter().map(|raw| (raw.name.as_str(), *raw)).collect();
-        Self { ballot, devices, disks, attachments: Attachments::new(raws), unknown: Facts::default() }
+        Self { ballot, devices, disks, attachments: Attachments::new(raws), unknown: Candidacy::default() }
     }
 
     pub(super) fn rules(&self) -> Vec<&'a Rule> {
@@ -39,8 +39,8 @@ impl<'a> Hall<'a> {
         rules
     }
 
-    pub(super) fn facts(&self, device: &Device) -> &Facts {
-        self.ballot.facts.get(&device.raw.name).unwrap_or(&self.unknown)
+    pub(super) fn candidacy(&self, device: &Device) -> &Candidacy {
+        self.ballot.candidacies.get(&device.raw.name).unwrap_or(&self.unknown)
     }
 }
 

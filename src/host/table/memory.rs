@@ -14,7 +14,7 @@ pub enum Op {
 }
 
 #[derive(Debug)]
-pub struct Memory {
+pub struct MemoryDisk {
     geometry: Geometry,
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ pub enum Torn {
     Tail,
 }
 
-impl Memory {
+impl MemoryDisk {
     pub fn new(size: u64, sector: u32) -> Self {
         Self { geometry: Geometry { size, sector, offloads_zeroes: false }, state: Mutex::default() }
     }
@@ -103,7 +103,7 @@ impl Memory {
     }
 }
 
-impl BlockDevice for Memory {
+impl BlockDevice for MemoryDisk {
     fn geometry(&self) -> Geometry {
         self.geometry
     }

@@ -41,12 +41,12 @@ pub struct Seen {
 
 impl Seen {
     pub fn of(pass: &PassReport) -> Self {
-        let PassReport { set, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
+        let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
         // A loop device without a file is not reported as a device that a set does not take.
-        let links = set.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
-        let sorts = set.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
-        let labelled = || set.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
+        let links = snapshot.devices.iter().filter(|device| device.raw.size > 0).map(link).collect();
+        let sorts = snapshot.devices.iter().map(|device| (device.raw.name.clone(), Sort::of(&device.raw))).collect();
+        let labelled = || snapshot.devices.iter().filter_map(|device| Some((device, device.label.as_ref()?)));
         let ids = |wanted: &dyn Fn(&Device, &Label) -> bool| -> BTreeSet<DiskId> {
             let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
             found.map(|(device, _)| device.id.clone()).collect()

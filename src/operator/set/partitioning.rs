@@ -6,7 +6,6 @@
 
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Outcome, Rejection, Rule};
-use crate::device::label::Layout;
 use crate::host::KernelName;
 use crate::operator::node::context::Seen;
 use crate::pool::DiskView;
@@ -15,8 +14,7 @@ use crate::pool::DiskView;
 const MOST: usize = 256;
 
 pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], seen: &Seen) -> Vec<DiskPartitioning> {
-    let cuts = matches!(rule.layout, Layout::Slots { .. } | Layout::Carved {});
-    if !cuts || rule.dry_run {
+    if !rule.layout.cuts() || rule.dry_run {
         return Vec::new();
     }
     let line = |device: String, state| DiskPartitioning { device, state };
@@ -55,6 +53,7 @@ mod tests {
     use crate::claim::Ripeness;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
+    use crate::device::label::Layout;
     use crate::device::sample::set;
     use crate::pool::Standing;
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{BareDevice, BareState, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
 use crate::host::pace::Call;
-use crate::host::turn::PATIENCE;
+use crate::host::turn::TURN_PATIENCE;
 use crate::host::{Access, Openers};
 use crate::pool::erase::GIVE_WAY;
 use crate::pool::error::BareError;
@@ -60,7 +60,7 @@ impl BareDevice {
 
     /// From the journal's write on the volume does not exist; the device is erased in the background.
     pub fn delete(&self, id: Uuid, policy: ErasePolicy) -> Result<(), BareError> {
-        let state = self.lock_within(PATIENCE)?;
+        let state = self.lock_within(TURN_PATIENCE)?;
         let disk = self.disk(&state)?;
         self.has(id)?;
         self.prove_unused(&state)?;
@@ -90,7 +90,7 @@ impl BareDevice {
     /// A filesystem is about to be made for the volume. Durable before the first byte of it, as what was begun may be
     /// done again; what nobody began here is somebody's data.
     pub fn begin_format(&self, id: Uuid) -> Result<(), BareError> {
-        let mut state = self.lock_within(PATIENCE)?;
+        let mut state = self.lock_within(TURN_PATIENCE)?;
         self.disk(&state)?;
         let claim = self.claim()?;
         if !claim.should_be_blank() {
@@ -110,7 +110,7 @@ impl BareDevice {
 
     /// Its volume becomes another one, found, its data as it is.
     pub fn give_other_id(&self, id: Uuid, fresh: Uuid, name: &str) -> Result<(), BareError> {
-        let state = self.lock_within(PATIENCE)?;
+        let state = self.lock_within(TURN_PATIENCE)?;
         self.disk(&state)?;
         self.prove_unused(&state)?;
         self.has(id)?;

@@ -8,7 +8,7 @@ use super::disputed::{contradicted, disputed, on_another_disk, too_small};
 use super::{BareDevice, NotReady, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, Hardware};
 use crate::host::raw::is_unchanged;
-use crate::host::turn::{PATIENCE, SHORT_PATIENCE};
+use crate::host::turn::{SHORT_TURN_PATIENCE, TURN_PATIENCE};
 use crate::host::{Access, Disk, RawDisk, chain};
 use crate::pool::error::BareError;
 use crate::pool::journal::BareClaim;
@@ -22,14 +22,14 @@ impl BareDevice {
         }
         {
             // Its old handle goes, and with it the name that it had: nobody may be sent there while it is opened.
-            let mut state = self.lock_within(SHORT_PATIENCE)?;
+            let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
             state.raw = Some(raw.clone());
             state.disk = None;
             if state.standing == Standing::Ready {
                 state.standing = Standing::NotReady("it is being opened again".to_owned());
             }
         }
-        let mut state = self.lock_within(SHORT_PATIENCE)?;
+        let mut state = self.lock_within(SHORT_TURN_PATIENCE)?;
         match self.open(raw, whole.as_ref()) {
             Ok(disk) => state.becomes_ready(disk),
             Err(why) => state.becomes_not_ready(why),
@@ -102,7 +102,7 @@ impl BareDevice {
     /// Ends a dispute, as a person said that the device is ours: a free one is erased and offered again, one
     /// with a volume is taken as it is.
     pub fn settle(&self) -> Result<(), BareError> {
-        let mut state = self.lock_within(PATIENCE)?;
+        let mut state = self.lock_within(TURN_PATIENCE)?;
         let disk = self.host.open(self.here(&state)?, Access::Alone).map_err(BareError::opening)?;
         let size = disk.geometry().size;
         drop(disk);

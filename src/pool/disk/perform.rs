@@ -8,7 +8,7 @@ use crate::device::record::{self, LabelError, NewestCopy, Record};
 use crate::host::table::{self, Table, TableWriteError};
 use crate::host::{BlockDevice, Disk, HostError, chain};
 use crate::pool::content::Content;
-use crate::pool::error::{ApplyError, Reach, StepError};
+use crate::pool::error::{ApplyError, StepError, Trace};
 use crate::pool::plan::{Plan, Step};
 
 impl PoolDisk {
@@ -40,8 +40,8 @@ impl PoolDisk {
             if let Err(source) = self.step(step) {
                 let disk = self.disk.path().display().to_string();
                 let is_begun = first.is_some_and(|first| index >= first);
-                let reach = if is_begun { Reach::MayBeThere } else { Reach::NothingThere };
-                let error = ApplyError::Step { step: step.to_string(), disk, reach, source: Box::new(source) };
+                let trace = if is_begun { Trace::Possible } else { Trace::None };
+                let error = ApplyError::Step { step: step.to_string(), disk, trace, source: Box::new(source) };
                 if step.changes_record() {
                     self.look_again(format!("it failed to {step}"));
                 }
@@ -60,7 +60,7 @@ impl PoolDisk {
         let Err(source) = self.unchanged() else { return Ok(()) };
         self.look_again(chain(&source));
         let (step, disk) = ("find the disk as it was".to_owned(), self.disk.path().display().to_string());
-        Err(ApplyError::Step { step, disk, reach: Reach::NothingThere, source: Box::new(source) })
+        Err(ApplyError::Step { step, disk, trace: Trace::None, source: Box::new(source) })
     }
 
     fn unchanged(&self) -> Result<(), StepError> {

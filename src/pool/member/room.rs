@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Member;
 use crate::host::pace::Call;
-use crate::host::turn::{PATIENCE, TurnGuard};
+use crate::host::turn::{TURN_PATIENCE, TurnGuard};
 use crate::pool::erase::{GIVE_WAY, zeroed_in_call};
 use crate::pool::error::{ApplyError, BareError, PoolError};
 use crate::pool::extents::ExtentSet;
@@ -81,7 +81,8 @@ impl Member {
         match self {
             Self::Labelled(member) => {
                 let to_zero = |state: &mut LabelledState| state.unzeroed_for_expand(id, required);
-                let grown = zeroed(member, id, PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
+                let grown =
+                    zeroed(member, id, TURN_PATIENCE, to_zero).and_then(|mut state| Ok(state.expand(id, required)?));
                 match grown {
                     Err(PoolError::Apply(ApplyError::Plan {
                         source: PlanError::CannotGrow { id, wanted, growable_to },

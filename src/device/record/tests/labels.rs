@@ -43,7 +43,7 @@ fn labels_take_turns_and_the_newest_one_counts() {
 
 #[test]
 fn a_label_is_one_aligned_write_of_just_its_length_and_a_sync() {
-    let dev = Memory::new(SIZE, 512);
+    let dev = MemoryDisk::new(SIZE, 512);
     let place = write_label(&dev, &label(DISK), None).unwrap();
     write_label(&dev, &label(DISK), Some(place)).unwrap();
     let write = |offset| Op::Write { offset, len: 4096 };
@@ -61,7 +61,7 @@ fn a_full_disk_of_volumes_with_the_longest_names_fits() {
         };
         full.volumes.insert(Uuid::from_u128(n), record);
     }
-    let dev = Memory::new(SIZE, 4096);
+    let dev = MemoryDisk::new(SIZE, 4096);
     write_label(&dev, &full, None).unwrap();
     let copies = read_label(&dev);
     assert_eq!(newest(&copies, DISK).unwrap().0, &full);
@@ -170,7 +170,7 @@ proptest! {
     fn a_label_reads_back_as_it_was_written(node in ".{0,200}", names in proptest::collection::vec(".{1,128}", 0..20), sequence in 1..u64::MAX) {
         let volumes = (0..).zip(&names).map(|(n, name)| (Uuid::from_u128(n), volume(name))).collect();
         let written = Label { node, volumes, ..label(DISK) };
-        let dev = Memory::new(SIZE, 512);
+        let dev = MemoryDisk::new(SIZE, 512);
         let place = write_label(&dev, &written, Some(NewestCopy { half: Half::A, sequence })).unwrap();
         let copies = read_label(&dev);
         prop_assert_eq!(newest(&copies, DISK).unwrap(), (&written, place));

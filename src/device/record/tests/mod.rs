@@ -13,7 +13,7 @@ use crate::device::label::{
     VolumeRecord, VolumeUsage,
 };
 use crate::device::set_name::SetName;
-use crate::host::table::memory::{Memory, Torn};
+use crate::host::table::memory::{MemoryDisk, Torn};
 use crate::host::table::{Entry, Name, repair, wipe_backup, wipe_primary, write_first, write_table};
 use crate::host::{Extent, FsKind};
 
@@ -70,7 +70,7 @@ fn releasing() -> Label {
     Label { releasing: true, ..label(DISK) }
 }
 
-fn table(dev: &Memory) -> Table {
+fn table(dev: &MemoryDisk) -> Table {
     let entry = Entry {
         kind: LABEL_TYPE,
         guid: Uuid::from_u128(1),
@@ -82,34 +82,34 @@ fn table(dev: &Memory) -> Table {
 }
 
 /// A claimed disk with a label in copy A.
-fn claimed(sector: u32) -> (Memory, Table, NewestCopy) {
-    let dev = Memory::new(SIZE, sector);
+fn claimed(sector: u32) -> (MemoryDisk, Table, NewestCopy) {
+    let dev = MemoryDisk::new(SIZE, sector);
     let place = write_label(&dev, &label(DISK), None).unwrap();
     let table = table(&dev);
     write_first(&dev, &MARK, &table).unwrap();
     (dev.restarted(), table, place)
 }
 
-fn ours(dev: &Memory) -> Box<Own> {
+fn ours(dev: &MemoryDisk) -> Box<Own> {
     match read_record(dev) {
         Record::Ours(own) => own,
         other => panic!("{other:?}"),
     }
 }
 
-fn broken(dev: &Memory) -> String {
+fn broken(dev: &MemoryDisk) -> String {
     match read_record(dev) {
         Record::Broken(words) => words,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_nothing(dev: &Memory) -> bool {
+fn is_nothing(dev: &MemoryDisk) -> bool {
     matches!(read_record(dev), Record::Nothing)
 }
 
 /// A frame of our own making with a right header checksum.
-fn poke_frame(dev: &Memory, at: u64, change: impl Fn(&mut [u8])) {
+fn poke_frame(dev: &MemoryDisk, at: u64, change: impl Fn(&mut [u8])) {
     let mut head = dev.bytes(at, 64);
     change(&mut head);
     head[48..52].fill(0);
@@ -126,7 +126,7 @@ fn a_later_format_is_left_alone_and_never_taken_as_blank() {
     assert!(matches!(read_label(&dev).b, Err(LabelError::NewerFormat { disk: DISK, format: 7 })));
     assert!(matches!(read_record(&dev), Record::Newer(7)), "though copy A is of this version");
 
-    let bare = Memory::new(SIZE, 512);
+    let bare = MemoryDisk::new(SIZE, 512);
     bare.poke(B, &dev.bytes(B, 4096));
     assert!(matches!(read_record(&bare), Record::Newer(7)), "though no table is there");
     assert!(matches!(write_label(&bare, &label(OTHER), None), Err(LabelError::NewerFormat { .. })));
@@ -153,7 +153,7 @@ fn a_label_that_is_whole_and_not_understood_is_a_later_versions_and_the_older_co
     let Record::Newer(format) = read_record(&dev) else { panic!("{:?}", read_record(&dev)) };
     assert!(Record::Newer(format).to_string().contains("only a later version of localpool understands"));
 
-    let bare = Memory::new(SIZE, 512);
+    let bare = MemoryDisk::new(SIZE, 512);
     bare.poke(B, &dev.bytes(B, 4096));
     assert!(matches!(read_record(&bare), Record::Newer(_)), "though no table is there");
     assert!(write_label(&bare, &label(OTHER), None).is_err());
@@ -163,7 +163,7 @@ fn a_label_that_is_whole_and_not_understood_is_a_later_versions_and_the_older_co
 #[test]
 fn a_label_of_another_disk_does_not_verify() {
     let (dev, _, _) = claimed(512);
-    let copied = Memory::new(SIZE, 512);
+    let copied = MemoryDisk::new(SIZE, 512);
     write_label(&copied, &label(OTHER), Some(NewestCopy { half: Half::B, sequence: 8 })).unwrap();
     dev.poke(A, &copied.bytes(A, 4096));
     let words =
@@ -177,13 +177,13 @@ fn a_label_of_another_disk_does_not_verify() {
 #[test]
 fn blank_foreign_and_unreadable_disks_are_told_apart() {
     for sector in [512, 4096] {
-        assert!(is_nothing(&Memory::new(SIZE, sector)));
-        assert!(matches!(read_record(&Memory::new(0, sector)), Record::Foreign(_)), "not one to claim");
-        let dev = Memory::new(SIZE, sector);
+        assert!(is_nothing(&MemoryDisk::new(SIZE, sector)));
+        assert!(matches!(read_record(&MemoryDisk::new(0, sector)), Record::Foreign(_)), "not one to claim");
+        let dev = MemoryDisk::new(SIZE, sector);
         let foreign = table(&dev).with(1, None).unwrap();
         dev.poke(u64::from(sector), &crate::host::table::primary_bytes(&foreign));
         assert!(matches!(read_record(&dev), Record::Foreign(words) if words == "a GPT without our label"));
-        let dev = Memory::new(SIZE, sector);
+        let dev = MemoryDisk::new(SIZE, sector);
         dev.break_range(Extent { start: A, end: A + 4096 });
         assert!(matches!(read_record(&dev), Record::Unreadable(_)));
     }
@@ -226,11 +226,11 @@ fn our_table_without_any_label_is_broken_and_one_bad_copy_is_not() {
 #[test]
 fn a_claim_stopped_anywhere_is_nothing_or_is_rolled_forward() {
     for sector in [512u32, 4096] {
-        let claim = |dev: &Memory| -> Option<()> {
+        let claim = |dev: &MemoryDisk| -> Option<()> {
             write_label(dev, &label(DISK), None).ok()?;
             write_first(dev, &MARK, &table(dev)).ok()
         };
-        let blank = Memory::new(SIZE, sector);
+        let blank = MemoryDisk::new(SIZE, sector);
         let mut seen = [0; 4];
         for writes in 0..4 {
             for sectors in 0..=34 {
@@ -248,8 +248,8 @@ fn a_claim_stopped_anywhere_is_nothing_or_is_rolled_forward() {
 }
 
 /// What a restarted agent does: starts again if nothing counts, or completes what was begun. Says which it was.
-fn go_on_with_claim(dev: &Memory) -> usize {
-    let again = |dev: &Memory| {
+fn go_on_with_claim(dev: &MemoryDisk) -> usize {
+    let again = |dev: &MemoryDisk| {
         let place = write_label(dev, &label(OTHER), None).unwrap();
         let entry = table(dev).get(1).cloned();
         write_first(dev, &MARK, &Table::new(OTHER, dev.geometry()).unwrap().with(1, entry).unwrap()).unwrap();
@@ -281,7 +281,7 @@ fn a_release_stopped_anywhere_goes_on_to_nothing_and_the_disk_can_be_claimed_aga
         let (dev, table, first) = claimed(sector);
         let second = write_label(&dev, &erasing(), Some(first)).unwrap();
         write_label(&dev, &releasing(), Some(second)).unwrap();
-        let release = |dev: &Memory, table: &Table| -> Option<()> {
+        let release = |dev: &MemoryDisk, table: &Table| -> Option<()> {
             wipe_primary(dev, &MARK, table).ok()?;
             wipe_backup(dev, &MARK, table).ok()?;
             wipe_labels(dev, DISK).ok()
@@ -311,7 +311,7 @@ fn a_release_stopped_anywhere_goes_on_to_nothing_and_the_disk_can_be_claimed_aga
 #[test]
 fn what_a_release_left_behind_does_not_disturb_the_next_claim() {
     for last in [Half::A, Half::B] {
-        let dev = Memory::new(SIZE, 512);
+        let dev = MemoryDisk::new(SIZE, 512);
         write_label(&dev, &erasing(), Some(NewestCopy { half: last, sequence: 8 })).unwrap();
         write_label(&dev, &releasing(), Some(NewestCopy { half: last.other(), sequence: 9 })).unwrap();
         assert!(is_nothing(&dev));

@@ -6,7 +6,7 @@ use super::*;
 
 /// Stops `act` at every sector of every write, gives each wreck to `check` with the number of writes that
 /// were whole, and returns how many wrecks there were.
-fn every_cut(before: &Memory, act: impl Fn(&Memory), mut check: impl FnMut(Memory, usize)) -> usize {
+fn every_cut(before: &MemoryDisk, act: impl Fn(&MemoryDisk), mut check: impl FnMut(MemoryDisk, usize)) -> usize {
     let whole = before.restarted();
     act(&whole);
     let writes: Vec<u64> =
@@ -26,7 +26,7 @@ fn every_cut(before: &Memory, act: impl Fn(&Memory), mut check: impl FnMut(Memor
 }
 
 /// Repairs what is stale; afterwards both copies hold the chosen table.
-fn mend(dev: &Memory) -> Table {
+fn mend(dev: &MemoryDisk) -> Table {
     let choice = chosen(dev);
     repair(dev, &MARK, &choice.table).unwrap();
     assert_eq!(chosen(dev), Choice { table: choice.table.clone(), good: Part::Primary, stale: vec![] });
@@ -39,7 +39,7 @@ fn a_torn_change_leaves_the_old_table_or_the_new_one() {
         let (dev, old) = written(sector);
         let new = old.with(3, None).unwrap().with(77, Some(entry(VOLUME, 77, 5 * MIB, 6 * MIB))).unwrap();
         let mut seen = [0, 0];
-        let change = |dev: &Memory| drop(write_table(dev, &MARK, &old, &new));
+        let change = |dev: &MemoryDisk| drop(write_table(dev, &MARK, &old, &new));
         every_cut(&dev, change, |dev, done| {
             let found = chosen(&dev).table;
             assert!(found == old || found == new);
@@ -77,7 +77,7 @@ fn a_torn_growth_leaves_the_old_table_or_the_new_one() {
 #[test]
 fn a_torn_claim_leaves_nothing_or_a_table_that_is_rolled_forward() {
     for sector in [512, 4096] {
-        let dev = Memory::new(SIZE, sector);
+        let dev = MemoryDisk::new(SIZE, sector);
         let table = sample(&dev);
         every_cut(
             &dev,
@@ -117,10 +117,11 @@ fn a_torn_repair_never_costs_the_good_copy() {
 #[test]
 fn a_torn_release_goes_on_to_a_blank_disk() {
     for sector in [512, 4096] {
-        let dev = Memory::new(SIZE, sector);
+        let dev = MemoryDisk::new(SIZE, sector);
         let table = sample(&dev).with(128, None).unwrap();
         write_first(&dev, &MARK, &table).unwrap();
-        let release = |dev: &Memory| wipe_primary(dev, &MARK, &table).and_then(|()| wipe_backup(dev, &MARK, &table));
+        let release =
+            |dev: &MemoryDisk| wipe_primary(dev, &MARK, &table).and_then(|()| wipe_backup(dev, &MARK, &table));
         every_cut(
             &dev,
             |dev| drop(release(dev)),

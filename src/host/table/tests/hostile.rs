@@ -10,7 +10,7 @@ const LONGEST_READ: usize = 2 * 512 + 16384;
 const ENTRY_BYTES: u64 = 128;
 
 /// Recomputes the checksums of the header at sector `at`, over as many of the bytes that it names as exist.
-fn seal(dev: &Memory, at: u64) {
+fn seal(dev: &MemoryDisk, at: u64) {
     let start = at * u64::from(dev.geometry().sector);
     let word = |offset| u32::from_le_bytes(dev.bytes(start + offset, 4).try_into().unwrap());
     let array = u64::from_le_bytes(dev.bytes(start + 72, 8).try_into().unwrap());
@@ -24,7 +24,7 @@ fn seal(dev: &Memory, at: u64) {
 }
 
 /// A disk whose primary header has `bytes` at `offset`, with checksums that are right.
-fn with_header(offset: u64, bytes: &[u8]) -> Memory {
+fn with_header(offset: u64, bytes: &[u8]) -> MemoryDisk {
     let (dev, _) = written(512);
     dev.poke(512 + offset, bytes);
     seal(&dev, 1);
@@ -32,14 +32,14 @@ fn with_header(offset: u64, bytes: &[u8]) -> Memory {
 }
 
 /// The same for an entry of the primary array.
-fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> Memory {
+fn with_entry(number: u64, offset: u64, bytes: &[u8]) -> MemoryDisk {
     let (dev, _) = written(512);
     dev.poke(1024 + (number - 1) * ENTRY_BYTES + offset, bytes);
     seal(&dev, 1);
     dev
 }
 
-fn says(dev: &Memory) -> String {
+fn says(dev: &MemoryDisk) -> String {
     let said = read_copies(dev).primary.unwrap_err().to_string();
     assert!(matches!(refused(dev), TableRefusal::Foreign(_)), "{said}: a sealed table must not be written over");
     assert!(dev.largest_read() <= LONGEST_READ, "{} bytes were read", dev.largest_read());
@@ -180,7 +180,7 @@ fn a_lone_backup_counts_only_with_our_label() {
 fn a_table_for_the_other_sector_size_is_seen() {
     for (sector, other) in [(512, 4096), (4096, 512)] {
         let (source, _) = written(other);
-        let dev = Memory::new(SIZE, sector);
+        let dev = MemoryDisk::new(SIZE, sector);
         dev.poke(0, &source.bytes(0, MIB));
         dev.poke(SIZE - MIB, &source.bytes(SIZE - MIB, MIB));
         dev.poke(510, &[0; 2]);
@@ -257,7 +257,7 @@ fn a_disk_with_a_sector_of_its_tables_that_cannot_be_read_is_released_all_the_sa
         for lost in sectors_of_tables(u64::from(sector)) {
             let (dev, table) = written(sector);
             let table = table.with(128, None).unwrap();
-            let dev = Memory::new(dev.geometry().size, sector);
+            let dev = MemoryDisk::new(dev.geometry().size, sector);
             write_first(&dev, &MARK, &table).unwrap();
             dev.break_range(lost);
             wipe_primary(&dev, &MARK, &table).unwrap_or_else(|e| panic!("{lost}: {e}"));
@@ -270,12 +270,12 @@ fn a_disk_with_a_sector_of_its_tables_that_cannot_be_read_is_released_all_the_sa
 #[test]
 fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
     for lost in sectors_of_tables(512).into_iter().filter(|lost| lost.start < SIZE / 2) {
-        let dev = Memory::new(SIZE, 512);
+        let dev = MemoryDisk::new(SIZE, 512);
         dev.break_range(lost);
         assert!(matches!(refused(&dev), TableRefusal::Unreadable(_) | TableRefusal::Absent), "{lost}");
     }
     let header = Extent { start: 512, end: 1024 };
-    let dev = Memory::new(SIZE, 512);
+    let dev = MemoryDisk::new(SIZE, 512);
     let foreign = sample(&dev).with(1, None).unwrap();
     dev.poke(SIZE - 33 * 512, &backup_bytes(&foreign));
     dev.break_range(header);
@@ -300,12 +300,12 @@ fn what_cannot_be_read_is_not_written_over_where_nothing_beside_it_is_ours() {
 fn disks_too_small_for_anything_are_refused_and_not_read_past_their_end() {
     for sector in [512, 4096] {
         for sectors in 0..70 {
-            let dev = Memory::new(sectors * u64::from(sector), sector);
+            let dev = MemoryDisk::new(sectors * u64::from(sector), sector);
             read_copies(&dev);
             assert!(choose(&read_copies(&dev), &MARK).is_err());
         }
     }
-    assert!(matches!(read_copies(&Memory::new(SIZE, 520)).primary, Err(TableError::Sector { sector: 520 })));
+    assert!(matches!(read_copies(&MemoryDisk::new(SIZE, 520)).primary, Err(TableError::Sector { sector: 520 })));
 }
 
 /// Bytes at places where a table has meaning, with values that are near a limit or anything.

@@ -5,7 +5,7 @@ mod hostile;
 
 use std::io::Cursor;
 
-use super::memory::{Memory, Op};
+use super::memory::{MemoryDisk, Op};
 use super::*;
 use crate::host::{BlockDevice, Extent, Geometry};
 use uuid::Uuid;
@@ -31,30 +31,30 @@ fn foreign() -> Entry {
 }
 
 /// Label, one volume with a hole before its number, and a foreign partition in the last number.
-fn sample(dev: &Memory) -> Table {
+fn sample(dev: &MemoryDisk) -> Table {
     let table = Table::new(DISK, dev.geometry()).unwrap();
     let table = table.with(1, Some(entry(LABEL, 1, MIB, 2 * MIB))).unwrap();
     let table = table.with(3, Some(entry(VOLUME, 3, 2 * MIB, 4 * MIB))).unwrap();
     table.with(128, Some(foreign())).unwrap()
 }
 
-fn written(sector: u32) -> (Memory, Table) {
-    let dev = Memory::new(SIZE, sector);
+fn written(sector: u32) -> (MemoryDisk, Table) {
+    let dev = MemoryDisk::new(SIZE, sector);
     let table = sample(&dev);
     write_first(&dev, &MARK, &table).unwrap();
     (dev.restarted(), table)
 }
 
-fn chosen(dev: &Memory) -> Choice {
+fn chosen(dev: &MemoryDisk) -> Choice {
     choose(&read_copies(dev), &MARK).unwrap()
 }
 
-fn refused(dev: &Memory) -> TableRefusal {
+fn refused(dev: &MemoryDisk) -> TableRefusal {
     choose(&read_copies(dev), &MARK).unwrap_err()
 }
 
 /// The bytes of one entry in the primary array.
-fn raw_entry(dev: &Memory, number: u32) -> Vec<u8> {
+fn raw_entry(dev: &MemoryDisk, number: u32) -> Vec<u8> {
     dev.bytes(2 * u64::from(dev.geometry().sector) + u64::from(number - 1) * 128, 128)
 }
 
@@ -95,7 +95,7 @@ fn an_independent_reader_sees_the_same_partitions_at_the_same_numbers() {
 #[test]
 fn usable_space_begins_and_ends_where_every_tool_puts_it() {
     for (sector, first, behind) in [(512, 34, 33), (4096, 6, 5)] {
-        let table = sample(&Memory::new(SIZE, sector));
+        let table = sample(&MemoryDisk::new(SIZE, sector));
         let sector = u64::from(sector);
         assert_eq!(table.usable(), Extent { start: first * sector, end: SIZE - behind * sector });
         assert_eq!(table.slots(), 128);
@@ -105,7 +105,7 @@ fn usable_space_begins_and_ends_where_every_tool_puts_it() {
 #[test]
 fn every_copy_is_one_write_and_is_synced_before_the_next() {
     for (sector, copy) in [(512u64, 33 * 512), (4096, 5 * 4096)] {
-        let dev = Memory::new(SIZE, u32::try_from(sector).unwrap());
+        let dev = MemoryDisk::new(SIZE, u32::try_from(sector).unwrap());
         let table = sample(&dev);
         write_first(&dev, &MARK, &table).unwrap();
         let backup = Op::Write { offset: SIZE - copy, len: copy };
@@ -117,7 +117,7 @@ fn every_copy_is_one_write_and_is_synced_before_the_next() {
         write_table(&dev, &MARK, &table, &table.with(3, None).unwrap()).unwrap();
         assert_eq!(dev.ops(), [backup, Op::Sync, primary, Op::Sync]);
 
-        let dev = Memory::new(SIZE, u32::try_from(sector).unwrap());
+        let dev = MemoryDisk::new(SIZE, u32::try_from(sector).unwrap());
         let bare = table.with(128, None).unwrap();
         write_first(&dev, &MARK, &bare).unwrap();
         let dev = dev.restarted();
@@ -214,7 +214,7 @@ fn a_table_that_changed_underneath_is_not_written_over() {
     let (dev, table) = written(512);
     let new = table.with(3, None).unwrap();
     let said = |other: &Table| {
-        let dev = Memory::new(SIZE, 512);
+        let dev = MemoryDisk::new(SIZE, 512);
         write_first(&dev, &MARK, other).unwrap();
         let dev = dev.restarted();
         let error = write_table(&dev, &MARK, &table, &new).unwrap_err();
@@ -256,7 +256,7 @@ fn a_first_table_goes_only_where_there_is_none() {
     let other = other.with(1, Some(entry(LABEL, 1, MIB, 2 * MIB))).unwrap();
     assert!(matches!(write_first(&dev, &MARK, &other), Err(TableWriteError::Occupied { .. })));
     assert!(matches!(write_first(&dev, &MARK, &table.with(1, None).unwrap()), Err(TableWriteError::Shape { .. })));
-    let dos = Memory::new(SIZE, 512);
+    let dos = MemoryDisk::new(SIZE, 512);
     dos.poke(446, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
     dos.poke(510, &[0x55, 0xaa]);
     let said = write_first(&dos, &MARK, &table).unwrap_err().to_string();
@@ -276,7 +276,7 @@ fn a_release_wipes_no_foreign_partition_and_no_other_disk() {
     assert!(matches!(wipe_backup(&dev, &MARK, &bare), Err(TableWriteError::Occupied { .. })));
     assert_eq!(dev.ops(), []);
 
-    let dev = Memory::new(SIZE, 512);
+    let dev = MemoryDisk::new(SIZE, 512);
     write_first(&dev, &MARK, &bare).unwrap();
     assert!(matches!(wipe_primary(&dev, &MARK, &other), Err(TableWriteError::Occupied { .. })));
     wipe_primary(&dev, &MARK, &bare).unwrap();
