@@ -23,7 +23,7 @@ fn geometry() -> Geometry {
     Geometry { size: 64 * MIB, sector: 512, offloads_zeroes: true }
 }
 
-/// Who asks is told this each time.
+/// Gives this answer each time.
 fn telling(told: Told) -> AskOwn {
     Box::new(move || told.clone().map_err(|why| NoAnswer::Failed(why.into())))
 }

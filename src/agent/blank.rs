@@ -52,7 +52,7 @@ pub(super) enum NotBlank {
 }
 
 impl NotBlank {
-    /// Whether the next pass may know more, though nothing tells when.
+    /// Whether the next pass may know more. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Waits | Self::Hangs(_) | Self::Read(_) => true,

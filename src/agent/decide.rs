@@ -95,7 +95,8 @@ pub enum Action {
     },
 }
 
-/// What comes first: members leave, arrive and are refused. `claims_under_way`: kernel names of disks that a claim of ours is under way on.
+/// What comes first: members leave, arrive and are refused. `claims_under_way` has the kernel names of disks that this
+/// agent is claiming.
 pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BTreeSet<KernelName>) -> Vec<Action> {
     let mut actions = Vec::new();
     for member in &members.labelled {

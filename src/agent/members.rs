@@ -42,7 +42,7 @@ pub(super) enum BareProblem {
 }
 
 impl BareProblem {
-    /// Whether the next pass may open it, though nothing tells when.
+    /// Whether the next pass may open it. No event says when.
     pub(super) fn retryable(&self) -> bool {
         match self {
             Self::LookHangs | Self::Hangs(_) => true,

@@ -30,7 +30,7 @@ enum RenameError {
 }
 
 impl RenameError {
-    /// Whether the next pass may write it, though nothing tells when.
+    /// Whether the next pass may write it. No event says when.
     fn retryable(&self) -> bool {
         match self {
             Self::Hangs(_) => true,

@@ -1,4 +1,4 @@
-//! Why the API server has not said what it was asked. Who asks it (`operator`) says so; the agent passes it on.
+//! Why the API server has not answered a question of the agent. `operator` asks, and makes these errors.
 
 use std::path::PathBuf;
 use std::time::Duration;

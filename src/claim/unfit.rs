@@ -1,4 +1,4 @@
-//! Why a layout does not fit on a device. Who knows layouts (`pool/layout.rs`) says it; an election passes it on.
+//! Why a layout does not fit on a device. `pool/layout.rs` makes these errors; an election passes them on.
 
 /// Why a disk cannot have a layout; `Display` names the numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -67,7 +67,7 @@ enum Scope<'s> {
     },
 }
 
-/// What one look goes by.
+/// The input of one look.
 struct Look<'l, 'r> {
     host: &'l Arc<dyn Host>,
     read: ReadRecord,
@@ -169,7 +169,7 @@ impl Discovery {
         }
         match now.free() {
             Err(why) if why.retryable() => {
-                // What it is for a moment is not remembered: the next look reads it.
+                // That may pass, so the next look reads it again.
                 self.cache.changed(&now.raw.name);
                 Err(DiscoveryError::NotSeen { name: now.raw.name, why })
             }
@@ -250,7 +250,7 @@ impl Discovery {
         records
     }
 
-    /// What is on the devices of which only that decides, by kernel name. Their records may be read once more.
+    /// What is on the devices, by kernel name, if only their content decides. May read their records again.
     fn probes<'r>(
         &mut self,
         look: &Look<'_, 'r>,

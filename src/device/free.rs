@@ -22,7 +22,7 @@ pub enum NotFree {
 }
 
 impl NotFree {
-    /// Whether a look by the clock may find it free: no event of the device tells when it is.
+    /// Whether a later look may find it free without an event of the device.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Unknown(_) => true,

@@ -29,7 +29,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether it may go better the next time, though nothing tells when.
+    /// Whether a later try may succeed. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Io { .. } | Self::Busy { .. } | Self::Command { .. } | Self::Timeout { .. } => true,

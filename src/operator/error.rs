@@ -54,7 +54,7 @@ impl Error {
     }
 }
 
-/// An error that says all that people are told of it, its causes too.
+/// An error whose `Display` has its causes, in the words for people.
 #[derive(Debug)]
 struct InWords(Error);
 

@@ -30,7 +30,7 @@ pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask
     })
 }
 
-/// What the API server says is not said of this node.
+/// The API server belongs to another cluster than this node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the API \

@@ -133,7 +133,7 @@ pub enum ApplyError {
     },
 }
 
-/// What a failed step may have left on the disk of what was asked for: something, from the first write of a table on.
+/// Whether a failed step may have left something of the request on the disk: from the first write of a table on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
     None,
@@ -158,10 +158,10 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// Whether it may go better the next time, though nothing tells when.
+    /// Whether a later try may succeed. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
-            // Reading or writing is most of what fails there.
+            // Mostly it is a read or a write that fails there.
             Self::Io(_) | Self::Table(_) | Self::Label(_) => true,
             Self::System(error) => error.retryable(),
             Self::Earlier | Self::Relabelled(_) => false,
@@ -170,11 +170,11 @@ impl StepError {
 }
 
 impl ApplyError {
-    /// Whether it may go better the next time, though nothing tells when.
+    /// Whether a later try may succeed. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Step { source, .. } => source.retryable(),
-            // One that could not be read is not known to be ours either.
+            // It may be a disk of this pool that could not be read.
             Self::Locked { .. } | Self::Stuck { .. } | Self::Held { .. } | Self::NotOurs { .. } => true,
             Self::Earlier { .. } | Self::NotBlank { .. } | Self::Plan { .. } => false,
         }
@@ -260,7 +260,7 @@ pub enum BareError {
 }
 
 impl BareError {
-    /// Whether it may go better the next time, though nothing tells when.
+    /// Whether a later try may succeed. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Stuck { .. } | Self::BeingZeroed { .. } | Self::Busy(_) | Self::Io(_) => true,

@@ -93,7 +93,7 @@ impl Reconciler {
         Ok(lines)
     }
 
-    /// What PoolVolumes say, asked now. It is learnt in a dry run, too: it is so, whatever is done.
+    /// What PoolVolumes say now. The journal gets it in a dry run as well, because it is a fact.
     fn tell_own(&mut self) -> Result<Vec<ToldVolume>, OwnError> {
         let own = self.ask(Wanted::Own)?.own?;
         self.learn_own(Ok(own.clone()))?;

@@ -1,7 +1,7 @@
 //! What an election of this node is decided on: what is known of each device, and how many disks each set has.
 //!
-//! Takes in a snapshot and the sets; gives out what each of them takes. Of a device's health only those are asked on which it
-//! depends.
+//! Takes in a snapshot and the sets; gives out what each of them takes. A device is asked for its health only if the
+//! election depends on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl Reconciler {
         snapshot.devices.iter().map(|device| (device.raw.name.clone(), of(device))).collect()
     }
 
-    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that was made
-    /// again, those count as well on which its UID cannot be written now.
+    /// The disks of the pool, those that are away too, each by its id and with the set that it counts for. Of a set that
+    /// was made again, those count as well on which its UID cannot be written now.
     fn placed(&self, rules: &[Rule]) -> Vec<(SetRef, DiskId)> {
         let of = |set: SetRef, layouts: &[Layout]| owner(&set, layouts, rules).map_or(set, |rule| rule.set.clone());
         let labelled = self.pool.labelled_disks().into_iter().map(|member| {

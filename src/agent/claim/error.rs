@@ -42,8 +42,8 @@ pub(in crate::agent) enum ClaimError {
 }
 
 impl ClaimError {
-    /// Whether a look by the clock may go better. What only an event of the disk changes, as that it carries a signature now, is
-    /// not tried again before.
+    /// Whether a later try may succeed without an event of the disk. For example, a signature on it stays until somebody
+    /// removes it, and that is an event.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Read(_) => true,
@@ -60,12 +60,12 @@ impl ClaimError {
 /// Why nothing is claimed or wiped in this pass.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::agent) enum TakeError {
-    /// It cannot say what is ours.
+    /// The journal does not know the devices of the pool.
     #[error(transparent)]
     Journal(StoreError),
     #[error("nothing is claimed while it cannot be told on which devices this node's volumes are")]
     Own(#[from] OwnError),
-    /// They are another thing than this pass has seen.
+    /// This pass saw the device before it was known.
     #[error("a volume is on a device that the journal does not know; all is looked at again first")]
     Learnt,
     #[error("nothing is claimed while it cannot be told what other PersistentVolumes promise")]
@@ -73,7 +73,7 @@ pub(in crate::agent) enum TakeError {
 }
 
 impl TakeError {
-    /// Whether the next pass may know more, though nothing tells when.
+    /// Whether the next pass may know more. No event says when.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Journal(error) => error.retryable(),

@@ -1,7 +1,8 @@
-//! The exclusive open of a disk that is to be claimed, the last questions to it, and the first writes. A bare device gets nothing
-//! written: the journal says whose it is.
+//! The exclusive open of a disk before its claim, the last checks, and the first writes. Nothing is written to a bare
+//! device: the journal says whose it is.
 //!
-//! Takes in what the last look saw; the disk is a member of the pool afterwards. On a thread of its own, as it may hang.
+//! Takes in what the last look saw; the disk is a member of the pool afterwards. It runs on its own thread, because the
+//! disk may hang.
 
 use std::sync::Arc;
 

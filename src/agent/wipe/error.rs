@@ -45,7 +45,7 @@ pub(in crate::agent) enum WipeError {
 }
 
 impl WipeError {
-    /// Whether a look by the clock may go better. What only an event of the disk or a person changes is not tried again before.
+    /// Whether a later try may succeed without an event of the disk and without a person.
     pub fn retryable(&self) -> bool {
         match self {
             Self::NotKnown | Self::Hangs(_) | Self::Late(_) | Self::Probe(_) | Self::Disk(_) => true,

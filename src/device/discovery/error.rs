@@ -16,7 +16,7 @@ pub enum DiscoveryError {
     Changed { name: KernelName },
     #[error("what is on {name}, or its use, is another than before")]
     ChangedContent { name: KernelName },
-    /// What it is now is not known, or is so for a moment only.
+    /// It could not be read, or another program has it open: that may pass.
     #[error("what is on {name}, or its use, is another than before: {why}")]
     NotSeen { name: KernelName, why: NotFree },
     #[error("{name} is not free any more: {}", since_the_look(.why))]
@@ -24,7 +24,7 @@ pub enum DiscoveryError {
 }
 
 impl DiscoveryError {
-    /// Whether the next look may find it otherwise, though no event of the device tells.
+    /// Whether a later look may succeed without an event of the device.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Scan(_) | Self::NotTold(_) => true,
@@ -34,7 +34,7 @@ impl DiscoveryError {
     }
 }
 
-/// A device was free when it was last looked at, and is not now.
+/// The reason in words that follow a look at which the device was free.
 fn since_the_look(why: &NotFree) -> String {
     match why {
         NotFree::Foreign { node, cluster: _ } => format!("it carries the label of node {node}"),

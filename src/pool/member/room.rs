@@ -1,7 +1,7 @@
-//! A volume gets room on a member: it is made, or grows.
+//! Room for a volume on a member: the volume is made, or grows.
 //!
-//! Takes in a place and what is asked for; gives out whether that was done, or why another place must serve. Long zeroing comes
-//! first, in pieces between which others have their turn.
+//! Takes in a place and a request; gives out whether it was done, or why another place must serve. Long zeroing comes
+//! first, in pieces, and others have their turn in between.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ pub enum Attempt {
 }
 
 impl Member {
-    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has. Waits
-    /// for others on this disk with `patience`. Long zeroing comes first, in pieces between which others have their turn:
-    /// until it is done there is nothing of the volume.
+    /// Makes the volume, or says why another place must serve. The journal has it on the disk before the disk has.
+    /// Waits for others on this disk with `patience`. Long zeroing comes first, in pieces, and others have their turn in
+    /// between: until it is done there is nothing of the volume.
     pub fn create(
         &self,
         site: Site,
