@@ -22,6 +22,7 @@
 
 // Effects belong to `host` (clippy.toml names them); tests may do what they like.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod agent;
 pub mod api;

@@ -23,6 +23,8 @@ pub(super) struct Memory {
     pub wipes: Watchlist,
     /// What was destroyed on disks that are blank since: what people are told of it, until they are something else.
     pub wiped: Remembered<String>,
+    /// Disks whose claim was refused for good, since which nothing has happened to them.
+    pub refused: Remembered<()>,
     /// What was found where zeros had to be.
     pub blanks: Blanks,
     /// What they said of their health.
@@ -36,6 +38,7 @@ impl Memory {
             watch: Watchlist::new(min_age),
             wipes: Watchlist::new(min_age),
             wiped: Remembered::default(),
+            refused: Remembered::default(),
             blanks: Blanks::default(),
             healths: Healths::default(),
         }
@@ -46,6 +49,7 @@ impl Memory {
         self.discovery.changed(name);
         self.watch.changed(name);
         self.wipes.changed(name);
+        self.refused.changed(name);
         self.blanks.changed(name);
         self.healths.changed(name);
     }
@@ -55,6 +59,7 @@ impl Memory {
         self.discovery.all_changed();
         self.watch.all_changed();
         self.wipes.all_changed();
+        self.refused.all_changed();
         self.blanks.all_changed();
         self.healths.all_changed();
     }

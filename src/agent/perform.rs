@@ -13,9 +13,9 @@ use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::discovery::Snapshot;
 use crate::device::label::SetRef;
-use crate::host::chain;
 use crate::host::patience::PatienceError;
 use crate::host::turn::SHORT_TURN_PATIENCE;
+use crate::host::{KernelName, chain};
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
@@ -70,7 +70,7 @@ impl Reconciler {
                     Err(error) => {
                         let problem = chain(&error);
                         tracing::warn!(disk = claim.name.as_str(), problem, "a disk was not claimed");
-                        met.again |= error.retryable();
+                        met.again |= error.retryable() || self.is_first_refusal(snapshot, &claim.name);
                         met.problems.insert(claim.name, problem);
                     }
                 },
@@ -83,6 +83,15 @@ impl Reconciler {
                 Action::GiveBack { id } => self.give_back(&id, met),
             }
         }
+    }
+
+    /// Whether a disk that cannot be claimed is worth one more look: this pass saw it otherwise, and the next one may take
+    /// another disk in its place. After that only an event of the disk says more.
+    fn is_first_refusal(&mut self, snapshot: &Snapshot, name: &KernelName) -> bool {
+        let Some(device) = snapshot.devices.iter().find(|device| device.raw.name == *name) else { return false };
+        let is_first = self.memory.refused.get(&device.raw).is_none();
+        self.memory.refused.keep(&device.raw, snapshot.at, ());
+        is_first
     }
 
     fn rename(&mut self, id: &DiskId, set: SetRef, met: &mut Met) {

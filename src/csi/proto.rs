@@ -5,20 +5,35 @@
 pub use generated::*;
 
 /// The Container Storage Interface.
-#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "prost and tonic wrote it"
+)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
     include!(concat!(env!("OUT_DIR"), "/csi.v1.debug.rs"));
 }
 
 /// The node agent's own service.
-#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "prost and tonic wrote it"
+)]
 pub mod agent {
     include!(concat!(env!("OUT_DIR"), "/localpool.agent.v1.rs"));
 }
 
 /// kubelet's plugin registration.
-#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "prost and tonic wrote it")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "prost and tonic wrote it"
+)]
 pub mod registration {
     include!(concat!(env!("OUT_DIR"), "/pluginregistration.rs"));
 }

@@ -327,6 +327,23 @@ fn a_module_and_a_place_that_are_allowed_something_still_exist() {
     }
 }
 
+/// Lines that are neither blank nor a comment, up to the tests at the end of a file.
+fn code_lines(text: &str) -> usize {
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    text.lines().take_while(|line| *line != "#[cfg(test)]").filter(is_code).count()
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_keeps_in_mind() {
+    const MOST: usize = 300;
+    assert_eq!(code_lines("//! a\nuse b;\n\n    // c\nfn d() {\n}\n#[cfg(test)]\nmod tests {}\n"), 3);
+    let files = SOURCES.iter().filter(|(.., is_test)| !is_test);
+    let lines = files.map(|(place, text, _)| (code_lines(text), place));
+    let long: Vec<String> =
+        lines.filter(|(lines, _)| *lines > MOST).map(|(n, place)| format!("src/{place}.rs: {n}")).collect();
+    assert!(long.is_empty(), "a file has at most {MOST} lines of code:\n{}", long.join("\n"));
+}
+
 #[test]
 fn files_for_tests_are_told_from_others() {
     let of = |wanted: &str| SOURCES.iter().find(|(place, ..)| place == wanted).map(|(_, _, test)| *test);

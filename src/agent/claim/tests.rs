@@ -162,13 +162,30 @@ fn a_claim_of_a_disk_that_could_not_be_read_at_the_last_moment_is_tried_again_by
 }
 
 #[test]
-fn a_claim_of_a_disk_that_is_not_blank_any_more_waits_for_an_event_of_it() {
+fn a_disk_that_is_not_blank_any_more_is_looked_at_once_more_and_then_waits_for_an_event() {
     let (host, mut agent) = ripe();
     host.before_the_next_claim(|disk| disk.poke(510, &[0x55, 0xaa]));
     let (claimed, last) = passes(&mut agent, 1);
-    assert_eq!((claimed.len(), last.ripe_in), (0, None), "{:?}", last.problems);
+    assert_eq!((claimed.len(), last.ripe_in), (0, Some(Duration::from_secs(1))), "{:?}", last.problems);
     assert_eq!(last.problems["fake0"], "it is not blank any more");
+    assert_eq!(passes(&mut agent, 1).1.ripe_in, None, "nothing but an event would change it");
     assert_eq!(host.platter("fake0").expect("a disk").write_count(), 0);
+}
+
+#[test]
+fn the_next_disk_of_a_set_is_claimed_without_an_event_when_the_first_is_not_blank_any_more() {
+    let (host, mut agent) = machine();
+    agent.pass().expect("a look");
+    host.before_the_next_claim(|disk| disk.poke(510, &[0x55, 0xaa]));
+    let mut claimed = Vec::new();
+    for _ in 0..4 {
+        let pass = agent.pass().expect("a look");
+        claimed.extend(pass.claimed);
+        if pass.ripe_in.is_none() {
+            break;
+        }
+    }
+    assert_eq!(claimed, ["fake1"]);
 }
 
 #[test]
