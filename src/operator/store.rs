@@ -57,6 +57,10 @@ pub(super) enum Reading {
     Back { key: String },
 }
 
+/// How many lists a store has taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edition(u64);
+
 /// Identifies an object, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Revision {
@@ -156,8 +160,9 @@ impl<K: ResourceExt> Cache<K> {
     /// Takes in a list, which is complete.
     pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
         let mut objects = self.write();
-        let group_of = objects.group_of;
-        let before = std::mem::replace(&mut *objects, Objects::new(group_of));
+        let mut next = Objects::new(objects.group_of);
+        next.edition = Edition(objects.edition.0 + 1);
+        let before = std::mem::replace(&mut *objects, next);
         let said = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
                 let key = key(&object);
@@ -218,14 +223,20 @@ impl<K: ResourceExt> Cache<K> {
         news
     }
 
-    /// Takes in an object from an answer to our own write or read; one that is older than what is known changes
-    /// nothing. Only the watch decides whether an object can be read: an answer may be late.
-    pub(super) fn learn(&self, object: K) {
+    /// For [`Self::learn`]: read it before the request is sent.
+    pub(super) fn edition(&self) -> Edition {
+        self.read().edition
+    }
+
+    /// Takes in an object from an answer to our own write or read, which was sent at the edition `sent`; one that is
+    /// older than what is known changes nothing. Only the watch decides whether an object can be read: an answer may be
+    /// late.
+    pub(super) fn learn(&self, object: K, sent: Edition) {
         let (key, revision) = (key(&object), Revision::of(&object));
         let mut objects = self.write();
         let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
         let after_unread = objects.unread.get(&key).is_none_or(|unread| revision.is_after(&unread.revision));
-        if !after_known || !after_unread || objects.is_gone(&key, &revision) {
+        if !after_known || !after_unread || objects.is_gone(&key, &revision, sent) {
             return;
         }
         objects.insert(key, Arc::new(object));
@@ -269,8 +280,9 @@ struct Objects<K> {
     groups: BTreeMap<String, ByKey<K>>,
     /// Those that cannot be read as they are now.
     unread: BTreeMap<String, Unread<K>>,
-    /// The newest version that the watch has reported.
+    /// The newest version that the watch has reported since the list.
     newest: u64,
+    edition: Edition,
     /// The key by which some of them are found.
     group_of: fn(&K) -> Option<&str>,
 }
@@ -284,17 +296,20 @@ struct Unread<K> {
 
 impl<K: ResourceExt> Objects<K> {
     fn new(group_of: fn(&K) -> Option<&str>) -> Self {
-        Self { all: BTreeMap::new(), groups: BTreeMap::new(), unread: BTreeMap::new(), newest: 0, group_of }
+        let (all, groups, unread) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { all, groups, unread, newest: 0, edition: Edition::default(), group_of }
     }
 
     fn told(&mut self, revision: &Revision) {
         self.newest = self.newest.max(revision.version.unwrap_or_default());
     }
 
-    /// Whether a state of an object that is not there was reported before: then the object is gone since.
-    fn is_gone(&self, key: &str, revision: &Revision) -> bool {
+    /// Whether an object that is not there may be gone since: a state of it was reported before, or the list came after
+    /// the request. A list does not tell its own version, which can be newer than all of its objects.
+    fn is_gone(&self, key: &str, revision: &Revision, sent: Edition) -> bool {
         let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
-        !is_there && revision.version.is_some_and(|version| version <= self.newest)
+        let was_reported = revision.version.is_some_and(|version| version <= self.newest);
+        !is_there && (was_reported || sent != self.edition)
     }
 
     /// The message about it, once for each reason.

@@ -125,6 +125,7 @@ impl VolumeReconcile {
         let phase = self.phase_of(view).await?;
         let name = self.name();
         self.operator.count(|writes| &writes.volume);
+        let sent = self.known.edition();
         let made = self.api().create(&PostParams::default(), &restored(view, record, &self.operator.node)).await;
         let object = match made {
             Ok(object) => object,
@@ -139,7 +140,7 @@ impl VolumeReconcile {
                     );
                     return Ok(Requeue::Again);
                 }
-                self.known.learn(object);
+                self.known.learn(object, sent);
                 return Ok(Requeue::After(AGAIN));
             }
             Err(error) => {
@@ -154,7 +155,7 @@ impl VolumeReconcile {
             ?phase,
             "the object of a volume was gone, and is written again: its data is on disk"
         );
-        self.known.learn(object.clone());
+        self.known.learn(object.clone(), sent);
         self.write(&object, status::ready(&object, view, phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
