@@ -19,7 +19,12 @@ impl Summary {
         Self { by_name, ..Self::default() }
     }
 
-    pub fn row(&mut self, tier: &str, counts: Counts, seconds: u64) {
+    /// A tier of which no test ran has failed, whatever its program says.
+    pub fn row(&mut self, tier: &str, mut counts: Counts, seconds: u64) {
+        if counts == Counts::default() {
+            counts.failed = 1;
+            self.note(format!("failed: {tier}: no test ran"));
+        }
         self.rows.push((tier.to_owned(), counts, seconds));
     }
 
@@ -95,11 +100,18 @@ skipped: loop: two
         for (failed, by_name, unable, success) in
             [(0, false, false, true), (1, false, false, false), (0, false, true, true), (0, true, true, false)]
         {
-            let mut summary = ran(Counts { failed, ..Counts::default() }, by_name);
+            let mut summary = ran(Counts { passed: 1, failed, skipped: 0 }, by_name);
             if unable {
                 summary.unable("skipped: loop: needs root".to_owned());
             }
             assert_eq!(summary.is_success(), success, "{failed} {by_name} {unable}");
         }
+    }
+
+    #[test]
+    fn a_tier_of_which_no_test_ran_fails() {
+        let summary = ran(Counts::default(), false);
+        assert!(!summary.is_success() && summary.to_string().contains("failed: loop: no test ran"), "{summary}");
+        assert!(ran(Counts { skipped: 1, ..Counts::default() }, false).is_success());
     }
 }
