@@ -85,7 +85,7 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
         let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
         let mut sources: Vec<String> = sources.collect();
         // The words that a condition of a volume may have.
-        let reasons = ["volume/condition.rs", "operator/volume/view.rs", "api/crd/volume_reason.rs"];
+        let reasons = ["volume/condition.rs", "operator/volume/spec.rs", "api/crd/volume_reason.rs"];
         if picked.iter().any(|(label, _)| label == "reason") {
             sources.extend(reasons.map(|path| std::fs::read_to_string(repository().join("src").join(path)).unwrap()));
         }
