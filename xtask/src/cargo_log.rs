@@ -138,7 +138,7 @@ error: test failed, to rerun pass `--lib`
     }
 
     #[test]
-    fn loop_tests_are_those_whose_own_name_says_so() {
+    fn a_test_needs_loop_devices_if_its_own_name_says_so() {
         let names = listed(
             "tests::loop_a: test\nloop_b: test\nloop_c::plain: test\na_loop_device: test\n4 tests, 0 benchmarks",
         );
