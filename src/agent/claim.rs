@@ -6,10 +6,10 @@ use std::sync::Arc;
 use self::error::{ClaimError, TakeError};
 use self::first_writes::Taking;
 use super::blank::NotBlank;
+use super::decide;
 use super::met::Met;
 use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
-use super::taking;
 use super::wipe::not_wiped;
 use crate::claim::{Elected, Election, Outcome, Promise, Rule, promised};
 use crate::device::discovery::{Snapshot, disk_of};
@@ -50,11 +50,11 @@ impl Reconciler {
         };
         let Election { claims, wipes, outcomes } = election;
         let read = self.read_zeros(&snapshot.devices, &claims, met);
-        let claims = taking::claims(claims, &read, &rules, &self.counts(&rules));
+        let claims = decide::claims(claims, &read, &rules, &self.counts(&rules));
         self.perform(claims, snapshot, met);
         // What was just claimed is another disk than the one that was elected on.
         if met.claimed.is_empty() {
-            self.perform(taking::wipes(wipes, &promises, snapshot), snapshot, met);
+            self.perform(decide::wipes(wipes, &promises, snapshot), snapshot, met);
         }
         (outcomes, ChosenWrong(!read.wrong.is_empty()))
     }
@@ -102,9 +102,9 @@ impl Reconciler {
     }
 
     /// Reads the disks that must hold zeros.
-    fn read_zeros(&mut self, devices: &[Device], claims: &[Elected], met: &mut Met) -> taking::ZeroCheck {
+    fn read_zeros(&mut self, devices: &[Device], claims: &[Elected], met: &mut Met) -> decide::ZeroCheck {
         self.memory.blanks.begin_pass();
-        let mut read = taking::ZeroCheck::default();
+        let mut read = decide::ZeroCheck::default();
         for elected in claims {
             let device = devices.iter().find(|device| device.raw.name == elected.name);
             let Some(device) = device.filter(|_| elected.zeros) else { continue };

@@ -1,15 +1,17 @@
-//! What a pass does, as values. Pure.
+//! What a pass does, as values: all of its decisions. Pure.
 //!
-//! Takes in what was observed and what the pool has; gives out actions, which are performed in their order. Here is which members
-//! come and go; whose they are is in `owner`, and which disks are claimed and wiped in `taking`. Each is decided on what the one before
-//! made: a disk that has just come back counts for its set, and one that has just been claimed is no other set's.
+//! Takes in what was observed, what the pool has and what an election chose; gives out actions, which are performed in
+//! their order. There are three decisions, and each takes into account what the one before made: which members come and
+//! go, to which sets the members belong (and which are given back), and which of the elected disks are claimed and wiped.
+//! A disk that has just come back counts for its set, and one that has just been claimed is no other set's.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claim::{Elected, Rule, Wipe};
+use crate::claim::{Elected, Promise, Reclaim, Rule, Wipe, promised};
 use crate::device::discovery::Snapshot;
-use crate::device::label::SetRef;
+use crate::device::label::{Layout, SetRef};
 use crate::device::reason::Reason;
 use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
 use crate::host::raw::is_unchanged;
@@ -175,94 +177,100 @@ pub fn places_of(snapshot: &Snapshot, id: &DiskId) -> Vec<usize> {
     (0..snapshot.devices.len()).filter(|at| is_it(&snapshot.devices[*at])).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// The layouts of sets that a bare device may belong to: one that takes whole disks takes partitions and mapped devices as they
+/// are.
+pub const OF_BARE: [Layout; 2] = [Layout::RawDevice {}, Layout::Whole {}];
 
-    use super::*;
-    use crate::device::sample::{disk, label, unclaimed};
-
-    /// A disk of ours, by its kernel name.
-    fn ours(name: &str) -> Device {
-        let label = label("c", "n");
-        Device {
-            id: DiskId::labelled(label.disk),
-            verdict: Verdict::Ours,
-            label: Some(label.into()),
-            ..unclaimed(name)
-        }
-    }
-
-    fn snapshot(devices: Vec<Device>) -> Snapshot {
-        Snapshot { at: Duration::ZERO, devices }
-    }
-
-    fn member(device: &Device) -> Labelled {
-        Labelled {
-            id: device.id.clone(),
-            raw: device.raw.clone(),
-            size: device.raw.size,
-            is_usable: true,
-            is_missing: false,
-        }
-    }
-
-    fn with(labelled: Vec<Labelled>) -> Members {
-        Members { labelled, ..Members::default() }
-    }
-
-    fn decided(devices: Vec<Device>, members: &Members) -> Vec<Action> {
-        come_and_go(&snapshot(devices), members, &BTreeSet::new())
-    }
-
-    #[test]
-    fn a_labelled_disk_is_opened_once_and_again_when_it_has_changed_or_is_another_device() {
-        let here = || ours("sda");
-        let open = [Action::Open { at: 0 }];
-        assert_eq!(decided(vec![here()], &Members::default()), open);
-        assert_eq!(decided(vec![here()], &with(vec![member(&here())])), []);
-        let unusable = Labelled { is_usable: false, ..member(&here()) };
-        assert_eq!(decided(vec![here()], &with(vec![unusable])), open);
-        let grown = Labelled { size: 1, ..member(&here()) };
-        assert_eq!(decided(vec![here()], &with(vec![grown])), open);
-        // Under another name: it left, and comes back.
-        let moved = ours("sdb");
-        let id = moved.id.clone();
-        assert_eq!(decided(vec![moved], &with(vec![member(&here())])), [Action::Leave { id }, Action::Open { at: 0 }]);
-    }
-
-    #[test]
-    fn a_disk_that_is_away_leaves_once_and_not_while_its_claim_is_under_way() {
-        let gone = member(&ours("sda"));
-        let leave = [Action::Leave { id: gone.id.clone() }];
-        assert_eq!(decided(vec![], &with(vec![gone.clone()])), leave);
-        let missing = Labelled { is_missing: true, is_usable: false, ..gone.clone() };
-        assert_eq!(decided(vec![], &with(vec![missing])), []);
-        let claims_under_way = BTreeSet::from(["sda".into()]);
-        assert_eq!(come_and_go(&snapshot(vec![]), &with(vec![gone]), &claims_under_way), []);
-    }
-
-    #[test]
-    fn a_disk_that_must_not_be_used_is_refused_and_one_of_somebody_else_is_nobodys_business() {
-        let copy = Device { believed: Believed::No("a copy".to_owned()), ..ours("sda") };
-        assert_eq!(decided(vec![copy], &Members::default()), [Action::Refuse { at: 0, why: "a copy".to_owned() }]);
-        let foreign = Device { verdict: Verdict::Theirs(Reason::Busy), ..ours("sda") };
-        assert_eq!(decided(vec![foreign, unclaimed("sdb")], &Members::default()), []);
-    }
-
-    #[test]
-    fn a_bare_device_is_opened_where_it_alone_has_the_id_and_left_where_none_or_two_have_it() {
-        let device = |name: &str| Device { raw: RawDisk { serial: Some("S".into()), ..disk(name) }, ..unclaimed(name) };
-        let id = snapshot(vec![]).bare_id(&device("sda"));
-        let bare = |open_as| Members { bare: BTreeMap::from([(id.clone(), open_as)]), ..Members::default() };
-        let leave = [Action::LeaveBare { id: id.clone() }];
-        assert_eq!(decided(vec![device("sda")], &bare(None)), [Action::OpenBare { id: id.clone(), at: 0 }]);
-        assert_eq!(decided(vec![device("sda")], &bare(Some(device("sda").raw))), []);
-        assert_eq!(decided(vec![], &bare(Some(device("sda").raw))), leave);
-        assert_eq!(decided(vec![device("sda"), device("sdb")], &bare(None)), leave);
-        // A tenant's, inside of his volume.
-        let on = Reason::OnPoolVolume { below: "/dev/sdx".into() };
-        let built = Device { verdict: Verdict::Theirs(on), ..device("sda") };
-        assert_eq!(decided(vec![built], &bare(None)), leave);
-    }
+/// A member, as far as it matters whose it is.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub id: DiskId,
+    /// The set that claimed it, as the label or the journal says.
+    pub set: SetRef,
+    /// The layouts of sets that it may belong to, the likeliest first.
+    pub layouts: Vec<Layout>,
+    /// It can be read and written now.
+    pub is_ready: bool,
+    /// What is written of its set can be changed now.
+    pub is_writable: bool,
+    /// It had volumes, has none any more, and nothing of them is still to be erased.
+    pub is_done_with: bool,
+    /// What it offers by now.
+    pub rule: Option<Arc<Rule>>,
 }
+
+/// Each member offers by the set that it names: by UID, else by name and layout. Then the new UID is written.
+pub fn belong(members: &[Owned], rules: &[Arc<Rule>]) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for member in members {
+        let owner = owner(&member.set, &member.layouts, rules);
+        if let Some(rule) = owner.filter(|rule| rule.set != member.set && member.is_writable) {
+            actions.push(Action::Rename { id: member.id.clone(), set: rule.set.clone() });
+        }
+        if member.rule.as_ref().map(Arc::as_ptr) != owner.map(Arc::as_ptr) {
+            actions.push(Action::Offer { id: member.id.clone(), rule: owner.cloned() });
+        }
+    }
+    actions
+}
+
+/// Sets that reclaim by release give a disk back when its last volume is gone and erased.
+pub fn give_back(members: &[Owned]) -> Vec<Action> {
+    let releases = |member: &&Owned| member.rule.as_ref().is_some_and(|rule| rule.reclaim == Reclaim::Release);
+    let done_with = members.iter().filter(|member| member.is_done_with && member.is_ready).filter(releases);
+    done_with.map(|member| Action::GiveBack { id: member.id.clone() }).collect()
+}
+
+/// The set that owns a disk of one of these layouts: by UID, else another one of the same name and layout, which was made
+/// after that was deleted.
+pub fn owner<'r, R: Borrow<Rule>>(set: &SetRef, layouts: &[Layout], rules: &'r [R]) -> Option<&'r R> {
+    let same_name = |of: &SetRef| of.has_name_of(set);
+    let with = |layout: &Layout| {
+        rules.iter().find(|rule| {
+            let Rule { set, layout: its, .. } = Borrow::<Rule>::borrow(*rule);
+            same_name(set) && its == layout
+        })
+    };
+    let by_uid = rules.iter().find(|rule| Borrow::<Rule>::borrow(*rule).set.uid == set.uid);
+    by_uid.or_else(|| layouts.iter().find_map(with))
+}
+
+/// What was found where zeros had to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZeroCheck {
+    /// Sets that chose a disk which holds something: each chooses anew in the next pass, as its counts hold for disks that it may
+    /// have.
+    pub wrong: BTreeSet<SetRef>,
+    /// Kernel names of the disks that could not be read.
+    pub unread: BTreeSet<KernelName>,
+}
+
+/// `has`: how many disks each set has.
+pub fn claims(chosen: Vec<Elected>, read: &ZeroCheck, rules: &[Rule], has: &BTreeMap<SetRef, u32>) -> Vec<Action> {
+    let stands = |claim: &Elected| !read.wrong.contains(&claim.set) && !read.unread.contains(&claim.name);
+    let stand: Vec<Elected> = chosen.into_iter().filter(stands).collect();
+    // The first disks of a set are claimed together, or not yet: those that could not be read may be of no use to it.
+    let is_enough = |claim: &&Elected| {
+        let rule = rules.iter().find(|rule| rule.set == claim.set);
+        let least = rule.map_or(0, |rule| rule.min_devices.min(rule.max_devices.unwrap_or(u32::MAX)));
+        let now = stand.iter().filter(|other| other.set == claim.set).count();
+        has.contains_key(&claim.set) || u32::try_from(now).unwrap_or(u32::MAX) >= least
+    };
+    stand.iter().filter(is_enough).cloned().map(Action::Claim).collect()
+}
+
+/// What is on a disk may be the data of a volume that another provisioner gave out.
+pub fn wipes(chosen: Vec<Wipe>, promises: &[Promise], snapshot: &Snapshot) -> Vec<Action> {
+    let all: Vec<&RawDisk> = snapshot.devices.iter().map(|device| &device.raw).collect();
+    let decided = |wipe: Wipe| {
+        let at = snapshot.devices.iter().position(|device| device.raw.name == wipe.name)?;
+        Some(match promised(promises, &snapshot.devices[at].raw, &all) {
+            Some(why) => Action::Spare { wipe, why },
+            None => Action::Wipe { at, wipe },
+        })
+    };
+    chosen.into_iter().filter_map(decided).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::decide::{Labelled, Members, is_same_device, is_same_node, places_of};
+use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
 use super::met::Met;
-use super::owner::{OF_BARE, Owned};
 use super::reconciler::Reconciler;
 use super::worked_on::WorkedOn;
 use crate::device::Device;

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::decide;
 use super::memory::Memory;
 use super::met::Met;
 use super::question::Question;
 use super::worked_on::WorkedOn;
-use super::{decide, owner};
 use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
 use crate::device::DiskId;
 use crate::device::discovery::{DiscoveryError, Snapshot};
@@ -158,7 +158,7 @@ impl Reconciler {
         met.unread.extend(self.may_be_ours(&snapshot, &claims_under_way));
         self.pool.looked_at(std::mem::take(&mut met.unread));
         let unsure = self.remember_copies(&snapshot);
-        let actions = owner::belong(&self.owned(), &self.rules);
+        let actions = decide::belong(&self.owned(), &self.rules);
         self.perform(actions, &snapshot, &mut met);
         self.know_labelled();
         self.tell_wiped(&snapshot, &mut met.problems);
@@ -171,7 +171,7 @@ impl Reconciler {
             || !self.pool.journal().is_told()
             || self.must_look_again(&snapshot);
         let again = self.again.after(again);
-        let actions = owner::give_back(&self.owned());
+        let actions = decide::give_back(&self.owned());
         self.perform(actions, &snapshot, &mut met);
         self.pool.kick();
 

@@ -1,8 +1,11 @@
 //! Which place on which disk a volume gets, and how much there is to give. Pure.
+//!
+//! A carved volume grows into the free space right behind it. So a placement leaves room to grow, for the new volume and
+//! for the one before it, as long as that refuses no volume which best fit would still have room for: the largest free
+//! extent of the pool never gets smaller than best fit leaves it.
 
 use super::content::Content;
 use super::extents::{ExtentSet, MIB};
-use super::placement::{Room, place};
 use super::plan::Site;
 use crate::device::label::VolumeUsage;
 use crate::device::size::Size;
@@ -150,69 +153,79 @@ pub fn capacity<D>(offers: &[DiskOffer<D>], usage: VolumeUsage) -> Capacity {
     Capacity { available: places().chain(rooms()).sum(), largest, smallest }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::FsKind;
+/// The free space of one disk and where its volumes end.
+#[derive(Clone, Debug)]
+pub struct Room<D> {
+    pub disk: D,
+    /// Free space that may be given, in whole MiB.
+    pub free: ExtentSet,
+    /// Ends of the volumes that could grow into it.
+    pub volume_ends: Vec<u64>,
+}
 
-    fn slots(disk: u32, mib: &[u64]) -> DiskOffer<u32> {
-        let places = (2..).zip(mib).map(|(n, m)| (Site::Slot(n), Extent { start: 0, end: m * MIB })).collect();
-        DiskOffer { disk, places, room: ExtentSet::default(), volume_ends: Vec::new() }
-    }
+/// A place for a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement<D> {
+    pub disk: D,
+    pub extent: Extent,
+}
 
-    fn carved(disk: u32, mib: u64) -> DiskOffer<u32> {
-        let room = ExtentSet::from_iter([Extent { start: 2 * MIB, end: (2 + mib) * MIB }]);
-        DiskOffer { disk, places: Vec::new(), room, volume_ends: Vec::new() }
-    }
+/// What a candidate is worth; larger is better, in the order of the fields.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    /// The least room to grow that the new volume and the one before it keep.
+    growth: u64,
+    /// Best fit: the smaller the hole, the better.
+    hole: std::cmp::Reverse<u64>,
+    disk: std::cmp::Reverse<usize>,
+    start: std::cmp::Reverse<u64>,
+}
 
-    fn wish(required: u64, limit: Option<u64>) -> Demand {
-        Demand { usage: VolumeUsage::Block, required: required * MIB, limit: limit.map(|l| l * MIB) }
-    }
+/// Picks a place for `size` bytes, or `None` where no free extent holds them.
+pub fn place<D: Copy>(rooms: &[Room<D>], size: u64) -> Option<Placement<D>> {
+    let size = size.checked_next_multiple_of(MIB)?;
+    let holes = || {
+        rooms.iter().enumerate().flat_map(move |(index, room)| {
+            room.free.iter().filter(move |hole| hole.len() >= size).map(move |hole| (index, room, *hole))
+        })
+    };
+    let (best_index, _, best) = holes().min_by_key(|(index, _, hole)| (hole.len(), *index, hole.start))?;
+    let floor = largest_after(rooms, best_index, best, &Extent { start: best.start, end: best.start + size });
+    holes()
+        .flat_map(|(index, room, hole)| candidates(hole, size).into_iter().map(move |e| (index, room, hole, e)))
+        .filter(|(index, _, hole, extent)| largest_after(rooms, *index, *hole, extent) >= floor)
+        .max_by_key(|(index, room, hole, extent)| Score {
+            growth: growth(room, *hole, extent),
+            hole: std::cmp::Reverse(hole.len()),
+            disk: std::cmp::Reverse(*index),
+            start: std::cmp::Reverse(extent.start),
+        })
+        .map(|(_, room, _, extent)| Placement { disk: room.disk, extent })
+}
 
-    #[test]
-    fn the_smallest_slot_that_holds_the_volume_is_taken() {
-        let offers = [slots(0, &[100, 30]), slots(1, &[20, 10])];
-        assert_eq!(choose(&offers, &wish(15, None)), Ok((1, Site::Slot(2))));
-        assert_eq!(choose(&offers, &wish(21, None)), Ok((0, Site::Slot(3))));
-        assert_eq!(choose(&offers, &wish(0, None)), Ok((1, Site::Slot(3))));
-    }
+/// The start, the end, and the middle of what is left over.
+fn candidates(hole: Extent, size: u64) -> [Extent; 3] {
+    let spare = hole.len() - size;
+    [0, spare / 2 / MIB * MIB, spare].map(|skip| Extent { start: hole.start + skip, end: hole.start + skip + size })
+}
 
-    #[test]
-    fn a_limit_below_the_slot_is_told_apart_from_a_full_pool() {
-        let offers = [slots(0, &[100])];
-        assert!(
-            matches!(choose(&offers, &wish(50, Some(60))), Err(NoPlace::Limit { limit, least, .. }) if least == 100 * MIB && limit == 60 * MIB)
-        );
-        assert_eq!(choose(&offers, &wish(101, None)), Err(NoPlace::Full { required: 101 * MIB, largest: 100 * MIB }));
-        assert_eq!(choose::<u32>(&[], &wish(1, None)), Err(NoPlace::NoDisk));
-        assert!(matches!(choose(&offers, &wish(u64::MAX / MIB, None)), Err(NoPlace::Full { .. })));
-    }
+/// The largest free extent of the pool if `extent` were taken out of `hole`.
+fn largest_after<D>(rooms: &[Room<D>], index: usize, hole: Extent, extent: &Extent) -> u64 {
+    let others = rooms
+        .iter()
+        .enumerate()
+        .flat_map(|(i, room)| room.free.iter().filter(move |e| !(i == index && **e == hole)))
+        .map(Extent::len);
+    others.chain([extent.start - hole.start, hole.end - extent.end]).max().unwrap_or(0)
+}
 
-    #[test]
-    fn a_size_is_raised_to_the_filesystems_minimum_unless_the_limit_forbids_it() {
-        let xfs = |limit: Option<u64>| Demand { usage: VolumeUsage::Mount(FsKind::Xfs), ..wish(10, limit) };
-        let (_, site) = choose(&[carved(0, 1000)], &xfs(None)).expect("there is room");
-        assert!(matches!(site, Site::Space(e) if e.len() == 300 * MIB));
-        let err = choose(&[carved(0, 1000)], &xfs(Some(299))).expect_err("too small for xfs");
-        assert_eq!(
-            err.to_string(),
-            "the limit of 313524224 bytes is below the 314572800 bytes (300.0 MiB) that a filesystem of type xfs needs"
-        );
-    }
-
-    #[test]
-    fn carved_space_is_taken_before_a_slot_that_would_be_wasted() {
-        let offers = [slots(0, &[100]), carved(1, 50)];
-        assert!(matches!(choose(&offers, &wish(20, None)), Ok((1, Site::Space(_)))));
-        assert_eq!(choose(&offers, &wish(51, None)), Ok((0, Site::Slot(2))));
-    }
-
-    #[test]
-    fn capacity_is_the_sum_and_the_largest_place_and_nothing_below_the_minimum() {
-        let offers = [slots(0, &[100, 30]), carved(1, 50)];
-        let block = capacity(&offers, VolumeUsage::Block);
-        assert_eq!(block, Capacity { available: 180 * MIB, largest: 100 * MIB, smallest: MIB });
-        assert_eq!(capacity(&offers, VolumeUsage::Mount(FsKind::Xfs)), Capacity::default());
-        assert_eq!(capacity(&offers[..1], VolumeUsage::Block).smallest, 30 * MIB);
+fn growth<D>(room: &Room<D>, hole: Extent, extent: &Extent) -> u64 {
+    let behind = hole.end - extent.end;
+    match room.volume_ends.contains(&hole.start) {
+        true => behind.min(extent.start - hole.start),
+        false => behind,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,6 @@ mod journal_store;
 mod labelled;
 mod layout;
 mod member;
-mod placement;
 mod plan;
 mod request;
 mod settle;

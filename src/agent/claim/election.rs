@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::agent::owner::{OF_BARE, owner};
+use crate::agent::decide::{OF_BARE, owner};
 use crate::agent::reconciler::Reconciler;
 use crate::agent::wipe::{as_if_blank, orders_wipe_of};
 use crate::claim::{Ballot, Candidacy, Election, LayoutError, Rule, elect, to_ask};

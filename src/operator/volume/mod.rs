@@ -12,7 +12,6 @@
 //! ```
 
 mod abandon;
-mod choice;
 mod clean_up;
 pub(in crate::operator) mod controller;
 pub(in crate::operator) mod create;
