@@ -35,9 +35,14 @@ pub async fn set(client: &Client, label: &str) {
 
 /// Waits until a node's DevicePool offers a volume of that many MiB, as the controller sees it.
 pub async fn offers(stage: &Stage, node: &str, mib: u64) {
-    let bytes = i64::try_from(mib * MIB).expect("it is small");
+    offering_so_much(stage, node, |largest| largest >= mib * MIB).await;
+}
+
+/// Waits until the largest volume that a node's DevicePool offers, in bytes, is so large, as the controller sees it.
+async fn offering_so_much(stage: &Stage, node: &str, is_so: impl Fn(u64) -> bool) {
     let largest = |pool: &DevicePool| pool.status.iter().flat_map(|s| &s.sets).map(|set| set.largest).max();
-    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool) >= Some(bytes))).await;
+    let largest = |pool: &DevicePool| largest(pool).and_then(|bytes| u64::try_from(bytes).ok());
+    stage.known(|caches| caches.pools.get(node).is_some_and(|pool| largest(&pool).is_some_and(&is_so))).await;
 }
 
 /// A node with one disk of that many MiB, which its own set offers; and that set's label.
@@ -94,6 +99,8 @@ async fn a_volume_goes_where_it_is_wanted_and_elsewhere_only_where_the_request_a
     let made = make(&stage, &label, &second, elsewhere, 600).await.expect("there is room on the other");
     assert_eq!(made.node, b);
 
+    // The agent settles before it reports: what is offered after the deletion must not be what was offered before all this.
+    offering_so_much(&stage, &a, |largest| largest < 600 * MIB).await;
     stage.volumes.delete(VolumeId::of_name(&first)).await.expect("deleted");
     assert!(stage.is_gone(VolumeId::of_name(&first)).await);
     assert!(nodes[0].pool().volume(VolumeId::of_name(&first).uuid()).is_err(), "and from its disk");
