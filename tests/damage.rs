@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::Reconciler;
-use localpool::device::Verdict;
-use localpool::device::label::{ErasePolicy, Label, Layout, VolumeRecord};
-use localpool::device::ownership::Owner;
-use localpool::device::record::{Half, NewestCopy, Sequenced, read_label, write_label};
-use localpool::host::fake::{FakeDisk, FakeHost, Fate, Fault, Platter};
-use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
-use localpool::host::{Access, Extent, FsKind, Geometry, Host};
+use localpool::device::{
+    Owner, Verdict,
+    label::{ErasePolicy, Label, Layout, VolumeRecord},
+    record::{Half, NewestCopy, Sequenced, read_label, write_label},
+};
+use localpool::host::{
+    Access, Extent, FsKind, Geometry, Host,
+    fake::{FakeDisk, FakeHost, Fate, Fault, Platter},
+    table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies},
+};
 use localpool::pool::{JOURNAL, Pool, PoolError, Selector, Standing, VolumeView, WantedUsage, Workers};
 use uuid::Uuid;
 

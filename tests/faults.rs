@@ -32,14 +32,14 @@ use std::time::Duration;
 use fake_node::{MIB, Node, id, request, rule};
 use localpool::agent::{PassReport, Run, Verb};
 use localpool::claim::{Filter, Reclaim, Rule};
-use localpool::device::Verdict;
-use localpool::device::device_type::DeviceType;
-use localpool::device::label::{ErasePolicy, Layout, SetRef};
-use localpool::device::reason::Reason;
-use localpool::device::set_name::SetName;
-use localpool::host::fake::{FakeHost, Fate, Fault, Platter};
-use localpool::host::raw::{Kind, Partition};
-use localpool::host::{Access, Extent, FsKind, Geometry, Host};
+use localpool::device::{
+    DeviceType, Reason, SetName, Verdict,
+    label::{ErasePolicy, Layout, SetRef},
+};
+use localpool::host::{
+    Access, Extent, FsKind, Geometry, Host, Kind, Partition,
+    fake::{FakeHost, Fate, Fault, Platter},
+};
 use localpool::pool::{Change, Destination, JOURNAL, Made, PoolError, Selector, Standing, WantedUsage};
 use uuid::Uuid;
 

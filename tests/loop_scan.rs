@@ -7,10 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use localpool::host::events::DeviceEvents;
-use localpool::host::raw::{Kind, MountHow};
-use localpool::host::sysfs::scan;
-use localpool::host::{Hint, RawDisk, Roots};
+use localpool::host::{DeviceEvents, Hint, Kind, MountHow, RawDisk, Roots, sysfs::scan};
 
 /// Runs a command that must succeed, and returns its output.
 fn run(program: &str, args: &[&str]) -> String {

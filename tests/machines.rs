@@ -11,11 +11,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use localpool::device::attachment::{Attachments, Reach};
-use localpool::host::in_use::UNSEEN_NAMESPACE;
-use localpool::host::raw::{DevNo, Kind, MountHow, MountUse, Offer};
-use localpool::host::sysfs::scan;
-use localpool::host::{RawDisk, Roots};
+use localpool::device::{Attachments, Reach};
+use localpool::host::{DevNo, Kind, MountHow, MountUse, Offer, RawDisk, Roots, UNSEEN_NAMESPACE, sysfs::scan};
 
 struct Machine {
     folder: tempfile::TempDir,

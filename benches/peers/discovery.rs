@@ -7,15 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use localpool::device::discovery::Discovery;
-use localpool::device::ownership::Owner;
-use localpool::device::record::judged_record;
-use localpool::host::Host;
-use localpool::host::Roots;
-use localpool::host::filesystem::RealFilesystems;
-use localpool::host::real::RealHost;
-use localpool::host::state::StateDir;
-use localpool::host::sysfs::scan;
+use localpool::device::{Discovery, Owner, record::judged_record};
+use localpool::host::{Host, RealFilesystems, RealHost, Roots, StateDir, sysfs::scan};
 use serde_json::Value;
 
 use crate::lab::{Disk, Image, Lab};

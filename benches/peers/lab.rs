@@ -10,8 +10,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use localpool::host::Mounts;
-use localpool::host::mount::RealMounts;
+use localpool::host::{Mounts, RealMounts};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 

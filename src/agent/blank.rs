@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::NotZeros;
-use crate::device::Device;
-use crate::device::remembered::{KEEP, Remembered};
-use crate::host::patience::{self, Patience, PatienceError};
-use crate::host::raw::Incarnation;
-use crate::host::{Access, BlockDevice, Host, HostError, IoError, KernelName, RawDisk};
+use crate::device::{Device, KEEP, Remembered};
+use crate::host::{
+    Access, BlockDevice, Host, HostError, Incarnation, IoError, KernelName, RawDisk,
+    patience::{self, Patience, PatienceError},
+};
 
 /// Read whole up to this size.
 const SMALL: u64 = 64 << 20;
@@ -150,12 +150,12 @@ mod tests {
 
     use super::*;
     use crate::agent::reconciler::Reconciler;
-    use crate::claim::sample::rule;
-    use crate::claim::{Blankness, Rejection, Rule};
-    use crate::device::ownership::Owner;
-    use crate::device::sample::unclaimed;
-    use crate::host::fake::{FakeHost, Fault};
-    use crate::host::{Extent, Geometry};
+    use crate::claim::{Blankness, Rejection, Rule, sample::rule};
+    use crate::device::{Owner, sample::unclaimed};
+    use crate::host::{
+        Extent, Geometry,
+        fake::{FakeHost, Fault},
+    };
     use crate::pool::{Pool, Workers};
 
     const MIB: u64 = 1 << 20;

@@ -12,10 +12,7 @@ use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::{Elected, Election, Outcome, Promise, Rule, promised};
-use crate::device::discovery::{Snapshot, disk_of};
-use crate::device::label::Hardware;
-use crate::device::record::judged_record;
-use crate::device::{Device, Verdict, id};
+use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware, record::judged_record};
 use crate::host::{KernelName, RawDisk, chain};
 
 mod election;

@@ -8,11 +8,13 @@ use uuid::Uuid;
 use super::admin::AdminError;
 use super::reconciler::Reconciler;
 use super::verb::Run;
-use crate::device::discovery::Snapshot;
-use crate::device::duplicate::{Identities, Identity, hardware, seen_together};
-use crate::device::label::Hardware;
-use crate::device::record::{self, Record};
-use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
+use crate::device::{
+    Believed, Device, DiskId, HardwareId, Snapshot, Verdict,
+    duplicate::{Identities, Identity, hardware, seen_together},
+    id,
+    label::Hardware,
+    record::{self, Record},
+};
 use crate::host::{Access, HostError, chain};
 use crate::pool::{Earlier, PoolError, Standing::Missing, earlier};
 

@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claim::{Elected, Promise, Reclaim, Rule, Wipe, promised};
-use crate::device::discovery::Snapshot;
-use crate::device::label::{Layout, SetRef};
-use crate::device::reason::Reason;
-use crate::device::{Believed, Device, DiskId, HardwareId, Verdict, id};
-use crate::host::raw::is_unchanged;
-use crate::host::{KernelName, RawDisk};
+use crate::device::{
+    Believed, Device, DiskId, HardwareId, Reason, Snapshot, Verdict, id,
+    label::{Layout, SetRef},
+};
+use crate::host::{KernelName, RawDisk, is_unchanged};
 
 /// What the pool has, as far as a pass decides on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

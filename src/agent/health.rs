@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::device::remembered::{KEEP, Remembered};
-use crate::host::patience::{self, Patience};
-use crate::host::raw::Incarnation;
-use crate::host::{Health, Host, KernelName, RawDisk, chain};
+use crate::device::{KEEP, Remembered};
+use crate::host::{
+    Health, Host, Incarnation, KernelName, RawDisk, chain,
+    patience::{self, Patience},
+};
 
 #[derive(Debug)]
 pub(super) struct Healths {
@@ -57,9 +58,8 @@ impl Healths {
 mod tests {
     use super::*;
     use crate::agent::reconciler::Reconciler;
-    use crate::device::ownership::Owner;
-    use crate::host::Geometry;
-    use crate::host::fake::FakeHost;
+    use crate::device::Owner;
+    use crate::host::{Geometry, fake::FakeHost};
     use crate::pool::{Pool, Workers};
 
     #[test]

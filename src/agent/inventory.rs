@@ -5,9 +5,8 @@
 
 use super::reconciler::PassReport;
 use crate::claim::Rejection;
-use crate::device::size::Size;
-use crate::device::{Device, DiskId, Verdict};
-use crate::host::raw::Kind;
+use crate::device::{Device, DiskId, Size, Verdict};
+use crate::host::Kind;
 use crate::pool::{BareClaim, BareDevice, Content, FAILING, LabelledDisk, LostClaim, Pool, Standing};
 use crate::show::ListedDevice;
 

@@ -7,14 +7,15 @@ use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_n
 use super::met::Met;
 use super::reconciler::Reconciler;
 use super::worked_on::WorkedOn;
-use crate::device::Device;
-use crate::device::DiskId;
-use crate::device::discovery::Snapshot;
-use crate::device::duplicate::hardware;
-use crate::device::label::{Hardware, Label};
-use crate::host::patience::{Late, PatienceError};
-use crate::host::turn::SHORT_TURN_PATIENCE;
-use crate::host::{Access, Host, RawDisk, chain};
+use crate::device::{
+    Device, DiskId, Snapshot,
+    duplicate::hardware,
+    label::{Hardware, Label},
+};
+use crate::host::{
+    Access, Host, RawDisk, SHORT_TURN_PATIENCE, chain,
+    patience::{Late, PatienceError},
+};
 use crate::pool::{
     ApplyError, BareClaim, BareDevice, BareError, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing,
     Unasked, relabel,

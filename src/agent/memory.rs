@@ -8,11 +8,8 @@ use std::time::Duration;
 use super::blank::Blanks;
 use super::health::Healths;
 use crate::claim::Watchlist;
-use crate::device::discovery::{Discovery, Snapshot};
-use crate::device::ownership::Owner;
-use crate::device::remembered::{KEEP, Remembered};
-use crate::host::KernelName;
-use crate::host::raw::Incarnation;
+use crate::device::{Discovery, KEEP, Owner, Remembered, Snapshot};
+use crate::host::{Incarnation, KernelName};
 
 pub(super) struct Memory {
     /// What was read of them.

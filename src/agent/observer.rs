@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
-use crate::device::discovery::DiscoveryError;
-use crate::host::backoff::Backoff;
-use crate::host::events::DeviceEvents;
-use crate::host::{Hint, HostError, chain};
+use crate::device::DiscoveryError;
+use crate::host::{Backoff, DeviceEvents, Hint, HostError, chain};
 use crate::show::ListedDevice;
 
 /// Events come in bursts; one look serves those of this time.
@@ -124,11 +122,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::device::Verdict;
-    use crate::device::ownership::Owner;
-    use crate::device::reason::Reason;
-    use crate::host::fake::FakeHost;
-    use crate::host::{Geometry, Host};
+    use crate::device::{Owner, Reason, Verdict};
+    use crate::host::{Geometry, Host, fake::FakeHost};
     use crate::pool::{Pool, Workers};
 
     const GEOMETRY: Geometry = Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true };

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use super::question::{Answers, AskError, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use crate::claim::{NoAnswer, NodeMatch, Rule};
-use crate::device::discovery::{DiscoveryError, Snapshot};
-use crate::device::duplicate::hardware;
-use crate::device::reason::Reason;
-use crate::device::{Device, Verdict};
+use crate::device::{Device, DiscoveryError, Reason, Snapshot, Verdict, duplicate::hardware};
 use crate::host::{KernelName, RawDisk, chain};
 use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
 

@@ -10,12 +10,8 @@ use super::met::Met;
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::Rule;
-use crate::device::DiskId;
-use crate::device::discovery::Snapshot;
-use crate::device::label::SetRef;
-use crate::host::patience::PatienceError;
-use crate::host::turn::SHORT_TURN_PATIENCE;
-use crate::host::{KernelName, chain};
+use crate::device::{DiskId, Snapshot, label::SetRef};
+use crate::host::{KernelName, SHORT_TURN_PATIENCE, chain, patience::PatienceError};
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.

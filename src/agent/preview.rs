@@ -4,9 +4,7 @@ use super::admin::AdminError;
 use super::met::Met;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Outcome, Rule};
-use crate::device::Device;
-use crate::device::discovery::Snapshot;
-use crate::device::size::Size;
+use crate::device::{Device, Size, Snapshot};
 use crate::host::chain;
 
 impl Reconciler {

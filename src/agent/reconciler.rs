@@ -13,16 +13,10 @@ use super::met::Met;
 use super::question::Question;
 use super::worked_on::WorkedOn;
 use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
-use crate::device::DiskId;
-use crate::device::discovery::{DiscoveryError, Snapshot};
-use crate::device::duplicate::Identities;
-use crate::device::label::SetRef;
-use crate::device::record::judged_record;
-use crate::device::{Device, Verdict};
-use crate::host::backoff::Backoff;
-use crate::host::patience::Patience;
-use crate::host::raw::Contents;
-use crate::host::{Host, KernelName, Probe, chain};
+use crate::device::{
+    Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
+};
+use crate::host::{Backoff, Contents, Host, KernelName, Probe, chain, patience::Patience};
 use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
@@ -318,9 +312,8 @@ mod hangs;
 mod tests {
     use super::*;
     use crate::claim::sample;
-    use crate::device::ownership::Owner;
-    use crate::host::Geometry;
-    use crate::host::fake::FakeHost;
+    use crate::device::Owner;
+    use crate::host::{Geometry, fake::FakeHost};
     use crate::pool::Workers;
 
     #[test]

@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 
 use super::reconciler::Reconciler;
 use crate::claim::{Spared, may_wipe};
-use crate::device::discovery::Snapshot;
-use crate::device::{Device, DiskId};
+use crate::device::{Device, DiskId, Snapshot};
 use crate::host::RawDisk;
 
 /// What is away, by its bytes.

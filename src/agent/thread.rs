@@ -14,8 +14,7 @@ use super::inventory::inventory;
 use super::reconciler::{PassReport, Reconciler};
 use super::verb::Verb;
 use crate::claim::Rule;
-use crate::host::events::DeviceEvents;
-use crate::host::{Hint, HostError, chain};
+use crate::host::{DeviceEvents, Hint, HostError, chain};
 use crate::pool::Pool;
 use crate::show::ListedDevice;
 
@@ -260,9 +259,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::device::ownership::Owner;
-    use crate::host::fake::FakeHost;
-    use crate::host::{Geometry, Host};
+    use crate::device::Owner;
+    use crate::host::{Geometry, Host, fake::FakeHost};
     use crate::pool::Workers;
 
     #[test]

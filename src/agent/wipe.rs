@@ -11,14 +11,12 @@ use self::error::WipeError;
 use super::met::Met;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
-use crate::device::discovery::Snapshot;
-use crate::device::record::judged_record;
-use crate::device::remembered::Kept;
-use crate::device::{Device, Verdict};
-use crate::host::patience::Late;
-use crate::host::raw::Contents;
-use crate::host::table::{Mbr, TableError, read_copies};
-use crate::host::{Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, RawDisk, chain};
+use crate::device::{Device, Kept, Snapshot, Verdict, record::judged_record};
+use crate::host::{
+    Access, BlockDevice, Contents, Extent, Host, IoError, KernelName, Openers, Probe, RawDisk, chain,
+    patience::Late,
+    table::{Mbr, TableError, read_copies},
+};
 use crate::pool::zero;
 
 mod error;
@@ -137,7 +135,7 @@ fn by(wipe: &Wipe) -> String {
 }
 
 fn description(contents: &Contents) -> String {
-    let signature = |found: &crate::host::raw::Signature| {
+    let signature = |found: &crate::host::Signature| {
         let label = found.label.as_ref().map_or_else(String::new, |label| format!(" with the label {label:?}"));
         let uuid = found.uuid.as_ref().map_or_else(String::new, |uuid| format!(", UUID {uuid}"));
         format!("{}{label}{uuid}", found.kind)

@@ -19,11 +19,11 @@ use super::strict::{At, Case, Field, Object, Problem, Problems};
 use super::tolerations::read_tolerations;
 use super::{local_volume, quantity};
 use crate::claim::{Blankness, Reclaim, Rule, VolumeMode};
-use crate::device::device_type::DeviceType;
-use crate::device::label::{ErasePolicy, Layout};
-use crate::device::set_name::SetName;
-use crate::host::FsKind;
-use crate::host::table::SLOTS;
+use crate::device::{
+    DeviceType, SetName,
+    label::{ErasePolicy, Layout},
+};
+use crate::host::{FsKind, table::SLOTS};
 
 const API_VERSION: &str = "local.storage.openshift.io/v1alpha1";
 const KIND: &str = "LocalVolumeSet";

@@ -6,8 +6,7 @@
 use uuid::Uuid;
 
 use super::strict::Field;
-use crate::device::label::SetRef;
-use crate::device::set_name::SetName;
+use crate::device::{SetName, label::SetRef};
 
 /// The UUID namespace for the UIDs of objects that come from a file.
 const FILE_UIDS: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_5e7d0c0de001);

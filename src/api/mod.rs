@@ -5,15 +5,15 @@
 //! invalid, and no other.
 
 pub mod crd;
-pub mod documents;
+mod documents;
 pub mod local_volume;
-pub mod local_volume_discovery;
-pub mod local_volume_set;
-pub mod metadata;
+mod local_volume_discovery;
+mod local_volume_set;
+mod metadata;
 pub mod node_selector;
 pub mod quantity;
 mod set_error;
-pub mod strict;
+mod strict;
 mod tolerations;
 
 pub use local_volume::parse_volume;
@@ -21,3 +21,4 @@ pub use local_volume_discovery::{DiscoverySpec, parse_discovery};
 pub use local_volume_set::{parse_set, parse_sets};
 pub use node_selector::Node;
 pub use set_error::SetError;
+pub use strict::Problem;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::strict::Problem;
-use crate::device::set_name::SetName;
+use crate::device::SetName;
 
 /// A document that is not a valid LocalVolumeSet or LocalVolume, with everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,9 +19,7 @@ use cel::{Context, Env, ParseErrors, Program};
 use self::facts::{DEVICE, facts};
 pub use self::limits::{ExpressionError, MOST_BYTES};
 use super::mismatch::Mismatch;
-use crate::device::Device;
-use crate::device::attachment::Attachment;
-use crate::device::fact::Observed;
+use crate::device::{Attachment, Device, Observed};
 
 /// The parser goes down with each bracket by kilobytes, and a stack that ends would end the process: this holds what
 /// the longest text can ask for, several times. Only what is used of it takes memory, while a set is read.

@@ -6,9 +6,8 @@
 
 use super::mismatch::Mismatch;
 use super::rule::Filter;
-use crate::device::device_type::{device_type, type_name};
-use crate::host::RawDisk;
-use crate::host::raw::Kind;
+use crate::device::{device_type, type_name};
+use crate::host::{Kind, RawDisk};
 
 impl Filter {
     /// `disk` is the disk of a partition.
@@ -48,9 +47,10 @@ mod tests {
     use super::super::glob::Glob;
     use super::super::sample::{filter, lists, without};
     use super::*;
-    use crate::device::device_type::DeviceType;
-    use crate::device::sample;
-    use crate::device::sample::{GIB, disk};
+    use crate::device::{
+        DeviceType, sample,
+        sample::{GIB, disk},
+    };
 
     fn raw() -> RawDisk {
         RawDisk {

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use super::glob::Glob;
 use super::mismatch::Mismatch;
-use crate::host::RawDisk;
-use crate::host::raw::Kind;
+use crate::host::{Kind, RawDisk};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -265,10 +264,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::device::attachment::{Attachment, Reach};
-    use crate::device::fact::{FactValue, Observed};
-    use crate::device::fact_table::{FACTS, facts};
-    use crate::device::sample::{disk, unclaimed};
+    use crate::device::{
+        Attachment, FactValue, Observed, Reach,
+        fact_table::{FACTS, facts},
+        sample::{disk, unclaimed},
+    };
 
     #[test]
     fn no_field_and_no_turn_is_there_twice() {

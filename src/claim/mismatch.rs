@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::device::device_type::DeviceType;
-use crate::device::size::Size;
+use crate::device::{DeviceType, Size};
 use crate::host::KernelName;
 
 /// Why a filter does not select a device; `Display` is a sentence for people.

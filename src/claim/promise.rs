@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 
 use super::no_answer::NoAnswer;
-use crate::device::reason::Reason;
-use crate::host::RawDisk;
-use crate::host::raw::{DevNo, Kind, Offer};
+use crate::device::Reason;
+use crate::host::{DevNo, Kind, Offer, RawDisk};
 
 /// A PersistentVolume of somebody else that names a path on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use super::ripeness::Ripeness;
 use super::rule::Unwell;
 use super::unfit::LayoutError;
 use super::wipe::Spared;
-use crate::device::free::NotFree;
-use crate::device::label::SetRef;
+use crate::device::{NotFree, label::SetRef};
 
 /// Why a set does not take a device now; `Display` is a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::device::{Device, DiskId, Verdict};
-use crate::host::raw::Incarnation;
-use crate::host::{KernelName, Probe};
+use crate::host::{Incarnation, KernelName, Probe};
 
 /// What a device must stay to become ripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,13 +107,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::device::discovery::Discovery;
-    use crate::device::ownership::Owner;
-    use crate::device::reason::Reason;
-    use crate::device::record::judged_record;
-    use crate::device::sample::unclaimed;
-    use crate::host::fake::FakeHost;
-    use crate::host::{FsKind, Geometry, Host};
+    use crate::device::{Discovery, Owner, Reason, record::judged_record, sample::unclaimed};
+    use crate::host::{FsKind, Geometry, Host, fake::FakeHost};
 
     const DEFAULT: Duration = Duration::from_secs(60);
 

@@ -5,8 +5,10 @@ use super::expression::Expression;
 use super::glob::Glob;
 use super::list_filter::Lists;
 use super::named::Named;
-use crate::device::device_type::DeviceType;
-use crate::device::label::{ErasePolicy, Layout, SetRef, VolumeUsage};
+use crate::device::{
+    DeviceType,
+    label::{ErasePolicy, Layout, SetRef, VolumeUsage},
+};
 use crate::host::{FsKind, Health};
 
 /// A valid set, or one class of a LocalVolume, for one node.

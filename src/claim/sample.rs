@@ -3,9 +3,7 @@
 use super::glob::Glob;
 use super::list_filter::{Element, Elements, GlobCase, LISTS, ListFilter, Lists};
 use super::rule::{Blankness, Filter, NodeMatch, Reclaim, Rule};
-use crate::device::device_type::DeviceType;
-use crate::device::label::Layout;
-use crate::device::sample::set;
+use crate::device::{DeviceType, label::Layout, sample::set};
 use crate::host::FsKind;
 
 /// A set of that name that takes every disk.

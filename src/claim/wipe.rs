@@ -6,10 +6,8 @@
 
 use std::fmt;
 
-use crate::device::reason::Reason;
-use crate::device::{Device, Verdict, id};
-use crate::host::raw::{Contents, Kind};
-use crate::host::{Probe, RawDisk};
+use crate::device::{Device, Reason, Verdict, id};
+use crate::host::{Contents, Kind, Probe, RawDisk};
 
 /// Why a device is not wiped; `Display` ends a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,9 +122,10 @@ impl fmt::Display for Spared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DiskId;
-    use crate::device::reason::Holder;
-    use crate::device::sample::{device, disk, dm, loop_over, partition, unclaimed};
+    use crate::device::{
+        DiskId, Holder,
+        sample::{device, disk, dm, loop_over, partition, unclaimed},
+    };
 
     fn theirs(reason: Reason) -> Device {
         Device { verdict: Verdict::Theirs(reason), ..unclaimed("sda") }

@@ -9,18 +9,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use tonic::transport::Channel;
 
 use crate::agent::{Reconciler, Run, Verb, inventory};
-use crate::csi::client;
-use crate::csi::proto::agent::agent_client::AgentClient;
-use crate::csi::proto::agent::{
-    DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
+use crate::csi::{
+    client,
+    proto::agent::{
+        DiskRequest, InventoryRequest, SetAsideRequest, SetsRequest, SettleRequest, VolumeRequest,
+        agent_client::AgentClient,
+    },
 };
-use crate::device::ownership::Owner;
-use crate::host::dry::DryHost;
-use crate::host::state::StateDir;
-use crate::host::{Host, StateStore as _, chain};
+use crate::device::Owner;
+use crate::host::{DryHost, Host, StateDir, StateStore as _, chain};
 use crate::pool::{JOURNAL, Pool};
-use crate::role::node::CLUSTER_FILE;
-use crate::role::{AGENT_SOCKET, machine, observer, sets};
+use crate::role::{AGENT_SOCKET, machine, node::CLUSTER_FILE, observer, sets};
 use crate::show::devices::{Format, render};
 use crate::volume::VolumeId;
 

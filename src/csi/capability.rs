@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::proto::volume_capability::{AccessType as CsiAccessType, access_mode::Mode};
 use super::proto::{CapacityRange, Topology, TopologyRequirement, VolumeCapability};
-use crate::device::set_name::SetName;
+use crate::device::SetName;
 use crate::host::FsKind;
 use crate::volume::{AccessType, Error, Nodes, Selector, TOPOLOGY_KEY, WantedUsage};
 
@@ -98,10 +98,9 @@ pub fn usage(capabilities: &[VolumeCapability]) -> Result<WantedUsage, Error> {
 fn filesystem(text: &str) -> Result<Option<FsKind>, Error> {
     match text {
         "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|e: crate::host::filesystem::UnknownFilesystem| Error::Invalid(format!("fs_type: {e}"))),
+        text => {
+            text.parse().map(Some).map_err(|e: crate::host::UnknownFilesystem| Error::Invalid(format!("fs_type: {e}")))
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::proto::registration::registration_server::{Registration, RegistrationServer};
 use super::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 use super::server::{self, ServeError};
-use crate::host::backoff::Backoff;
+use crate::host::Backoff;
 use crate::volume::DRIVER_NAME;
 
 /// The socket's name. kubelet sends the percent-encoded path of the socket as the call's `:authority`, which our HTTP/2

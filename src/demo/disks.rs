@@ -14,12 +14,9 @@ use nix::unistd::{Whence, lseek};
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::host::command::Command;
-use crate::host::disk::RealDisk;
-use crate::host::raw::Kind;
-use crate::host::sysfs::scan;
-use crate::host::table::read_copies;
-use crate::host::{Access, Extent, HostError, PartitionMap, RawDisk, Roots};
+use crate::host::{
+    Access, Command, Extent, HostError, Kind, PartitionMap, RawDisk, RealDisk, Roots, sysfs::scan, table::read_copies,
+};
 
 const LOSETUP_MAY_TAKE: Duration = Duration::from_secs(20);
 /// How long other users of the disk may take to finish, such as an mkfs whose driver was killed.

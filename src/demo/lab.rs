@@ -11,9 +11,8 @@ use nix::mount::{MntFlags, umount2};
 
 use super::disks::LoopDisk;
 use super::error::Error;
-use crate::device::size::Size;
-use crate::host::mount::RealMounts;
-use crate::host::{Mount, Mounts, chain};
+use crate::device::Size;
+use crate::host::{Mount, Mounts, RealMounts, chain};
 
 /// The most that the images can grow to: the journals and logs of four filesystems, and the data on them.
 const ROOM: u64 = 1 << 30;

@@ -9,9 +9,8 @@ use super::lab::Lab;
 use super::report::Report;
 use super::volumes::{DemoVolume, Growth, StepDone, Wish};
 use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
-use crate::device::size::Size;
-use crate::host::FsKind;
-use crate::host::command::Command;
+use crate::device::Size;
+use crate::host::{Command, FsKind};
 
 const MIB: u64 = 1 << 20;
 const DEVICES_MAY_TAKE: Duration = Duration::from_secs(30);

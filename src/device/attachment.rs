@@ -8,8 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::raw::{DevNo, Kind};
-use crate::host::{KernelName, RawDisk};
+use crate::host::{DevNo, KernelName, Kind, RawDisk};
 
 /// Where a device is, and how we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::host::RawDisk;
-use crate::host::raw::Kind;
+use crate::host::{Kind, RawDisk};
 
 /// Device types as the operator and lsblk name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

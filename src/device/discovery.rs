@@ -17,12 +17,13 @@ pub use self::snapshot::{Snapshot, disk_of};
 use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::{self, Identities};
 use super::id;
+use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
-use super::{Believed, Device, Verdict};
-use crate::host::patience::{self, Patience};
-use crate::host::raw::{Contents, Incarnation, Kind};
-use crate::host::{Access, BlockDevice, Host, KernelName, Probe, RawDisk, chain};
+use crate::host::{
+    Access, BlockDevice, Contents, Host, Incarnation, KernelName, Kind, Probe, RawDisk, chain,
+    patience::{self, Patience},
+};
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
 pub type ReadRecord = fn(&dyn BlockDevice) -> Evidence;

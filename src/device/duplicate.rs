@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::disk_id::{DiskId, HardwareId};
 use super::id;
+use super::judged::{Believed, Device, Verdict};
 use super::reason::Reason;
-use super::{Believed, Device, Verdict};
-use crate::host::raw::Kind;
-use crate::host::{KernelName, RawDisk};
+use crate::host::{KernelName, Kind, RawDisk};
 
 /// Which hardware is one of our disks, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

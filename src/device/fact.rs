@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Device;
 use super::attachment::Attachment;
+use super::judged::Device;
 use crate::host::RawDisk;
 
 /// A device, and what is known about it from elsewhere.

@@ -2,8 +2,8 @@
 //!
 //! Takes in a device with its verdict; gives out nothing, or who has it. Pure.
 
+use super::judged::{Believed, Device, Verdict};
 use super::reason::Reason;
-use super::{Believed, Device, Verdict};
 
 /// Why a device is not free; `Display` is a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

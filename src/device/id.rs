@@ -9,8 +9,7 @@ use uuid::Uuid;
 
 use super::disk_id::{DiskId, HardwareId};
 use super::label::{Hardware, Label};
-use crate::host::RawDisk;
-use crate::host::raw::{Kind, Partition};
+use crate::host::{Kind, Partition, RawDisk};
 
 /// Which disk it is. With a label, its GPT disk GUID; else what the hardware says.
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
@@ -126,7 +125,7 @@ mod tests {
 
     use super::super::sample::{self, disk, label, partition};
     use super::*;
-    use crate::host::raw::{Dm, LoopBacking, Md};
+    use crate::host::{Dm, LoopBacking, Md};
 
     fn text(raw: &RawDisk) -> String {
         hardware(raw, None).to_string()

@@ -3,73 +3,37 @@
 //! Takes in [`RawDisk`]s from `host`, gives out [`Device`]s. Pure but for `discovery`, the one file
 //! that asks a `Host` to look.
 
-pub mod attachment;
-pub mod device_type;
-pub mod discovery;
-pub mod disk_id;
+mod attachment;
+mod device_type;
+mod discovery;
+mod disk_id;
 pub mod duplicate;
-pub mod fact;
+mod fact;
 pub mod fact_table;
-pub mod free;
+mod free;
 pub mod id;
+mod judged;
 pub mod label;
 pub mod lvm_filter;
-pub mod ownership;
-pub mod reason;
+mod ownership;
+mod reason;
 pub mod record;
-pub mod remembered;
+mod remembered;
 #[cfg(any(test, feature = "testing"))]
 pub mod sample;
-pub mod set_name;
-pub mod size;
+mod set_name;
+mod size;
 pub mod udev_rules;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use crate::host::{Probe, RawDisk};
-pub use disk_id::{DiskId, HardwareId};
-use label::Label;
-
-/// A disk as the product knows it: what the kernel says, which disk it is, and whose.
-#[derive(Clone, Debug)]
-pub struct Device {
-    pub raw: RawDisk,
-    pub id: DiskId,
-    /// The link that people should use, chosen in a fixed order; the kernel's node if there is none.
-    pub link: PathBuf,
-    pub verdict: Verdict,
-    /// The label, if a valid one was found, whoever owns it.
-    pub label: Option<Arc<Label>>,
-    /// The content that was found and that the verdict was made from.
-    pub probe: Probe,
-    /// Why its label could not be read, whatever else is known of it; `None`: it could be, or need not be.
-    pub unread: Option<String>,
-    /// Whether it is the only device with its identity, or the one of several that may be used.
-    pub believed: Believed,
-}
-
-/// Whose a disk is. Theirs until proven unclaimed; one that cannot be read is unknown, and just as untouchable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Unclaimed,
-    /// Carries our label for this cluster and node.
-    Ours,
-    /// Carries our label for another node or cluster: untouched until adopted.
-    Foreign {
-        cluster: String,
-        node: String,
-    },
-    Theirs(reason::Reason),
-    Unknown(String),
-}
-
-/// Whether we believe that a device is the one that it says it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Believed {
-    #[default]
-    Yes,
-    /// Another device has the same identity, or is the disk and cannot be read; the words say which, and which one is
-    /// believed.
-    No(String),
-}
+pub use attachment::{Attachment, Attachments, Reach};
+pub use device_type::{DeviceType, device_type, type_name};
+pub use discovery::{Discovery, DiscoveryError, Snapshot, disk_of};
+pub use disk_id::{DiskId, HardwareId, may_be_hardware};
+pub use fact::{Column, Fact, FactKind, FactValue, Facts, FieldRank, Listing, Observed, ResultField, Side, TableWidth};
+pub use free::NotFree;
+pub use judged::{Believed, Device, Verdict};
+pub use ownership::Owner;
+pub use reason::{Holder, Reason};
+pub use remembered::{KEEP, Kept, Remembered};
+pub use set_name::SetName;
+pub use size::Size;

@@ -27,15 +27,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 pub use self::evidence::Evidence;
-pub use self::facts::NOT_LOOKED;
 use self::facts::{backing, by_content, mount_of, not_running, of_bad_sort, unusable, unusable_label};
 use self::walk::Walk;
+use super::disk_id::{DiskId, HardwareId};
 use super::duplicate::Identities;
+use super::id;
+use super::judged::Verdict;
 use super::reason::Holder;
 pub use super::reason::Reason;
-use super::{DiskId, HardwareId, Verdict, id};
-use crate::host::raw::{Dm, Kind, MountHow, Offer};
-use crate::host::{KernelName, Probe, RawDisk};
+use crate::host::{Dm, KernelName, Kind, MountHow, Offer, Probe, RawDisk};
 
 /// Whose disks they are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::host::raw::Incarnation;
-use crate::host::{KernelName, RawDisk};
+use crate::host::{Incarnation, KernelName, RawDisk};
 
 /// How long a look believes the reason against a disk before it reads the content again.
 pub const KEEP: Duration = Duration::from_secs(3600);

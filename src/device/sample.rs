@@ -7,8 +7,7 @@ use uuid::Uuid;
 use super::label::{Hardware, Label, Layout, SetRef};
 use super::{Believed, Device, HardwareId, Verdict, id};
 use crate::device::set_name::SetName;
-use crate::host::RawDisk;
-use crate::host::raw::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe};
+use crate::host::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe, RawDisk};
 
 pub const GIB: u64 = 1 << 30;
 

@@ -15,7 +15,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use super::error::HostError;
 use super::hint::Hint;
 use super::roots::Roots;
-use crate::host::KernelName;
+use crate::host::kernel_name::KernelName;
 
 /// A subscription, active as soon as it is made.
 #[derive(Debug)]

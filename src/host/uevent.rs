@@ -11,7 +11,7 @@ use nix::sys::socket::{
 
 use super::error::HostError;
 use super::hint::Hint;
-use crate::host::KernelName;
+use crate::host::kernel_name::KernelName;
 
 /// A subscription to block events, active as soon as it is made.
 #[derive(Debug)]

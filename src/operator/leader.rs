@@ -24,12 +24,13 @@ use super::error::Error;
 use super::store::Cache;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
-use crate::host::backoff::Backoff;
-use crate::host::chain;
-use crate::operator::crd_owner::Whose;
-use crate::operator::event::News;
+use crate::host::{Backoff, chain};
 pub use crate::operator::volume::deleted_node::Gone;
-use crate::operator::watch::{Watched, keep, opened};
+use crate::operator::{
+    crd_owner::Whose,
+    event::News,
+    watch::{Watched, keep, opened},
+};
 use crate::volume::DRIVER_NAME;
 
 /// Changes come in bursts; a pass waits for the end of one.

@@ -7,14 +7,14 @@
 
 pub(in crate::operator) mod bytes;
 mod client;
-pub mod condition;
+mod condition;
 pub mod controller;
 pub(in crate::operator) mod crd_owner;
 pub mod crds;
 pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
-pub mod identity;
+mod identity;
 pub(in crate::operator) mod leader;
 pub mod lease;
 pub mod node;
@@ -23,6 +23,8 @@ pub(in crate::operator) mod set;
 pub(in crate::operator) mod store;
 pub mod volume;
 pub(in crate::operator) mod watch;
+
+pub use lease::Lease;
 
 pub use self::client::client;
 pub use self::error::{Error, words};

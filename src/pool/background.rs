@@ -11,8 +11,7 @@ use super::erase::Progress;
 use super::error::PoolError;
 use super::member::Member;
 use crate::device::DiskId;
-use crate::host::chain;
-use crate::host::told::Told;
+use crate::host::{Told, chain};
 
 /// How long a stop waits for background work to come to the end of a chunk.
 const LAST_CHUNK: Duration = Duration::from_secs(3);

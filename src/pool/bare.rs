@@ -17,10 +17,14 @@ use super::journal_store::JournalStore;
 use super::plan::Site;
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
-use crate::device::DiskId;
-use crate::device::label::{Hardware, Layout, VolumeUsage};
-use crate::host::turn::{SHORT_TURN_PATIENCE, Shows, TURN_PATIENCE, Turn, TurnGuard};
-use crate::host::{Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk};
+use crate::device::{
+    DiskId,
+    label::{Hardware, Layout, VolumeUsage},
+};
+use crate::host::{
+    Access, BlockDevice, Disk, Extent, Host, HostError, IoError, RawDisk, SHORT_TURN_PATIENCE, Shows, TURN_PATIENCE,
+    Turn, TurnGuard,
+};
 
 mod change;
 mod disputed;

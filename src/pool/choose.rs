@@ -7,8 +7,7 @@
 use super::content::Content;
 use super::extents::{ExtentSet, MIB};
 use super::plan::Site;
-use crate::device::label::VolumeUsage;
-use crate::device::size::Size;
+use crate::device::{Size, label::VolumeUsage};
 use crate::host::Extent;
 
 /// What a request wants, in bytes.

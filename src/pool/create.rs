@@ -12,10 +12,11 @@ use super::plan::PlannedVolume;
 use super::request::{Change, CreateRequest, Selector, WantedUsage, difference};
 use super::view::VolumeView;
 use crate::claim::Rule;
-use crate::device::DiskId;
-use crate::device::label::{VolumeRecord, VolumeUsage};
-use crate::host::turn::{SHORT_TURN_PATIENCE, TURN_PATIENCE};
-use crate::host::{FsKind, chain};
+use crate::device::{
+    DiskId,
+    label::{VolumeRecord, VolumeUsage},
+};
+use crate::host::{FsKind, SHORT_TURN_PATIENCE, TURN_PATIENCE, chain};
 
 /// Where a volume is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

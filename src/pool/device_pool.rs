@@ -13,10 +13,7 @@ use super::journal_store::JournalStore;
 use super::labelled::LabelledDisk;
 use super::member::Member;
 use super::view::{DiskView, Standing, Unasked};
-use crate::device::discovery::Snapshot;
-use crate::device::ownership::Owner;
-use crate::device::reason::Reason;
-use crate::device::{Device, DiskId, Verdict, id};
+use crate::device::{Device, DiskId, Owner, Reason, Snapshot, Verdict, id};
 use crate::host::{Host, chain};
 
 /// The pool of one node.

@@ -14,8 +14,7 @@ use super::extents::{ExtentSet, MIB};
 use super::labelled::{FailedWork, LabelledDisk, LabelledState};
 use super::plan::{EraseWork, Plan, Step, erase_advanced, next_erase};
 use crate::device::label::{ErasePolicy, VolumeUsage};
-use crate::host::pace::{Call, zero_for_a_moment};
-use crate::host::{BlockDevice, Disk, Extent, HostError, IoError, chain};
+use crate::host::{BlockDevice, Call, Disk, Extent, HostError, IoError, chain, zero_for_a_moment};
 
 /// The most that is cleaned while others wait for the disk, and how long they then have to get it.
 const CLEAN_CHUNK: u64 = 64 * MIB;

@@ -11,13 +11,8 @@ use super::earlier::Earlier;
 use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
-use crate::device::DiskId;
-use crate::device::record::LabelError;
-use crate::device::size::Size;
-use crate::host::patience::PatienceError;
-use crate::host::table::TableWriteError;
-use crate::host::turn::Stuck;
-use crate::host::{Extent, HostError, IoError};
+use crate::device::{DiskId, Size, record::LabelError};
+use crate::host::{Extent, HostError, IoError, Stuck, patience::PatienceError, table::TableWriteError};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]

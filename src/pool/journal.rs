@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::earlier::LastSeen;
-use crate::device::disk_id::may_be_hardware;
-use crate::device::duplicate::Identities;
-use crate::device::label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage};
-use crate::device::{DiskId, HardwareId};
+use crate::device::{
+    DiskId, HardwareId,
+    duplicate::Identities,
+    label::{EraseRecord, Hardware, Layout, SetRef, VolumeRecord, VolumeUsage},
+    may_be_hardware,
+};
 
 /// The name of the document in the state directory.
 pub const JOURNAL: &str = "journal.json";
@@ -278,9 +280,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::device::duplicate::Identity;
-    use crate::device::label::ErasePolicy;
-    use crate::device::set_name::SetName;
+    use crate::device::{SetName, duplicate::Identity, label::ErasePolicy};
 
     #[test]
     fn a_journal_survives_its_text_and_none_is_empty() {

@@ -20,11 +20,12 @@ use super::journal::KnownDisk;
 use super::plan::{PlannedVolume, Site, create, expand, relabel};
 use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
-use crate::device::DiskId;
-use crate::device::duplicate::hardware;
-use crate::device::label::{Label, SetRef, VolumeUsage};
-use crate::host::turn::{Shows, TURN_PATIENCE, Turn, TurnGuard};
-use crate::host::{Disk, RawDisk};
+use crate::device::{
+    DiskId,
+    duplicate::hardware,
+    label::{Label, SetRef, VolumeUsage},
+};
+use crate::host::{Disk, RawDisk, Shows, TURN_PATIENCE, Turn, TurnGuard};
 
 /// A disk of the pool. Its id never changes while the process lives.
 pub struct LabelledDisk {

@@ -6,8 +6,10 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::claim::Rule;
-use crate::device::label::{VolumeRecord, VolumeUsage};
-use crate::device::set_name::SetName;
+use crate::device::{
+    SetName,
+    label::{VolumeRecord, VolumeUsage},
+};
 use crate::host::FsKind;
 
 /// UUIDv5 of this namespace and the CSI volume name is the volume's id. Never changes: it is on people's disks.

@@ -15,12 +15,16 @@ use tonic::service::Routes;
 use super::parts::Parts;
 use super::sidecar::{self, Sidecar};
 use super::{LogFormat, http, log_to_stderr};
-use crate::csi::proto::controller_server::ControllerServer;
-use crate::csi::proto::identity_server::IdentityServer;
-use crate::csi::{Calls, ControllerService, ExpansionService, IdentityService, Readiness, server};
-use crate::operator::controller::{Caches, DaemonTemplate, Discoveries, Gone, Leader, Metrics};
-use crate::operator::lease;
-use crate::operator::lease::Lease;
+use crate::csi::{
+    Calls, ControllerService, ExpansionService, IdentityService, Readiness,
+    proto::{controller_server::ControllerServer, identity_server::IdentityServer},
+    server,
+};
+use crate::operator::{
+    Lease,
+    controller::{Caches, DaemonTemplate, Discoveries, Gone, Leader, Metrics},
+    lease,
+};
 
 /// The settings of the role.
 #[derive(Clone, Debug)]

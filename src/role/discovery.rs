@@ -15,18 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AGENT_SOCKET, LogFormat, log_to_stderr, observer};
 use crate::agent::{Interest, observe};
-use crate::csi::client;
-use crate::csi::proto::agent::WatchRequest;
-use crate::device::ownership::Owner;
-use crate::host::arrival::Arrival;
-use crate::host::events::DeviceEvents;
-use crate::host::state::StateDir;
-use crate::host::{HostError, Roots, chain};
+use crate::csi::{client, proto::agent::WatchRequest};
+use crate::device::Owner;
+use crate::host::{Arrival, DeviceEvents, HostError, Roots, StateDir, chain};
 use crate::operator;
-use crate::operator::discovery::Reporter;
-use crate::operator::node::cluster_uid;
-use crate::show::devices::list;
-use crate::show::row::{DeviceList, DeviceRow};
+use crate::operator::{discovery::Reporter, node::cluster_uid};
+use crate::show::{DeviceList, DeviceRow, devices::list};
 
 /// How long an agent that ended may take to come back before the role looks at its disks itself.
 const RESTART: Duration = Duration::from_secs(20);

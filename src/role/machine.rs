@@ -9,9 +9,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use uuid::Uuid;
 
-use crate::host::machine_id::{MACHINE_ID, derived};
-use crate::host::state::StateDir;
-use crate::host::{StateStore, chain};
+use crate::host::{
+    StateDir, StateStore, chain,
+    machine_id::{MACHINE_ID, derived},
+};
 use crate::pool::JOURNAL;
 
 /// The identity in all labels that were written before machines were told apart.

@@ -23,9 +23,7 @@ use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::host::HostError;
-use crate::host::agent_lock::AgentLock;
-use crate::host::state::StateDir;
+use crate::host::{AgentLock, HostError, StateDir};
 
 /// The name of the agent's own socket in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";

@@ -19,19 +19,13 @@ use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
 use crate::agent::{AgentHandle, AgentThread, PassReport, Reconciler};
-use crate::csi::proto::agent::agent_server::AgentServer;
-use crate::csi::proto::identity_server::IdentityServer;
-use crate::csi::proto::node_server::NodeServer;
 use crate::csi::{
-    AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness, registration, server,
+    AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness,
+    proto::{agent::agent_server::AgentServer, identity_server::IdentityServer, node_server::NodeServer},
+    registration, server,
 };
-use crate::device::ownership::Owner;
-use crate::host::agent_lock::AgentLock;
-use crate::host::backoff::Backoff;
-use crate::host::events::DeviceEvents;
-use crate::host::filesystem::RealFilesystems;
-use crate::host::real::RealHost;
-use crate::host::{Host, Roots};
+use crate::device::Owner;
+use crate::host::{AgentLock, Backoff, DeviceEvents, Host, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};

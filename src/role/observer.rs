@@ -8,12 +8,8 @@ use anyhow::Result;
 use super::machine;
 use super::node::CLUSTER_FILE;
 use crate::agent::Reconciler;
-use crate::device::ownership::Owner;
-use crate::host::agent_lock::AgentLock;
-use crate::host::filesystem::RealFilesystems;
-use crate::host::real::RealHost;
-use crate::host::state::StateDir;
-use crate::host::{Host, Roots, StateStore};
+use crate::device::Owner;
+use crate::host::{AgentLock, Host, RealFilesystems, RealHost, Roots, StateDir, StateStore};
 use crate::pool::{Pool, Workers};
 
 /// The cluster that a Kubernetes agent has recorded as the owner of these disks.

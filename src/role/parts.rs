@@ -81,9 +81,8 @@ mod tests {
 
     use super::*;
     use crate::agent::{AgentHandle, Reconciler};
-    use crate::device::ownership::Owner;
-    use crate::host::Host;
-    use crate::host::fake::FakeHost;
+    use crate::device::Owner;
+    use crate::host::{Host, fake::FakeHost};
     use crate::pool::{Pool, Workers};
 
     /// Far longer than anything here takes: what has not ended by then never ends.

@@ -11,7 +11,7 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use tokio::sync::watch::Receiver;
 
 use crate::claim::Rejection;
-use crate::device::set_name::SetName;
+use crate::device::SetName;
 use crate::host::KernelName;
 use crate::operator::node::Seen;
 use crate::pool::{DiskView, Standing};
@@ -137,9 +137,10 @@ mod tests {
 
     use super::*;
     use crate::claim::Outcome;
-    use crate::device::DiskId;
-    use crate::device::label::Layout;
-    use crate::device::label::SetRef;
+    use crate::device::{
+        DiskId,
+        label::{Layout, SetRef},
+    };
 
     fn set(name: &str) -> SetRef {
         SetRef::new(SetName::new("d", name), "u")

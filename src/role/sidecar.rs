@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use crate::host::backoff::Backoff;
+use crate::host::Backoff;
 
 /// Where a pod finds its own identity.
 pub const OWN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

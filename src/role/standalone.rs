@@ -13,16 +13,16 @@ use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets};
 use crate::agent::{AgentHandle, Reconciler};
 use crate::claim::Rule;
-use crate::csi::proto::agent::agent_server::AgentServer;
-use crate::csi::proto::controller_server::ControllerServer;
-use crate::csi::proto::identity_server::IdentityServer;
-use crate::csi::proto::node_server::NodeServer;
-use crate::csi::{AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness, server};
-use crate::device::ownership::Owner;
-use crate::host::events::DeviceEvents;
-use crate::host::filesystem::RealFilesystems;
-use crate::host::real::RealHost;
-use crate::host::{Host, Roots};
+use crate::csi::{
+    AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness,
+    proto::{
+        agent::agent_server::AgentServer, controller_server::ControllerServer, identity_server::IdentityServer,
+        node_server::NodeServer,
+    },
+    server,
+};
+use crate::device::Owner;
+use crate::host::{DeviceEvents, Host, RealFilesystems, RealHost, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 

@@ -4,11 +4,11 @@
 
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
-use crate::device::fact::{Column, Fact, FactValue, Facts, Side, TableWidth};
-use crate::device::fact_table::{FACTS, POOL_PARTITION};
-use crate::device::size::Size;
-use crate::host::natural_order::natural;
-use crate::host::raw::Kind;
+use crate::device::{
+    Column, Fact, FactValue, Facts, Side, Size, TableWidth,
+    fact_table::{FACTS, POOL_PARTITION},
+};
+use crate::host::{Kind, natural};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {

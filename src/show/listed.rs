@@ -1,7 +1,7 @@
 //! A device with the pool's note, and the message about its owner.
 
 use crate::device::{Believed, Device, Verdict};
-use crate::host::raw::Kind;
+use crate::host::Kind;
 
 /// A device, and the pool's note if it is in the pool: `in pool, 3.2 GiB free`.
 #[derive(Clone, Debug)]

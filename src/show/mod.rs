@@ -4,9 +4,11 @@
 
 pub mod devices;
 mod listed;
-pub mod row;
+mod row;
 #[cfg(test)]
 pub mod sample;
 pub mod volumes;
+
+pub use row::{DeviceList, DeviceRow};
 
 pub use listed::{ListedDevice, verdict_and_reason};

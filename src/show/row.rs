@@ -11,12 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::listed::{ListedDevice, refusal, verdict_and_reason};
-use crate::device::attachment::Attachments;
-use crate::device::fact::{Facts, Listing, Observed};
-use crate::device::fact_table::{facts, in_json};
-use crate::device::{Device, Verdict};
-use crate::host::KernelName;
-use crate::host::raw::Kind;
+use crate::device::{
+    Attachments, Device, Facts, Listing, Observed, Verdict,
+    fact_table::{facts, in_json},
+};
+use crate::host::{KernelName, Kind};
 
 /// The facts of a device that are in JSON, in the order of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,9 +77,11 @@ fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::fact::FactValue;
-    use crate::device::fact_table::{POOL_PARTITION, REFUSAL};
-    use crate::device::sample::{device, disk, label, partition};
+    use crate::device::{
+        FactValue,
+        fact_table::{POOL_PARTITION, REFUSAL},
+        sample::{device, disk, label, partition},
+    };
     use crate::host::RawDisk;
 
     #[test]

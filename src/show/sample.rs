@@ -1,11 +1,11 @@
 //! A machine for tests: each fact is on one of its devices, and one device has none.
 
 use super::listed::ListedDevice;
-use crate::device::reason::Reason;
-use crate::device::sample::{device, disk, dm, label, loop_over, partition, with_kind};
-use crate::device::{Believed, Device, DiskId, Verdict};
-use crate::host::RawDisk;
-use crate::host::raw::{Contents, Kind, Probe, Signature};
+use crate::device::{
+    Believed, Device, DiskId, Reason, Verdict,
+    sample::{device, disk, dm, label, loop_over, partition, with_kind},
+};
+use crate::host::{Contents, Kind, Probe, RawDisk, Signature};
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }

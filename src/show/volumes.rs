@@ -5,8 +5,7 @@
 use serde::Serialize;
 
 use super::devices::{Format, ShowError};
-use crate::device::label::VolumeUsage;
-use crate::device::size::Size;
+use crate::device::{Size, label::VolumeUsage};
 use crate::pool::VolumeView;
 use crate::volume::{Condition, VolumeId};
 
@@ -110,9 +109,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::device::DiskId;
-    use crate::device::label::{SetRef, VolumeRecord};
-    use crate::device::set_name::SetName;
+    use crate::device::{
+        DiskId, SetName,
+        label::{SetRef, VolumeRecord},
+    };
     use crate::host::FsKind;
     use crate::pool::Standing;
 

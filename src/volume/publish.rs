@@ -112,7 +112,7 @@ pub fn published<'a>(ours: &[&'a Mount], staging: &Path) -> Vec<&'a Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::raw::DevNo;
+    use crate::host::DevNo;
 
     fn mount(target: &str, options: &[&str]) -> Mount {
         Mount {

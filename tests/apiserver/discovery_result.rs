@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use localpool::api::crd::{DeviceState, DiscoveredDevice, LocalVolumeDiscoveryResult};
-use localpool::device::fact::FactValue;
+use localpool::device::FactValue;
 use localpool::operator::discovery::{Reporter, result_name};
-use localpool::show::row::DeviceRow;
+use localpool::show::DeviceRow;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use localpool::operator::controller::{Caches, Discoveries, Metrics};
-use localpool::operator::discovery::{Reporter, result_name};
-use localpool::show::row::DeviceRow;
+use localpool::operator::{
+    controller::{Caches, Discoveries, Metrics},
+    discovery::{Reporter, result_name},
+};
+use localpool::show::DeviceRow;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use localpool::host::state::StateDir;
+use localpool::host::StateDir;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -2,8 +2,10 @@
 //! `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
 use localpool::claim::{Elements, LISTS, ListFilter, Origin};
-use localpool::device::fact::{Fact, FactKind, FieldRank};
-use localpool::device::fact_table::{FACTS, in_results};
+use localpool::device::{
+    Fact, FactKind, FieldRank,
+    fact_table::{FACTS, in_results},
+};
 
 use crate::{read, root};
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use localpool::agent::{PassReport, Reconciler};
 use localpool::claim::{Rule, sample};
-use localpool::device::label::{ErasePolicy, Layout};
-use localpool::device::ownership::Owner;
-use localpool::host::fake::FakeHost;
-use localpool::host::{Host, chain};
+use localpool::device::{
+    Owner,
+    label::{ErasePolicy, Layout},
+};
+use localpool::host::{Host, chain, fake::FakeHost};
 use localpool::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 use localpool::volume::VolumeId;
 use uuid::Uuid;

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use localpool::agent::Run;
-use localpool::device::device_type::DeviceType;
-use localpool::device::label::{ErasePolicy, Layout};
-use localpool::host::fake::{FakeHost, Platter};
-use localpool::host::raw::{Kind, Partition};
+use localpool::device::{
+    DeviceType,
+    label::{ErasePolicy, Layout},
+};
+use localpool::host::{
+    Kind, Partition,
+    fake::{FakeHost, Platter},
+};
 use localpool::pool::{Standing, WantedUsage};
 
 use crate::fake_node::{MIB, Node, id, request, rule};

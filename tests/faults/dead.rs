@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use localpool::agent::{Reconciler, Run, Verb};
-use localpool::device::label::{ErasePolicy, Layout};
-use localpool::device::ownership::Owner;
-use localpool::host::Host;
-use localpool::host::fake::FakeHost;
+use localpool::device::{
+    Owner,
+    label::{ErasePolicy, Layout},
+};
+use localpool::host::{Host, fake::FakeHost};
 use localpool::pool::{Change, Doubt, Pool, Standing, Workers};
 
 use crate::fake_node::{MIB, Node, id, request, rule};

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use localpool::agent::{PassReport, Run, Verb};
 use localpool::claim::{Filter, Rule};
-use localpool::device::device_type::DeviceType;
-use localpool::device::label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage};
-use localpool::device::reason::Reason;
-use localpool::device::set_name::SetName;
-use localpool::device::{Device, Verdict};
-use localpool::host::Extent;
-use localpool::host::fake::{FakeHost, Fate, Platter};
+use localpool::device::{
+    Device, DeviceType, Reason, SetName, Verdict,
+    label::{ErasePolicy, Layout, SetRef, VolumeRecord, VolumeUsage},
+};
+use localpool::host::{
+    Extent,
+    fake::{FakeHost, Fate, Platter},
+};
 use localpool::pool::{Attempt, PlannedVolume, Site, Standing};
 
 use crate::fake_node::{MIB, Node, id, request, rule};

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use localpool::device::Verdict;
-use localpool::host::fake::{FakeHost, Platter, SparseBytes};
-use localpool::host::raw::{MountHow, MountUse};
-use localpool::host::{Extent, Geometry};
+use localpool::host::{
+    Extent, Geometry, MountHow, MountUse,
+    fake::{FakeHost, Platter, SparseBytes},
+};
 use localpool::pool::{Change, PoolError};
 
 use crate::fake_node::{MIB, Node, id, request};

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpool::agent::Reconciler;
-use localpool::agent::Run;
-use localpool::device::Verdict;
-use localpool::device::label::{ErasePolicy, Layout};
-use localpool::device::ownership::Owner;
-use localpool::host::fake::{FakeDisk, FakeHost, Platter};
-use localpool::host::table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies};
-use localpool::host::{Extent, Geometry, Host};
+use localpool::agent::{Reconciler, Run};
+use localpool::device::{
+    Owner, Verdict,
+    label::{ErasePolicy, Layout},
+};
+use localpool::host::{
+    Extent, Geometry, Host,
+    fake::{FakeDisk, FakeHost, Platter},
+    table::{Entry, Name, Table, backup_bytes, primary_bytes, read_copies},
+};
 use localpool::pool::{Made, Pool, Workers};
 use uuid::Uuid;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use localpool::agent::{Run, Verb};
-use localpool::host::Extent;
-use localpool::host::fake::{FakeHost, Fault, Platter, SparseBytes};
-use localpool::host::raw::{Dm, Kind};
+use localpool::host::{
+    Dm, Extent, Kind,
+    fake::{FakeHost, Fault, Platter, SparseBytes},
+};
 use localpool::pool::Standing;
 
 use crate::fake_node::{MIB, Node, id, request};

@@ -6,8 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use localpool::host::disk::RealDisk;
-use localpool::host::{Access, BlockDevice, Disk, Extent, HostError, Mapping, PartitionMap, RawDisk};
+use localpool::host::{Access, BlockDevice, Disk, Extent, HostError, Mapping, PartitionMap, RawDisk, RealDisk};
 
 use crate::fixture::{Loop, MIB, SECTORS, extent};
 use crate::needs_root;

@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use localpool::host::disk::RealDisk;
-use localpool::host::filesystem::{Limits, RealFilesystems};
-use localpool::host::mount::RealMounts;
-use localpool::host::{BlockDevice, Extent, Filesystems, FsIdentity, FsKind, HostError, Mounts, PartitionMap};
+use localpool::host::{
+    BlockDevice, Extent, Filesystems, FsIdentity, FsKind, HostError, Limits, Mounts, PartitionMap, RealDisk,
+    RealFilesystems, RealMounts,
+};
 use uuid::Uuid;
 
 use crate::fixture::{Loop, MIB, SECTORS, Target, extent, mount, run};

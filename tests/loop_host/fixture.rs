@@ -7,10 +7,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use localpool::host::disk::RealDisk;
-use localpool::host::mount::RealMounts;
-use localpool::host::raw::{DevNo, Kind, RawDisk};
-use localpool::host::{Access, Extent, FsKind, Mounts, PartitionMap};
+use localpool::host::{Access, DevNo, Extent, FsKind, Kind, Mounts, PartitionMap, RawDisk, RealDisk, RealMounts};
 use tempfile::TempDir;
 
 pub const MIB: u64 = 1 << 20;

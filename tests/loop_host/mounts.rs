@@ -4,9 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use localpool::host::filesystem::RealFilesystems;
-use localpool::host::mount::RealMounts;
-use localpool::host::{Bind, Filesystems, FsKind, HostError, Mounts, TargetKind};
+use localpool::host::{Bind, Filesystems, FsKind, HostError, Mounts, RealFilesystems, RealMounts, TargetKind};
 use uuid::Uuid;
 
 use crate::fixture::{Loop, MIB, Target, mount, run};

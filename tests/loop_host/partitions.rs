@@ -5,9 +5,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use localpool::host::filesystem::RealFilesystems;
-use localpool::host::mount::RealMounts;
-use localpool::host::{BlockDevice, Filesystems, FsKind, HostError, Mapping, Mounts, PartitionMap};
+use localpool::host::{
+    BlockDevice, Filesystems, FsKind, HostError, Mapping, Mounts, PartitionMap, RealFilesystems, RealMounts,
+};
 use uuid::Uuid;
 
 use crate::fixture::{Loop, MIB, SECTORS, Target, extent, mount};
@@ -145,7 +145,7 @@ fn loop_a_partition_without_its_node_is_told_apart_from_one_in_use() {
     raw.path = disk.dir.path().join("disk7");
     let dev = nix::sys::stat::makedev(raw.devno.major.into(), raw.devno.minor.into());
     nix::sys::stat::mknod(&raw.path, nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, dev).unwrap();
-    let open = localpool::host::disk::RealDisk::open(&raw, localpool::host::Access::Own).unwrap();
+    let open = localpool::host::RealDisk::open(&raw, localpool::host::Access::Own).unwrap();
     open.map(1, extent(1, 2)).unwrap();
     let error = open.prove_unused(1).unwrap_err();
     assert!(words(&error).contains("disk7p1 does not exist"), "{}", words(&error));

@@ -5,9 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 
-use localpool::host::filesystem::RealFilesystems;
-use localpool::host::raw::{Contents, Probe};
-use localpool::host::{BlockDevice, Filesystems, PartitionMap, signature};
+use localpool::host::{BlockDevice, Contents, Filesystems, PartitionMap, Probe, RealFilesystems, signature};
 
 use crate::fixture::{Loop, MIB, SECTORS, extent, run};
 use crate::needs_root;

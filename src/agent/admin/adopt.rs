@@ -5,11 +5,8 @@
 use std::sync::Arc;
 
 use super::AdminError;
-use crate::agent::reconciler::Reconciler;
-use crate::agent::verb::Run;
-use crate::device::label::Label;
-use crate::device::ownership::Owner;
-use crate::device::{self, Device, DiskId, Verdict};
+use crate::agent::{reconciler::Reconciler, verb::Run};
+use crate::device::{self, Device, DiskId, Owner, Verdict, label::Label};
 use crate::host::Access;
 use crate::pool::{
     BareDevice, LastSeen, LostClaim, LostVolume, Member, Opened, PoolDisk, PoolError, Standing, relabel,

@@ -4,11 +4,12 @@
 //! Takes in its id; gives out what was done or would be.
 
 use super::AdminError;
-use crate::agent::question::{OwnError, Wanted};
-use crate::agent::reconciler::Reconciler;
-use crate::agent::verb::Run;
-use crate::device::DiskId;
-use crate::device::disk_id::may_be_hardware;
+use crate::agent::{
+    question::{OwnError, Wanted},
+    reconciler::Reconciler,
+    verb::Run,
+};
+use crate::device::{DiskId, may_be_hardware};
 use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
 
 /// Goes on after the volume's name.

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::AdminError;
-use crate::agent::reconciler::Reconciler;
-use crate::agent::verb::Run;
-use crate::agent::worked_on::WorkedOn;
-use crate::device::DiskId;
-use crate::device::size::Size;
+use crate::agent::{reconciler::Reconciler, verb::Run, worked_on::WorkedOn};
+use crate::device::{DiskId, Size};
 use crate::pool::{LostClaim, PoolError, VolumeView};
 
 impl Reconciler {

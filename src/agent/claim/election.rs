@@ -6,13 +6,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::agent::decide::{OF_BARE, owner};
-use crate::agent::reconciler::Reconciler;
-use crate::agent::wipe::{as_if_blank, orders_wipe_of};
+use crate::agent::{
+    decide::{OF_BARE, owner},
+    reconciler::Reconciler,
+    wipe::{as_if_blank, orders_wipe_of},
+};
 use crate::claim::{Ballot, Candidacy, Election, LayoutError, Rule, elect, to_ask};
-use crate::device::discovery::Snapshot;
-use crate::device::label::{Layout, SetRef};
-use crate::device::{Device, DiskId};
+use crate::device::{
+    Device, DiskId, Snapshot,
+    label::{Layout, SetRef},
+};
 use crate::host::{Geometry, KernelName};
 use crate::pool::{data_area, places};
 

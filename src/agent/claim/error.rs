@@ -2,9 +2,11 @@
 
 use crate::agent::question::OwnError;
 use crate::claim::NoAnswer;
-use crate::device::discovery::DiscoveryError;
-use crate::host::patience::{PatienceError, TooLate};
-use crate::host::{HostError, IoError};
+use crate::device::DiscoveryError;
+use crate::host::{
+    HostError, IoError,
+    patience::{PatienceError, TooLate},
+};
 use crate::pool::{ApplyError, BareError, StoreError};
 
 /// Each leaves the disk as it was, or as a claim that the next opening ends; the next pass decides anew.

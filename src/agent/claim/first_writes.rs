@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use super::error::ClaimError;
 use crate::claim::Rule;
-use crate::device::label::{Hardware, Layout, SetRef};
-use crate::device::ownership::Owner;
-use crate::device::{Device, DiskId};
-use crate::host::patience::Late;
-use crate::host::raw::Contents;
-use crate::host::{Access, Disk, Host, Openers, Probe};
+use crate::device::{
+    Device, DiskId, Owner,
+    label::{Hardware, Layout, SetRef},
+};
+use crate::host::{Access, Contents, Disk, Host, Openers, Probe, patience::Late};
 use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, reads_as_zeros,
 };

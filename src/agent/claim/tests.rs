@@ -5,16 +5,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::reconciler::PassReport;
-use crate::agent::verb::{Run, Verb};
-use crate::agent::worked_on::WorkedOn;
+use crate::agent::{
+    reconciler::PassReport,
+    verb::{Run, Verb},
+    worked_on::WorkedOn,
+};
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
-use crate::device::label::Layout;
-use crate::device::ownership::Owner;
-use crate::host::fake::{FakeHost, Fault, Platter};
-use crate::host::patience::Patience;
-use crate::host::raw::Offer;
-use crate::host::{Extent, Geometry};
+use crate::device::{Owner, label::Layout};
+use crate::host::{
+    Extent, Geometry, Offer,
+    fake::{FakeHost, Fault, Platter},
+    patience::Patience,
+};
 use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
 
 /// Two blank disks, and a set that takes one.

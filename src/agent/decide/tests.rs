@@ -157,9 +157,7 @@ mod takings {
 
     use super::super::*;
     use crate::claim::sample;
-    use crate::device::label::Layout;
-    use crate::device::reason::Reason;
-    use crate::device::sample::unclaimed;
+    use crate::device::{Reason, label::Layout, sample::unclaimed};
 
     fn claim(set: &str, name: &str) -> Elected {
         let set = sample::rule(set).set;

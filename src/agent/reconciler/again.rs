@@ -3,10 +3,11 @@
 use super::*;
 use crate::agent::inventory;
 use crate::claim::sample;
-use crate::device::label::Layout;
-use crate::device::ownership::Owner;
-use crate::host::fake::{FakeHost, Fault, Platter};
-use crate::host::{Extent, Geometry};
+use crate::device::{Owner, label::Layout};
+use crate::host::{
+    Extent, Geometry,
+    fake::{FakeHost, Fault, Platter},
+};
 use crate::pool::{CreateRequest, FAILING, Selector, Standing, WantedUsage, Workers};
 
 const MIB: u64 = 1 << 20;

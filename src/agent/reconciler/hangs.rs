@@ -7,10 +7,11 @@ use uuid::Uuid;
 
 use super::*;
 use crate::claim::sample;
-use crate::device::label::Layout;
-use crate::device::ownership::Owner;
-use crate::host::fake::{FakeHost, Platter};
-use crate::host::{FsKind, Geometry};
+use crate::device::{Owner, label::Layout};
+use crate::host::{
+    FsKind, Geometry,
+    fake::{FakeHost, Platter},
+};
 use crate::pool::{CreateRequest, Selector, Standing, WantedUsage, Workers};
 
 /// Long enough for what does not hang.

@@ -1,9 +1,11 @@
 //! Why a disk was not wiped, in the order of the steps.
 
-use crate::device::discovery::DiscoveryError;
-use crate::host::patience::{PatienceError, TooLate};
-use crate::host::table::TableError;
-use crate::host::{HostError, IoError};
+use crate::device::DiscoveryError;
+use crate::host::{
+    HostError, IoError,
+    patience::{PatienceError, TooLate},
+    table::TableError,
+};
 
 const DELETE: &str = "delete them first, if nothing on them is needed";
 

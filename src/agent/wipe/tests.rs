@@ -4,15 +4,15 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::reconciler::PassReport;
-use crate::agent::worked_on::WorkedOn;
+use crate::agent::{reconciler::PassReport, worked_on::WorkedOn};
 use crate::claim::{Filter, Named, NoAnswer, Promise, sample};
-use crate::device::label::Layout;
-use crate::device::ownership::Owner;
-use crate::host::fake::{FakeHost, Fault, Platter};
-use crate::host::patience::Patience;
-use crate::host::table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes};
-use crate::host::{FsKind, Geometry};
+use crate::device::{Owner, label::Layout};
+use crate::host::{
+    FsKind, Geometry,
+    fake::{FakeHost, Fault, Platter},
+    patience::Patience,
+    table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes},
+};
 use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 
 const GEOMETRY: Geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };

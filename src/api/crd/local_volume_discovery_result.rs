@@ -9,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::schema::{column, integer, text};
-use crate::device::fact::{Fact, FactKind, Facts, FieldRank, ResultField};
-use crate::device::fact_table::in_results;
+use crate::device::{Fact, FactKind, Facts, FieldRank, ResultField, fact_table::in_results};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -258,7 +257,7 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::fact::FactValue;
+    use crate::device::FactValue;
 
     #[test]
     fn what_the_operator_wrote_is_read_and_what_we_write_has_its_fields_always() {

@@ -1,7 +1,6 @@
 use super::*;
 use crate::api::parse_sets;
-use crate::device::device_type::DeviceType;
-use crate::device::set_name::SetName;
+use crate::device::{DeviceType, SetName};
 
 /// The manifest of the operator's documentation, with all possible fields.
 const OPERATORS: &str = r#"

@@ -2,10 +2,12 @@
 //!
 //! Takes in the spec, gives out a [`Filter`] and which of its bounds were given; errors are added to the problems.
 
-use crate::api::quantity;
-use crate::api::strict::{Case, Field, Object};
+use crate::api::{
+    quantity,
+    strict::{Case, Field, Object},
+};
 use crate::claim::{Element, Elements, Expression, Filter, Glob, GlobCase, LISTS, ListFilter, MinHealth};
-use crate::device::device_type::DeviceType;
+use crate::device::DeviceType;
 
 /// The smallest disk that a set without `minSize` takes.
 const DEFAULT_MIN_SIZE: u64 = 1 << 30;

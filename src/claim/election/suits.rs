@@ -4,16 +4,14 @@
 //! in which people are told.
 
 use super::turn::{SetTurn, TakenBy};
-use crate::claim::mismatch::Mismatch;
-use crate::claim::rejection::{ContentFate, Rejection};
-use crate::claim::ripeness::Ripeness;
-use crate::claim::rule::{Blankness, NodeMatch};
-use crate::device::attachment::{Attachment, Reach};
-use crate::device::free::NotFree;
-use crate::device::label::SetRef;
-use crate::device::{Device, Verdict, id};
-use crate::host::raw::Kind;
-use crate::host::{Health, RawDisk};
+use crate::claim::{
+    mismatch::Mismatch,
+    rejection::{ContentFate, Rejection},
+    ripeness::Ripeness,
+    rule::{Blankness, NodeMatch},
+};
+use crate::device::{Attachment, Device, NotFree, Reach, Verdict, id, label::SetRef};
+use crate::host::{Health, Kind, RawDisk};
 
 /// Whether the kernel maps partitions on it: not on a partition, and not on a mapped device.
 pub(super) fn holds_table(raw: &RawDisk) -> bool {

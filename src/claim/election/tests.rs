@@ -4,18 +4,19 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::ballot::Candidacy;
-use crate::claim::mismatch::Mismatch;
-use crate::claim::named::Named;
-use crate::claim::rule::{Filter, MinHealth, Rule};
-use crate::claim::sample::rule;
-use crate::claim::unfit::LayoutError;
-use crate::claim::wipe::Spared;
-use crate::device::device_type::DeviceType;
-use crate::device::free::NotFree;
-use crate::device::reason::Reason;
-use crate::device::sample::{device, disk, dm, partition, set, unclaimed};
-use crate::device::{Believed, Device, Verdict, id};
+use crate::claim::{
+    ballot::Candidacy,
+    mismatch::Mismatch,
+    named::Named,
+    rule::{Filter, MinHealth, Rule},
+    sample::rule,
+    unfit::LayoutError,
+    wipe::Spared,
+};
+use crate::device::{
+    Believed, Device, DeviceType, NotFree, Reason, Verdict, id,
+    sample::{device, disk, dm, partition, set, unclaimed},
+};
 use crate::host::{Health, RawDisk};
 
 fn ripe(_: &Device) -> Ripeness {

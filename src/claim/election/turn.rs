@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::claim::ballot::{Ballot, Candidacy};
-use crate::claim::ripeness::Ripeness;
-use crate::claim::rule::Rule;
-use crate::device::attachment::Attachments;
-use crate::device::free::NotFree;
-use crate::device::label::SetRef;
-use crate::device::{Device, Verdict};
+use crate::claim::{
+    ballot::{Ballot, Candidacy},
+    ripeness::Ripeness,
+    rule::Rule,
+};
+use crate::device::{Attachments, Device, NotFree, Verdict, label::SetRef};
 use crate::host::RawDisk;
 
 /// What is the same for all sets of an election.

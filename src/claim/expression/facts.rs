@@ -5,8 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use cel::objects::{Key, Value};
 
-use crate::device::fact::{Fact, FactValue, Observed};
-use crate::device::fact_table::{facts as facts_of, in_expressions};
+use crate::device::{
+    Fact, FactValue, Observed,
+    fact_table::{facts as facts_of, in_expressions},
+};
 
 /// How many elements of a list an expression sees, such as the links of a device.
 pub(super) const MOST_LINKS: usize = 64;

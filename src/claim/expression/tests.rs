@@ -4,8 +4,10 @@ use proptest::prelude::*;
 
 use super::facts::FACTS;
 use super::*;
-use crate::device::attachment::Reach;
-use crate::device::sample::{disk, holds, unclaimed};
+use crate::device::{
+    Reach,
+    sample::{disk, holds, unclaimed},
+};
 use crate::host::RawDisk;
 
 const LOCAL: Attachment = Attachment { reach: Reach::Local, by: None };

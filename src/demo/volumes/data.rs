@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use super::{DemoVolume, MIB, StepDone, bytes, text};
 use crate::csi::proto::{NodeGetVolumeStatsRequest, volume_usage::Unit};
-use crate::demo::driver::{Clients, call};
-use crate::demo::error::Error;
-use crate::demo::lab::Lab;
-use crate::device::size::Size;
+use crate::demo::{
+    driver::{Clients, call},
+    error::Error,
+    lab::Lab,
+};
+use crate::device::Size;
 use crate::host::{Extent, chain};
 
 /// What is written on each volume.

@@ -8,12 +8,13 @@ use std::time::Instant;
 use super::data::WRITTEN;
 use super::{DemoVolume, Growth, StepDone, bytes, capability, range, text};
 use crate::csi::proto::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
-use crate::demo::driver::{Clients, call};
-use crate::demo::error::Error;
-use crate::demo::lab::Lab;
-use crate::device::size::Size;
-use crate::host::mount::RealMounts;
-use crate::host::{Extent, FsKind, Mounts, ioctl};
+use crate::demo::{
+    driver::{Clients, call},
+    error::Error,
+    lab::Lab,
+};
+use crate::device::Size;
+use crate::host::{Extent, FsKind, Mounts, RealMounts, ioctl};
 
 impl DemoVolume {
     /// Grows it while it is published.

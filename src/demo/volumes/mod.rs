@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::error::Error;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-use crate::csi::proto::{CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability};
-use crate::demo::disks::LoopDisk;
-use crate::demo::driver::{Clients, call};
-use crate::demo::lab::Lab;
-use crate::demo::pattern::Pattern;
-use crate::device::size::Size;
+use crate::csi::proto::{
+    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
+    volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
+};
+use crate::demo::{
+    disks::LoopDisk,
+    driver::{Clients, call},
+    lab::Lab,
+    pattern::Pattern,
+};
+use crate::device::Size;
 use crate::host::{Extent, FsKind};
 
 const MIB: u64 = 1 << 20;

@@ -7,12 +7,13 @@ use super::{DemoVolume, Growth, StepDone, capability, text};
 use crate::csi::proto::{
     NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use crate::demo::driver::{Clients, call};
-use crate::demo::error::Error;
-use crate::demo::lab::Lab;
-use crate::device::size::Size;
-use crate::host::Mounts;
-use crate::host::mount::RealMounts;
+use crate::demo::{
+    driver::{Clients, call},
+    error::Error,
+    lab::Lab,
+};
+use crate::device::Size;
+use crate::host::{Mounts, RealMounts};
 
 impl DemoVolume {
     pub async fn stage(&mut self, clients: &mut Clients, lab: &Lab) -> Result<StepDone, Error> {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::device::disk_id::DiskId;
+use crate::device::id;
+use crate::device::judged::Device;
 use crate::device::label::Hardware;
-use crate::device::{Device, DiskId, id};
-use crate::host::RawDisk;
-use crate::host::raw::Kind;
+use crate::host::{Kind, RawDisk};
 
 /// All devices of a machine at one look, in the order in which the host names them.
 #[derive(Clone, Debug)]

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::super::sample::{disk, dm, label, partition};
 use super::*;
-use crate::host::raw::Signature;
-use crate::host::{Disk, Extent, Filesystems, Geometry, HostError, IoError, Mapping, Mounts, PartitionMap};
+use crate::host::{Disk, Extent, Filesystems, Geometry, HostError, IoError, Mapping, Mounts, PartitionMap, Signature};
 
 /// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy`, `asleep` or the name of a signature.
 #[derive(Default)]

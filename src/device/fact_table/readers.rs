@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use crate::device::fact::{FactValue, Facts, Observed};
-use crate::host::RawDisk;
-use crate::host::raw::{Kind, Probe};
+use crate::host::{Kind, Probe, RawDisk};
 
 // Those that somebody asks for by name.
 pub const PATH: &str = "path";

@@ -1,10 +1,9 @@
 //! What one device's own facts say of it, whatever the others are.
 
 use super::evidence::Evidence;
-use crate::device::Verdict;
+use crate::device::judged::Verdict;
 use crate::device::reason::{FLOOR, Reason};
-use crate::host::raw::{Contents, Kind, LoopBacking, MountHow, Partition};
-use crate::host::{Probe, RawDisk};
+use crate::host::{Contents, Kind, LoopBacking, MountHow, Partition, Probe, RawDisk};
 
 /// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
 const RUNNING: [&str; 2] = ["running", "live"];

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition, with_kind};
+use super::facts::NOT_LOOKED;
 use super::*;
 use crate::device::reason::FLOOR;
-use crate::host::raw::Contents;
-use crate::host::raw::{MountUse, Offer, Signature};
+use crate::host::{Contents, MountUse, Offer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 

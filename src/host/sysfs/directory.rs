@@ -13,7 +13,7 @@ use nix::dir::Dir;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
-use crate::host::KernelName;
+use crate::host::kernel_name::KernelName;
 
 /// An open directory.
 pub(super) struct Directory {

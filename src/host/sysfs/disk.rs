@@ -9,7 +9,7 @@ use std::path::Path;
 use super::directory::{Directory, Notes, printable};
 use super::identity::{self, NumaNodes, SysfsIdentity};
 use super::kind;
-use crate::host::KernelName;
+use crate::host::kernel_name::KernelName;
 use crate::host::raw::{DevNo, Kind, Partition, RawDisk, gpt_uuid};
 
 /// sysfs counts in these, whatever the disk's own sector is.

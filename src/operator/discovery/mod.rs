@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use super::error::{Error, words};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
-use crate::host::backoff::Backoff;
-use crate::show::row::DeviceRow;
+use crate::host::Backoff;
+use crate::show::DeviceRow;
 
 /// The field manager of results.
 const MANAGER: &str = "localpool-discovery";

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::api::crd::{DeviceState, DeviceStatus, DiscoveredDevice, DiscoveryResultStatus};
-use crate::device::fact::{FactKind, FactValue};
-use crate::device::fact_table::{CHILDREN, EMPTY, POOL_PARTITION, REFUSAL, VERDICT, in_results};
-use crate::show::row::DeviceRow;
+use crate::device::{
+    FactKind, FactValue,
+    fact_table::{CHILDREN, EMPTY, POOL_PARTITION, REFUSAL, VERDICT, in_results},
+};
+use crate::show::DeviceRow;
 
 /// The label of the proposal, and the label that the operator uses today.
 const LABELS: [&str; 2] = ["local.storage.openshift.io/discovery-node", "discovery-result-node"];

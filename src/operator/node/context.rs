@@ -11,8 +11,7 @@ use uuid::Uuid;
 
 use crate::agent::{AgentHandle, PassReport};
 use crate::claim::Outcome;
-use crate::device::label::Label;
-use crate::device::{Device, DiskId, HardwareId, Verdict, id};
+use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
 use crate::host::KernelName;
 use crate::operator::set::relevance::Sort;
 use crate::pool::Pool;
@@ -129,9 +128,7 @@ pub struct Inbox(pub(in crate::operator) mpsc::UnboundedReceiver<Uuid>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::discovery::Snapshot;
-    use crate::device::label::Hardware;
-    use crate::device::sample;
+    use crate::device::{Snapshot, label::Hardware, sample};
 
     fn pool_disk(name: &str, serial: Option<&str>, claimed_as: &str) -> Device {
         let mut raw = sample::disk(name);

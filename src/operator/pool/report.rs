@@ -10,18 +10,24 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
-use crate::api::crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched};
-use crate::api::quantity;
+use crate::api::{
+    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched},
+    quantity,
+};
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
 use crate::host::{KernelName, chain};
-use crate::operator::bytes::signed;
-use crate::operator::condition::{Holds, condition};
-use crate::operator::error::{Error, words};
-use crate::operator::node::context::{NodeOperator, Seen};
-use crate::operator::set::partitioning::partitioning;
-use crate::operator::set::relevance::nearest_first;
-use crate::operator::set::world::{Diskmaker, World};
+use crate::operator::{
+    bytes::signed,
+    condition::{Holds, condition},
+    error::{Error, words},
+    node::context::{NodeOperator, Seen},
+    set::{
+        partitioning::partitioning,
+        relevance::nearest_first,
+        world::{Diskmaker, World},
+    },
+};
 use crate::pool::{DiskView, FAILING, Pool, Selector, Standing, StoreError, WantedUsage};
 
 /// Changes come in bursts; one write serves all within this time.
@@ -334,8 +340,7 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
-    use crate::host::RawDisk;
-    use crate::host::raw::{DevNo, Kind};
+    use crate::host::{DevNo, Kind, RawDisk};
     use crate::operator::set::relevance::Sort;
     use crate::pool::KnownDisk;
 

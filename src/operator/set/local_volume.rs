@@ -11,9 +11,11 @@ use super::class::Class;
 use super::parsed::{Reading, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
-use crate::device::set_name::SetName;
-use crate::operator::condition::condition;
-use crate::operator::event::{News, clip};
+use crate::device::SetName;
+use crate::operator::{
+    condition::condition,
+    event::{News, clip},
+};
 
 /// Each path leads to a device, on each selected node.
 pub const FOUND: &str = "DevicePathsFound";

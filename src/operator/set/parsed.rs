@@ -10,10 +10,13 @@ use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::api::crd::{LocalVolume, LocalVolumeSet};
-use crate::api::node_selector::may_select;
-use crate::api::strict::Problem;
-use crate::api::{Node, local_volume, parse_set, parse_volume};
+use crate::api::{
+    Node, Problem,
+    crd::{LocalVolume, LocalVolumeSet},
+    local_volume,
+    node_selector::may_select,
+    parse_set, parse_volume,
+};
 use crate::claim::Rule;
 
 /// The rules of one object, or all that is wrong with it.

@@ -1,9 +1,8 @@
 //! Which of a set's devices are reported if there is no room for all: those that it nearly takes come first. Pure.
 
 use crate::claim::Rule;
-use crate::device::device_type::{DeviceType, device_type};
-use crate::host::RawDisk;
-use crate::host::raw::Kind;
+use crate::device::{DeviceType, device_type};
+use crate::host::{Kind, RawDisk};
 
 /// How different a device is from a disk that somebody put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +52,7 @@ pub fn nearest_first<T>(rule: &Rule, mut items: Vec<T>, sort: impl Fn(&T) -> Opt
 mod tests {
     use super::*;
     use crate::claim::sample::rule;
-    use crate::host::raw::{DevNo, Dm, Md, Partition};
+    use crate::host::{DevNo, Dm, Md, Partition};
 
     fn dm(uuid: &str) -> Kind {
         Kind::Dm(Dm { name: "x".to_owned(), uuid: uuid.to_owned(), suspended: false })

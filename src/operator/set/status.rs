@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use super::class::Class;
 use super::parsed::{Reading, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
-use crate::device::set_name::SetName;
-use crate::operator::condition::condition;
-use crate::operator::event::{News, Tone, clip};
+use crate::device::SetName;
+use crate::operator::{
+    condition::condition,
+    event::{News, Tone, clip},
+};
 
 /// Devices were claimed on some node.
 pub const AVAILABLE: &str = "Available";

@@ -10,10 +10,12 @@ use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Taint};
 use kube::ResourceExt;
 
 use super::parsed::Parsed;
-use crate::api::Node;
-use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet};
+use crate::api::{
+    Node,
+    crd::{DevicePool, LocalVolume, LocalVolumeSet},
+};
 use crate::claim::{NodeMatch, Rule, Toleration, TolerationOperator};
-use crate::device::set_name::SetName;
+use crate::device::SetName;
 
 /// What is asked of this node now.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,9 +9,11 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::spec::phase;
-use crate::api::crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode};
-use crate::api::quantity;
-use crate::device::set_name::SetName;
+use crate::api::{
+    crd::{DevicePool, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, SetOffer, VolumeMode},
+    quantity,
+};
+use crate::device::SetName;
 use crate::operator::bytes::bytes;
 use crate::volume::{Capacity, Error, Nodes, Selector, VolumeRequest, WantedUsage};
 

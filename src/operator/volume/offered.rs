@@ -7,8 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 
 use crate::claim::Rule;
-use crate::device::label::VolumeUsage;
-use crate::device::set_name::SetName;
+use crate::device::{SetName, label::VolumeUsage};
 use crate::host::FsKind;
 use crate::operator::set::parsed::{Reading, SetObject};
 use crate::volume::{Error, Selector, WantedUsage};

@@ -13,9 +13,10 @@ use uuid::Uuid;
 use super::spec::request;
 use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume};
 use crate::claim::NoAnswer;
-use crate::device::DiskId;
-use crate::device::label::{SetRef, VolumeRecord, VolumeUsage};
-use crate::device::set_name::SetName;
+use crate::device::{
+    DiskId, SetName,
+    label::{SetRef, VolumeRecord, VolumeUsage},
+};
 use crate::host::FsKind;
 use crate::operator::error::Error;
 use crate::pool::{AskOwn, LostVolume, ToldVolume, WantedUsage};

@@ -11,10 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
-use crate::api::crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode};
-use crate::api::quantity;
-use crate::device::label::{VolumeRecord, VolumeUsage};
-use crate::device::set_name::SetName;
+use crate::api::{
+    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode},
+    quantity,
+};
+use crate::device::{
+    SetName,
+    label::{VolumeRecord, VolumeUsage},
+};
 use crate::host::FsKind;
 use crate::operator::bytes::{bytes, signed};
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};

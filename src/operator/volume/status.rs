@@ -3,13 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 
 use super::spec::HEALTHY;
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
-use crate::api::quantity;
-use crate::device::DiskId;
-use crate::device::label::VolumeUsage;
+use crate::api::{
+    crd::{Phase, PoolVolume, PoolVolumeStatus, Reason},
+    quantity,
+};
+use crate::device::{DiskId, label::VolumeUsage};
 use crate::host::chain;
-use crate::operator::bytes::signed;
-use crate::operator::condition::condition;
+use crate::operator::{bytes::signed, condition::condition};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
 use crate::volume::Condition;
 
@@ -182,8 +182,7 @@ mod tests {
     use super::super::sample::{in_phase, status_condition};
     use super::*;
     use crate::api::crd::{PoolVolumeSpec, VolumeMode};
-    use crate::device::label::SetRef;
-    use crate::device::set_name::SetName;
+    use crate::device::{SetName, label::SetRef};
     use crate::pool::Standing;
     use crate::volume::VolumeId;
 

@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use super::{BareDevice, BareState, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
-use crate::host::pace::Call;
-use crate::host::turn::TURN_PATIENCE;
-use crate::host::{Access, Openers};
-use crate::pool::erase::GIVE_WAY;
-use crate::pool::error::BareError;
-use crate::pool::journal::{BareClaim, BareVolume};
-use crate::pool::plan::PlannedVolume;
+use crate::host::{Access, Call, Openers, TURN_PATIENCE};
+use crate::pool::{
+    erase::GIVE_WAY,
+    error::BareError,
+    journal::{BareClaim, BareVolume},
+    plan::PlannedVolume,
+};
 
 impl BareDevice {
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,

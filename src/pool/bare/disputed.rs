@@ -6,13 +6,16 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{BareDevice, BareState, NotReady, whole};
-use crate::device::DiskId;
-use crate::device::label::{Hardware, VolumeUsage};
-use crate::host::raw::Signature;
-use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk};
-use crate::pool::erase::{reads_all_zeros, samples_are_zero};
-use crate::pool::error::BareError;
-use crate::pool::journal::{BareClaim, LostClaim};
+use crate::device::{
+    DiskId,
+    label::{Hardware, VolumeUsage},
+};
+use crate::host::{Access, Disk, Extent, HostError, Openers, Probe, RawDisk, Signature};
+use crate::pool::{
+    erase::{reads_all_zeros, samples_are_zero},
+    error::BareError,
+    journal::{BareClaim, LostClaim},
+};
 
 /// How it begins what is said of a claim that the device contradicts.
 const DISPUTED: &str = "claim disputed";

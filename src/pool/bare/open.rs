@@ -7,12 +7,8 @@ use uuid::Uuid;
 use super::disputed::{contradicted, disputed, on_another_disk, too_small};
 use super::{BareDevice, NotReady, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, Hardware};
-use crate::host::raw::is_unchanged;
-use crate::host::turn::{SHORT_TURN_PATIENCE, TURN_PATIENCE};
-use crate::host::{Access, Disk, RawDisk, chain};
-use crate::pool::error::BareError;
-use crate::pool::journal::BareClaim;
-use crate::pool::view::Standing;
+use crate::host::{Access, Disk, RawDisk, SHORT_TURN_PATIENCE, TURN_PATIENCE, chain, is_unchanged};
+use crate::pool::{error::BareError, journal::BareClaim, view::Standing};
 
 impl BareDevice {
     /// The device is here: opened, and held against what the journal says of it.

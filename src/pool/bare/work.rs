@@ -2,13 +2,14 @@
 
 use super::{BareDevice, unmap_all, whole};
 use crate::device::label::VolumeUsage;
-use crate::host::pace::zero_for_a_moment;
-use crate::host::{Disk, Extent};
-use crate::pool::disk::zero;
-use crate::pool::erase::{GIVE_WAY, Progress, prove_erased};
-use crate::pool::error::BareError;
-use crate::pool::journal::BareClaim;
-use crate::pool::plan::ERASE_CHUNK;
+use crate::host::{Disk, Extent, zero_for_a_moment};
+use crate::pool::{
+    disk::zero,
+    erase::{GIVE_WAY, Progress, prove_erased},
+    error::BareError,
+    journal::BareClaim,
+    plan::ERASE_CHUNK,
+};
 
 impl BareDevice {
     /// One chunk of erasing or cleaning.

@@ -7,15 +7,21 @@ use uuid::Uuid;
 
 use super::perform::{lock, wipe};
 use super::{Opened, PoolDisk};
-use crate::device::label::{Label, MARK};
-use crate::device::ownership::Owner;
-use crate::device::record::{self, Own, Record};
-use crate::host::table::{self, Choice, Table};
-use crate::host::{Disk, HostError, chain};
-use crate::pool::content::Content;
-use crate::pool::earlier::{LastSeen, earlier};
-use crate::pool::error::ApplyError;
-use crate::pool::plan::{LABEL_NUMBER, Plan, Step, relabel};
+use crate::device::{
+    Owner,
+    label::{Label, MARK},
+    record::{self, Own, Record},
+};
+use crate::host::{
+    Disk, HostError, chain,
+    table::{self, Choice, Table},
+};
+use crate::pool::{
+    content::Content,
+    earlier::{LastSeen, earlier},
+    error::ApplyError,
+    plan::{LABEL_NUMBER, Plan, Step, relabel},
+};
 
 impl PoolDisk {
     /// Opens a disk with a record of ours: chooses the good copies, mends the others, ends what was begun,

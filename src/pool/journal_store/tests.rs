@@ -4,9 +4,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::JournalStore;
-use crate::device::label::{Layout, SetRef};
-use crate::device::set_name::SetName;
-use crate::device::{DiskId, HardwareId};
+use crate::device::{
+    DiskId, HardwareId, SetName,
+    label::{Layout, SetRef},
+};
 use crate::host::fake::FakeHost;
 use crate::pool::journal::KnownDisk;
 

@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 use super::JournalStore;
 use crate::claim::NoAnswer;
-use crate::device::DiskId;
-use crate::device::disk_id::may_be_hardware;
-use crate::pool::error::StoreError;
-use crate::pool::journal::{BareClaim, Journal, LostClaim, LostVolume};
+use crate::device::{DiskId, may_be_hardware};
+use crate::pool::{
+    error::StoreError,
+    journal::{BareClaim, Journal, LostClaim, LostVolume},
+};
 
 /// A disk of this node that a volume is on, as a PoolVolume says.
 #[derive(Clone, Debug, PartialEq, Eq)]

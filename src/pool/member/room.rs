@@ -8,15 +8,16 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Member;
-use crate::host::pace::Call;
-use crate::host::turn::{TURN_PATIENCE, TurnGuard};
-use crate::pool::erase::{GIVE_WAY, zeroed_in_call};
-use crate::pool::error::{ApplyError, BareError, PoolError};
-use crate::pool::extents::ExtentSet;
-use crate::pool::journal_store::JournalStore;
-use crate::pool::labelled::{LabelledDisk, LabelledState};
-use crate::pool::plan::{PlanError, PlannedVolume, Site};
-use crate::pool::view::VolumeView;
+use crate::host::{Call, TURN_PATIENCE, TurnGuard};
+use crate::pool::{
+    erase::{GIVE_WAY, zeroed_in_call},
+    error::{ApplyError, BareError, PoolError},
+    extents::ExtentSet,
+    journal_store::JournalStore,
+    labelled::{LabelledDisk, LabelledState},
+    plan::{PlanError, PlannedVolume, Site},
+    view::VolumeView,
+};
 
 /// Who got a place.
 #[derive(Debug)]

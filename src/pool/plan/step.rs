@@ -4,10 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::claim::LayoutError;
-use crate::device::label::Label;
-use crate::device::size::Size;
-use crate::host::Extent;
-use crate::host::table::Table;
+use crate::device::{Size, label::Label};
+use crate::host::{Extent, table::Table};
 use crate::pool::extents::ExtentSet;
 
 /// One thing that is done to a disk. A step may be repeated.

@@ -2,12 +2,15 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::device::reason::Reason;
-use crate::device::sample::{device, disk, holds, label, loop_over, partition, unclaimed};
-use crate::device::{Believed, Device, DiskId, Verdict};
+use crate::device::{
+    Believed, Device, DiskId, Reason, Verdict,
+    sample::{device, disk, holds, label, loop_over, partition, unclaimed},
+};
 use crate::host::RawDisk;
-use crate::show::listed::{refusal, verdict_and_reason};
-use crate::show::sample;
+use crate::show::{
+    listed::{refusal, verdict_and_reason},
+    sample,
+};
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }

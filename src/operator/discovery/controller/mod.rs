@@ -25,18 +25,22 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::api::crd::{
-    DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
+use crate::api::{
+    DiscoverySpec, Node,
+    crd::{
+        DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd, has_our_schema,
+    },
+    parse_discovery,
 };
-use crate::api::{DiscoverySpec, Node, parse_discovery};
-use crate::host::backoff::Backoff;
-use crate::operator::client::within;
-use crate::operator::controller::caches::Caches;
-use crate::operator::controller::metrics::Metrics;
-use crate::operator::error::{Error, HOW, words};
-use crate::operator::set::parsed::selected;
-use crate::operator::store::Cache;
-use crate::operator::watch::{Watched, keep, opened};
+use crate::host::Backoff;
+use crate::operator::{
+    client::within,
+    controller::{caches::Caches, metrics::Metrics},
+    error::{Error, HOW, words},
+    set::parsed::selected,
+    store::Cache,
+    watch::{Watched, keep, opened},
+};
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
 pub use daemon::{DaemonTemplate, TemplateError};

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::crd::discovery_result_crd;
 use crate::device::sample::holds;
-use crate::show::devices::{Format, render};
-use crate::show::row::DeviceList;
-use crate::show::sample::machine;
+use crate::show::{
+    DeviceList,
+    devices::{Format, render},
+    sample::machine,
+};
 
 /// A device as an agent sends it, with more facts.
 fn with(path: &str, verdict: &str, refusal: Option<&str>, more: Value) -> DeviceRow {
