@@ -3,13 +3,14 @@
 //! Data flows one way, and a module imports only from its left:
 //!
 //! ```text
-//! host ─▶ device ─▶ claim ─▶ pool ─▶ volume ─▶ show ─▶ agent ─▶ { csi, operator }
+//! host ─▶ device ─▶ claim ─▶ pool ─▶ health ─▶ volume ─▶ show ─▶ agent ─▶ { csi, operator }
 //! ```
 //!
 //! * `host`: the machine, and the only effects. A real one, and a fake one that can fail on purpose.
 //! * `device`: what a disk is: identity, the label it carries, whose it is.
 //! * `claim`: who may take a device: what rules select, how ripe it is, which rule takes which.
 //! * `pool`: what we make of disks: layouts, extents, plans (pure) and their execution.
+//! * `health`: what is wrong with disks and volumes, and since when.
 //! * `volume`: what a claim gets: its id, its life cycle, its mounts.
 //! * `api`: the objects a user writes, read strictly and turned into the types above.
 //! * `show`: what people read of devices and volumes.
@@ -31,6 +32,7 @@ pub mod cli;
 pub mod csi;
 pub mod demo;
 pub mod device;
+pub mod health;
 pub mod host;
 pub mod operator;
 pub mod pool;

@@ -20,7 +20,8 @@ use super::proto::{
     validate_volume_capabilities_response,
 };
 use crate::device::label::VolumeUsage;
-use crate::volume::{Capacity, Condition, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
+use crate::health::{Condition, Finding, HEALTHY};
+use crate::volume::{Capacity, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
 /// How long a caller waits if it sets no timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,8 +70,13 @@ fn patience(metadata: &MetadataMap) -> Duration {
 }
 
 pub(super) fn condition(condition: &Condition) -> VolumeCondition {
-    let Condition { abnormal, reason, message } = condition;
-    VolumeCondition { abnormal: *abnormal, message: format!("{reason}: {message}") }
+    let one = |finding: &Finding| format!("{}: {}", finding.reason, finding.message);
+    let all: Vec<String> = condition.findings().iter().map(one).collect();
+    let healthy = || format!("{HEALTHY}: the volume is healthy");
+    VolumeCondition {
+        abnormal: !condition.is_healthy(),
+        message: if condition.is_healthy() { healthy() } else { all.join("; ") },
+    }
 }
 
 #[tonic::async_trait]

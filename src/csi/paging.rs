@@ -32,7 +32,7 @@ fn clip(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::Condition;
+    use crate::health::Condition;
 
     fn volumes(count: u32) -> Vec<Volume> {
         let volume = |n: u32| Volume {
@@ -42,7 +42,7 @@ mod tests {
             usage: None,
             node: "n".to_owned(),
             found: false,
-            condition: Condition::healthy(),
+            condition: Condition::default(),
         };
         (0..count).map(volume).collect()
     }

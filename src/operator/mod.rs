@@ -14,6 +14,7 @@ pub mod crds;
 pub mod discovery;
 mod error;
 pub(in crate::operator) mod event;
+mod health;
 mod identity;
 pub(in crate::operator) mod leader;
 pub mod lease;

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::devices::{Format, ShowError};
 use crate::device::{Size, label::VolumeUsage};
+use crate::health::{Condition, Finding};
 use crate::pool::VolumeView;
-use crate::volume::{Condition, VolumeId};
+use crate::volume::VolumeId;
 
 /// One volume for programs. Field names stay; new ones may come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,11 +36,11 @@ struct VolumeList {
 impl VolumeRow {
     fn of(view: &VolumeView) -> Self {
         let found = view.record.as_ref().is_some_and(|record| record.found);
-        let condition = Condition::of(view);
-        let (state, message) = match (condition.abnormal, found) {
-            (true, _) => (condition.reason.to_string(), condition.message),
-            (false, true) => ("Found".to_owned(), "waits for `localpool volume adopt`".to_owned()),
-            (false, false) => ("Ready".to_owned(), String::new()),
+        let condition = Condition::of(Finding::of_volume(view));
+        let (state, message) = match (condition.is_healthy(), found) {
+            (false, _) => (condition.word().to_owned(), condition.message()),
+            (true, true) => ("Found".to_owned(), "waits for `localpool volume adopt`".to_owned()),
+            (true, false) => ("Ready".to_owned(), String::new()),
         };
         let usage = match view.record.as_ref().map(|record| record.usage) {
             Some(VolumeUsage::Block) => "block",

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::condition::Condition;
 use super::error::Error;
 use super::id::VolumeId;
 use super::locks::VolumeLocks;
 use super::port::{Nodes, Volume, VolumeRequest, Volumes};
+use crate::health::Board;
 use crate::host::chain;
 use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, VolumeView, WantedUsage};
 
@@ -15,11 +15,17 @@ use crate::pool::{Capacity, CreateRequest, NoPlace, Pool, PoolError, Selector, V
 pub struct LocalVolumes {
     pool: Arc<Pool>,
     locks: VolumeLocks,
+    health: Board,
 }
 
 impl LocalVolumes {
     pub fn new(pool: Arc<Pool>, locks: VolumeLocks) -> Self {
-        Self { pool, locks }
+        Self { pool, locks, health: Board::default() }
+    }
+
+    /// Reports the health that is on this board.
+    pub fn with_health(self, health: Board) -> Self {
+        Self { health, ..self }
     }
 
     /// Runs on a blocking thread, to its end, whether or not the caller waits for it.
@@ -67,11 +73,12 @@ impl Volumes for LocalVolumes {
         if !here {
             return Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one")));
         }
+        let health = self.health.clone();
         self.locked(id, come_back, move |pool| {
             let VolumeRequest { name, required, limit, usage, parameters, selector, nodes: _, patience: _ } = wanted;
             let request = CreateRequest { id: id.uuid(), name, required, limit, usage, parameters, selector };
             let (view, _) = pool.create(&request)?;
-            Ok(volume(pool, &view))
+            Ok(volume(pool, &health, &view))
         })
         .await
     }
@@ -86,24 +93,25 @@ impl Volumes for LocalVolumes {
     }
 
     async fn expand(&self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
+        let health = self.health.clone();
         self.locked(id, Error::from, move |pool| {
-            pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &view))
+            pool.expand(id.uuid(), required, limit).map(|view| volume(pool, &health, &view))
         })
         .await
     }
 
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
-        let pool = Arc::clone(&self.pool);
-        blocking(move || Ok(pool.volume(id.uuid()).ok().map(|view| volume(&pool, &view)))).await
+        let (pool, health) = (Arc::clone(&self.pool), self.health.clone());
+        blocking(move || Ok(pool.volume(id.uuid()).ok().map(|view| volume(&pool, &health, &view)))).await
     }
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
-        let pool = Arc::clone(&self.pool);
+        let (pool, health) = (Arc::clone(&self.pool), self.health.clone());
         blocking(move || {
             let mut views = pool.volumes();
             // A volume in conflict is on several disks, and is listed once.
             views.dedup_by_key(|view| view.id);
-            Ok(views.iter().map(|view| volume(&pool, view)).collect())
+            Ok(views.iter().map(|view| volume(&pool, &health, view)).collect())
         })
         .await
     }
@@ -129,7 +137,7 @@ impl Volumes for LocalVolumes {
     }
 }
 
-fn volume(pool: &Pool, view: &VolumeView) -> Volume {
+fn volume(pool: &Pool, health: &Board, view: &VolumeView) -> Volume {
     Volume {
         id: VolumeId::from(view.id),
         name: view.record.as_ref().map(|r| r.name.clone()).unwrap_or_default(),
@@ -137,7 +145,7 @@ fn volume(pool: &Pool, view: &VolumeView) -> Volume {
         usage: view.record.as_ref().map(|r| r.usage),
         node: pool.owner().node.clone(),
         found: view.record.as_ref().is_some_and(|r| r.found),
-        condition: Condition::of(view),
+        condition: health.of_volume(view),
     }
 }
 

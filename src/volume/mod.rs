@@ -15,7 +15,6 @@
 //!   Found: came with an adopted disk; counts as used; Ready only by `volume adopt`.
 //! ```
 
-mod condition;
 mod error;
 mod id;
 mod local;
@@ -25,7 +24,6 @@ mod port;
 mod publish;
 mod request;
 
-pub use condition::Condition;
 pub use error::Error;
 pub use id::VolumeId;
 pub use local::LocalVolumes;
@@ -35,4 +33,5 @@ pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes}
 pub use publish::{Access, AccessType};
 pub use request::{PublishRequest, StageRequest, Stats};
 
+pub use crate::health::Condition;
 pub use crate::pool::{Capacity, Selector, WantedUsage};

@@ -15,6 +15,7 @@ use super::local::blocking;
 use super::locks::VolumeLocks;
 use super::publish::checked_path;
 use super::request::{PublishRequest, StageRequest, Stats};
+use crate::health::Board;
 use crate::host::Host;
 use crate::pool::Pool;
 
@@ -26,6 +27,7 @@ pub struct NodeVolumes {
     locks: VolumeLocks,
     /// A filesystem that hangs costs one thread, however many measurements are asked for.
     measured: VolumeLocks,
+    health: Board,
 }
 
 /// How long a measurement waits for another one of the same volume.
@@ -33,7 +35,16 @@ const MEASURED_WITHIN: Duration = Duration::from_secs(5);
 
 impl NodeVolumes {
     pub fn new(host: Arc<dyn Host>, pool: Arc<Pool>, locks: VolumeLocks) -> Self {
-        Self { host, pool, locks, measured: VolumeLocks::default() }
+        Self { host, pool, locks, measured: VolumeLocks::default(), health: Board::default() }
+    }
+
+    /// Reports the health that is on this board.
+    pub fn with_health(self, health: Board) -> Self {
+        Self { health, ..self }
+    }
+
+    fn work(&self) -> Work {
+        Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool), health: self.health.clone() }
     }
 
     pub fn node_name(&self) -> &str {
@@ -46,7 +57,7 @@ impl NodeVolumes {
         work: impl FnOnce(&Work) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let guard = self.locks.hold(id)?;
-        let work_on = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
+        let work_on = self.work();
         blocking(move || {
             let result = work(&work_on);
             drop(guard);
@@ -77,7 +88,7 @@ impl NodeVolumes {
     }
 
     pub async fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
-        let work = Work { host: Arc::clone(&self.host), pool: Arc::clone(&self.pool) };
+        let work = self.work();
         let path = path.to_owned();
         let turn = async {
             loop {

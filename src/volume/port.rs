@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use super::condition::Condition;
 use super::error::Error;
 use super::id::VolumeId;
 use crate::device::label::VolumeUsage;
+use crate::health::Condition;
 use crate::pool::{Capacity, Selector, WantedUsage};
 
 /// The driver's name for orchestrators.

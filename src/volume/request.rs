@@ -1,8 +1,8 @@
 //! Requests to the node's side of a volume, and its answers.
 
-use super::condition::Condition;
 use super::id::VolumeId;
 use super::publish::{Access, AccessType};
+use crate::health::Condition;
 use crate::host::Usage;
 
 /// NodeStageVolume, parsed.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use localpool::health::{REASONS, Severity};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -75,6 +76,29 @@ fn asked(expression: &str) -> Asked {
     Asked { metrics, picked, grouped, is_aggregate }
 }
 
+/// Each reason of the table has exactly one alert on the volumes that have it, and the alert's words fit its severity.
+#[test]
+fn every_reason_of_health_has_an_alert_that_says_how_bad_it_is() {
+    let alerts = alerts();
+    for row in REASONS.iter().filter(|row| row.word != "BackgroundWorkFails") {
+        let picks = |rule: &&Value| -> bool {
+            let Asked { metrics, picked, .. } = asked(rule["expr"].as_str().unwrap());
+            let is_picked = |(label, value): &(String, String)| label == "reason" && value == row.word;
+            metrics.iter().any(|metric| metric == "localpool_controller_abnormal_volumes")
+                && picked.iter().any(is_picked)
+        };
+        let named: Vec<&str> =
+            rules(&alerts).into_iter().filter(picks).map(|rule| rule["alert"].as_str().unwrap()).collect();
+        let wanted = match (row.word, row.severity) {
+            ("Conflict", _) => "LocalpoolVolumeInConflict",
+            ("NodeGone", _) => "LocalpoolVolumeWithoutNode",
+            (_, Severity::Degraded) => "LocalpoolVolumeDegraded",
+            (_, Severity::Inaccessible | Severity::DataLoss) => "LocalpoolVolumeUnusable",
+        };
+        assert_eq!(named, [wanted], "{}", row.word);
+    }
+}
+
 #[test]
 fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have() {
     for rule in rules(&alerts()) {
@@ -84,10 +108,8 @@ fn every_alert_asks_for_metrics_that_are_served_and_names_labels_that_they_have(
         let of_ours = metrics.iter().filter(|metric| *metric != "up");
         let sources = of_ours.map(|metric| source_of(metric).unwrap_or_else(|| panic!("nothing serves {metric}")));
         let mut sources: Vec<String> = sources.collect();
-        // The words that a condition of a volume may have.
-        let reasons = ["volume/condition.rs", "operator/volume/spec.rs", "api/crd/volume_reason.rs"];
         if picked.iter().any(|(label, _)| label == "reason") {
-            sources.extend(reasons.map(|path| std::fs::read_to_string(repository().join("src").join(path)).unwrap()));
+            sources.extend(REASONS.iter().map(|row| format!("\"{}\"", row.word)));
         }
         let is_served = |word: &str| sources.iter().any(|text| text.contains(&format!("\"{word}\"")));
         // Prometheus has `up`, and the chart gives it these labels, and gives `node` to every metric of an agent.

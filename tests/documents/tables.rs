@@ -1,4 +1,5 @@
-//! Tables of the documents that are made of the tables of the code: facts of devices and list filters of sets. With
+//! Tables of the documents that are made of the tables of the code: facts of devices, list filters of sets and reasons of
+//! health. With
 //! `UPDATE_DOCS=1` they are written, else they have to be what would be written.
 
 use localpool::claim::{Elements, LISTS, ListFilter, Origin};
@@ -6,6 +7,8 @@ use localpool::device::{
     Fact, FactKind, FieldRank,
     fact_table::{FACTS, in_results},
 };
+
+use localpool::health::{REASONS, ReasonRow, Subject};
 
 use crate::{read, root};
 
@@ -17,7 +20,10 @@ type Made = (&'static str, &'static str, &'static [&'static str], fn() -> Vec<Ve
 const SETS: &str = "docs/local-volume-sets.md";
 const DISCOVERY: &str = "docs/discovery.md";
 
-const TABLES: [Made; 4] = [
+const HEALTH: &str = "docs/health.md";
+
+const TABLES: [Made; 5] = [
+    (HEALTH, "reasons", &["reason", "of a", "severity", "meaning", "what to do"], reasons),
     (SETS, "list filters", &["field", "type", "`device.`", "meaning"], lists),
     (SETS, "facts in expressions", &["`device.`", "type", "meaning"], expressions),
     (DISCOVERY, "the operator's fields", &["field", "type", "meaning"], || {
@@ -56,6 +62,18 @@ fn lists() -> Vec<Vec<String>> {
         vec![code(&[list.field]), format!("{whose}{elements}"), code(&names), list.what.to_owned()]
     };
     LISTS.iter().map(row).collect()
+}
+
+fn reasons() -> Vec<Vec<String>> {
+    let row = |row: &ReasonRow| {
+        let subject = match row.subject {
+            Subject::Disk => "disk",
+            Subject::Volume => "volume",
+        };
+        let severity = row.severity.word().to_owned();
+        vec![code(&[row.word]), subject.to_owned(), severity, row.meaning.to_owned(), row.action.to_owned()]
+    };
+    REASONS.iter().map(row).collect()
 }
 
 /// A fact of several names is one row.

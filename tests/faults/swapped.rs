@@ -190,7 +190,7 @@ async fn x_is_away_and_y_has_its_name(usage: WantedUsage, wish: AccessType) {
         volumes.unpublish(x, path).await.expect_err("y is there");
         volumes.unstage(x, path).await.expect_err("y is there");
         let stats = volumes.stats(x, path).await.expect("of x it says that it is missing");
-        assert!(stats.usage.is_none() && stats.condition.reason == "DiskMissing", "{stats:?}");
+        assert!(stats.usage.is_none() && stats.condition.word() == "DiskMissing", "{stats:?}");
     }
     check("x was to be taken down where y is");
     volumes.unpublish(x, "/target-x").await.expect("nothing is there");

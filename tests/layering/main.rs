@@ -14,23 +14,30 @@ use std::sync::LazyLock;
 use names::{Named, Names};
 
 /// Each module of the crate, and what it may import from the crate besides itself.
-const MODULES: [(&str, &[&str]); 14] = [
+const MODULES: [(&str, &[&str]); 15] = [
     ("host", &[]),
     ("device", &["host"]),
     ("claim", &["host", "device"]),
     // Turns what users write into `claim`'s rules, and does not know pools and volumes.
     ("api", &["host", "device", "claim"]),
     ("pool", &["host", "device", "claim"]),
-    ("volume", &["host", "device", "pool"]),
-    ("show", &["host", "device", "pool", "volume"]),
-    ("agent", &["host", "device", "claim", "pool", "show"]),
+    ("health", &["host", "device", "pool"]),
+    ("volume", &["host", "device", "pool", "health"]),
+    ("show", &["host", "device", "pool", "health", "volume"]),
+    ("agent", &["host", "device", "claim", "pool", "health", "show"]),
     // The edges. They meet in the wiring, and do not import each other.
-    ("csi", &["host", "device", "claim", "pool", "volume", "show", "agent"]),
-    ("operator", &["host", "device", "claim", "api", "pool", "volume", "show", "agent"]),
+    ("csi", &["host", "device", "claim", "pool", "health", "volume", "show", "agent"]),
+    ("operator", &["host", "device", "claim", "api", "pool", "health", "volume", "show", "agent"]),
     // The wiring: each role joins the parts, and the command line starts the roles.
-    ("role", &["host", "device", "claim", "api", "pool", "volume", "show", "agent", "csi", "operator"]),
-    ("demo", &["host", "device", "api", "pool", "volume", "csi", "role"]),
-    ("cli", &["host", "device", "claim", "api", "pool", "volume", "show", "agent", "csi", "operator", "role", "demo"]),
+    ("role", &["host", "device", "claim", "api", "pool", "health", "volume", "show", "agent", "csi", "operator"]),
+    ("demo", &["host", "device", "api", "pool", "health", "volume", "csi", "role"]),
+    (
+        "cli",
+        &[
+            "host", "device", "claim", "api", "pool", "health", "volume", "show", "agent", "csi", "operator", "role",
+            "demo",
+        ],
+    ),
     ("main", &["cli"]),
 ];
 
@@ -247,7 +254,7 @@ fn a_module_imports_only_from_its_left_and_effects_stay_in_their_places() {
 
 /// The modules that have a facade, and those of their parts that others may call by name, as `table::read_copies`.
 /// Everything else that others need is an item of `mod.rs`. Samples and the fake host are for tests alone.
-const FACADES: [(&str, &[&str]); 10] = [
+const FACADES: [(&str, &[&str]); 11] = [
     // Functions that say little without the name of their part, and the parts that tests try on a real kernel.
     ("host", &["ioctl", "links", "machine_id", "patience", "signature", "state", "stdout", "sysfs", "table"]),
     // `label` is the shape of what is on a disk; `record` reads and writes it.
@@ -256,6 +263,7 @@ const FACADES: [(&str, &[&str]); 10] = [
     // `crd` is the shape of what is in the API server.
     ("api", &["crd", "local_volume", "node_selector", "quantity"]),
     ("pool", &[]),
+    ("health", &[]),
     ("volume", &[]),
     ("show", &["devices", "volumes"]),
     ("agent", &[]),

@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::health::HealthEntry;
 use crate::device::SetName;
 
 /// What a person asks of a node's pool.
@@ -81,6 +82,9 @@ pub struct DiskStatus {
     pub state: DiskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What is wrong with it, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<HealthEntry>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -4,6 +4,7 @@
 //! typed spec would drop them. Every CRD has the number of its schema.
 
 mod device_pool;
+mod health;
 mod kept;
 mod local_volume;
 mod local_volume_discovery;
@@ -20,6 +21,7 @@ pub use device_pool::{
     DevicePool, DevicePoolSpec, DevicePoolStatus, DiskPartitioning, DiskState, DiskStatus, PartitioningState, SetOffer,
     Unmatched,
 };
+pub use health::HealthEntry;
 pub use local_volume::{LocalVolume, LocalVolumeStatus, volume_crd};
 pub use local_volume_discovery::{
     DISCOVERY_NAME, DiscoveryPhase, LocalVolumeDiscovery, LocalVolumeDiscoveryStatus, discovery_crd,

@@ -10,6 +10,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::health::HealthEntry;
 use super::volume_reason::Reason;
 
 /// What the controller asks of a node. All of it is fixed but `size`, which grows, and `intent`.
@@ -29,6 +30,7 @@ use super::volume_reason::Reason;
     doc = "A volume on a local disk. Made and deleted by the driver: deleting it by hand erases nothing, it comes back.",
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Health","type":"string","jsonPath":".status.conditions[?(@.type==\"Healthy\")].reason"}"#,
     printcolumn = r#"{"name":"Size","type":"string","jsonPath":".status.capacity"}"#,
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.volumeMode"}"#,
     printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.volumeName"}"#,
@@ -128,6 +130,9 @@ pub struct PoolVolumeStatus {
     pub observed_size: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize_error: Option<String>,
+    /// What is wrong with it, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<HealthEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -35,7 +35,7 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let opts = |name: &str, help: &str| Opts::new(format!("localpool_controller_{name}"), help);
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
-        let abnormal = opts("abnormal_volumes", "Volumes that cannot be used, by the reason of their condition.");
+        let abnormal = opts("abnormal_volumes", "Volumes that are not healthy, by the worst reason of each.");
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
         let deleted = opts("set_deletion_timestamp_seconds", "When a set that still exists was deleted.");
         let accepted = "When the oldest volume was made that is accepted, and not ready; 0 without one.";
@@ -69,8 +69,8 @@ impl Metrics {
         self.abnormal.reset();
         for object in &all {
             let seen = spec::volume(object, spec::NodeObject::of(caches.nodes.get(&object.spec.node)));
-            if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| condition.abnormal) {
-                self.abnormal.with_label_values(&[&*condition.reason]).inc();
+            if let Some(condition) = seen.map(|volume| volume.condition).filter(|condition| !condition.is_healthy()) {
+                self.abnormal.with_label_values(&[condition.word()]).inc();
             }
         }
         self.deleted_sets.reset();

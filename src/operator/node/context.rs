@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::agent::{AgentHandle, PassReport};
 use crate::claim::Outcome;
 use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
+use crate::health::Board;
 use crate::host::KernelName;
 use crate::operator::set::relevance::Sort;
 use crate::pool::Pool;
@@ -85,6 +86,7 @@ pub struct NodeOperator {
     /// The pool changed: its status has to be written.
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
+    pub(in crate::operator) health: Board,
     /// This node's clock: the ages of requests are measured by it.
     pub(in crate::operator) clock: fn() -> Timestamp,
 }
@@ -101,7 +103,15 @@ impl NodeOperator {
         let (changed, _) = channel::channel(0);
         let node = pool.owner().node.as_str().into();
         let (changed, clock) = (Arc::new(changed), Timestamp::now);
-        (Self { client, pool, agent_handle, locks, node, dirty, changed, writes, clock }, Inbox(inbox))
+        (
+            Self { client, pool, agent_handle, locks, node, dirty, changed, writes, health: Board::default(), clock },
+            Inbox(inbox),
+        )
+    }
+
+    /// Reports the health that is on this board.
+    pub fn with_health(self, health: Board) -> Self {
+        Self { health, ..self }
     }
 
     /// Measures the age of requests by another clock.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -16,11 +16,13 @@ use crate::api::{
 };
 use crate::claim::{Outcome, Rejection, Rule};
 use crate::device::label::{Layout, SetRef};
+use crate::health::{Board, Condition};
 use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
     error::{Error, words},
+    health,
     node::context::{NodeOperator, Seen},
     set::{
         partitioning::partitioning,
@@ -67,9 +69,14 @@ pub async fn keep(
         if !world.pool_exists {
             written = None;
         }
-        let pool = Arc::clone(&operator.pool);
-        let before = written.clone().unwrap_or_default();
-        let status = tokio::task::spawn_blocking(move || status(&pool, &seen, &world, &before)).await;
+        let before = match &written {
+            Some(written) => written.clone(),
+            // An agent that has just started keeps the times that the one before it wrote.
+            None if world.pool_exists => read(&operator).await,
+            None => DevicePoolStatus::default(),
+        };
+        let (pool, board) = (Arc::clone(&operator.pool), operator.health.clone());
+        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &world, &before)).await;
         let Ok(status) = status else { continue };
         if written.as_ref() == Some(&status) {
             continue;
@@ -92,6 +99,13 @@ async fn sleep(time: Duration) {
         Duration::MAX => std::future::pending().await,
         time => tokio::time::sleep(time).await,
     }
+}
+
+/// The status as it is in the API server; empty where it cannot be read: then its times begin now.
+async fn read(operator: &NodeOperator) -> DevicePoolStatus {
+    let api: Api<DevicePool> = Api::all(operator.client.clone());
+    let found = api.get_opt(&operator.node).await.ok().flatten();
+    found.and_then(|pool| pool.status).unwrap_or_default()
 }
 
 async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
@@ -117,7 +131,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
 }
 
 /// The content of the status. Conditions that have not changed keep their times from `before`.
-fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
     let disks: Vec<DiskView> = pool.disk_views();
     let sets: Vec<SetOffer> = world
         .sets
@@ -148,7 +162,7 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
         largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
-        disks: disks.iter().map(disk).collect(),
+        disks: disks.iter().map(|view| disk(view, &board.of_disk(view), &before.disks)).collect(),
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
@@ -158,7 +172,12 @@ fn status(pool: &Pool, seen: &Seen, world: &World, before: &DevicePoolStatus) ->
 }
 
 /// Whether new disks are claimed at all.
-fn claiming(damaged: Option<StoreError>, untold: Option<&str>, world: &World, before: &[Condition]) -> Condition {
+fn claiming(
+    damaged: Option<StoreError>,
+    untold: Option<&str>,
+    world: &World,
+    before: &[KubeCondition],
+) -> KubeCondition {
     if let Some(error) = damaged {
         return condition(before, "Claiming", Holds::False, "JournalDamaged", chain(&error), None);
     }
@@ -185,7 +204,7 @@ fn claiming(damaged: Option<StoreError>, untold: Option<&str>, world: &World, be
     condition(before, "Claiming", holds, reason, message, None)
 }
 
-fn disk(view: &DiskView) -> DiskStatus {
+fn disk(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
     let DiskView {
         id,
         path,
@@ -220,6 +239,7 @@ fn disk(view: &DiskView) -> DiskStatus {
             )),
         ),
     };
+    let known = before.iter().find(|disk| disk.id == id.as_str());
     let layout = match layout {
         Layout::Whole {} => "Whole",
         Layout::Slots { .. } => "Slots",
@@ -238,6 +258,7 @@ fn disk(view: &DiskView) -> DiskStatus {
         volumes: count(*volumes),
         state,
         message,
+        health: health::entries(&known.map(|disk| disk.health.clone()).unwrap_or_default(), condition),
     }
 }
 
@@ -340,12 +361,13 @@ mod tests {
     use super::*;
     use crate::claim::sample::rule;
     use crate::device::DiskId;
+    use crate::health::Finding;
     use crate::host::{DevNo, Kind, RawDisk};
     use crate::operator::set::relevance::Sort;
     use crate::pool::KnownDisk;
 
     fn said(world: World) -> (String, String) {
-        let Condition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
+        let KubeCondition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
     }
@@ -353,12 +375,12 @@ mod tests {
     #[test]
     fn a_damaged_journal_and_an_erasure_that_fails_are_said_to_whoever_looks_from_afar() {
         let damaged = StoreError::Damaged("it is cut short".to_owned());
-        let Condition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
+        let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
         assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
         assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
         let failing = Some("bytes 0-512 could not be written".to_owned());
         let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent(DiskId::named("gpt-1"), known()) };
-        let DiskStatus { state, message, .. } = disk(&view);
+        let DiskStatus { state, message, .. } = disk(&view, &Condition::of(Finding::of_disk(&view)), &[]);
         let message = message.unwrap_or_default();
         assert!(state == DiskState::Ready && message.contains("is tried again: bytes 0-512"), "{message}");
     }

@@ -88,7 +88,11 @@ impl VolumeReconcile {
         self.operator.pool_changed();
         match made {
             Ok(view) => {
-                self.write(&object, status::ready(&object, &view, Phase::Ready)).await?;
+                self.write(
+                    &object,
+                    status::ready(&object, &view, &self.operator.health.of_volume(&view), Phase::Ready),
+                )
+                .await?;
                 Ok(Requeue::Done)
             }
             // Nothing was written: another volume was faster.

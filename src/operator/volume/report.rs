@@ -27,7 +27,7 @@ impl VolumeReconcile {
                 Phase::Found => Phase::Found,
                 _ => Phase::Ready,
             };
-            self.write(object, status::ready(object, view, phase)).await?;
+            self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
             return Ok(Requeue::Done);
         }
         let phase = object.status.as_ref().map_or(Phase::Pending, |status| status.phase);
@@ -48,7 +48,7 @@ impl VolumeReconcile {
         }
         // A volume without a description is not adopted by this.
         let phase = if phase == Phase::Found && view.record.is_none() { Phase::Found } else { Phase::Ready };
-        self.write(object, status::ready(object, view, phase)).await?;
+        self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(Requeue::Done)
     }
 
@@ -91,7 +91,7 @@ impl VolumeReconcile {
     /// A found volume: usable once a PersistentVolume claims it for this node.
     async fn claim(&self, object: &PoolVolume, view: &VolumeView) -> Result<Requeue, Error> {
         let phase = self.phase_of(view).await?;
-        self.write(object, status::ready(object, view, phase)).await?;
+        self.write(object, status::ready(object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 
@@ -156,7 +156,7 @@ impl VolumeReconcile {
             "the object of a volume was gone, and is written again: its data is on disk"
         );
         self.known.learn(object.clone(), sent);
-        self.write(&object, status::ready(&object, view, phase)).await?;
+        self.write(&object, status::ready(&object, view, &self.operator.health.of_volume(view), phase)).await?;
         Ok(if phase == Phase::Found { Requeue::Again } else { Requeue::Done })
     }
 }

@@ -12,17 +12,19 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
 use crate::api::{
-    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, Reason, VolumeMode},
+    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, Reason, VolumeMode},
     quantity,
 };
 use crate::device::{
     SetName,
     label::{VolumeRecord, VolumeUsage},
 };
+use crate::health::{Condition, Finding, HealthReason};
 use crate::host::FsKind;
 use crate::operator::bytes::{bytes, signed};
+use crate::operator::health;
 use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage};
-use crate::volume::{Condition, Error, Nodes, Volume, VolumeId, VolumeRequest};
+use crate::volume::{Error, Nodes, Volume, VolumeId, VolumeRequest};
 
 /// A CreateVolume answers, and withdraws its object, long before this.
 const STALE: SignedDuration = SignedDuration::from_mins(10);
@@ -240,9 +242,10 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
         VolumeMode::Filesystem => filesystem(object).and_then(|text| text.parse().ok()).map(VolumeUsage::Mount),
     };
     let condition = match node {
-        NodeObject::Exists => condition(&status.conditions),
+        NodeObject::Exists => condition(status),
         NodeObject::Deleted => {
-            Condition::abnormal(NODE_GONE, format!("node {} does not exist any more", object.spec.node))
+            let words = format!("node {} does not exist any more", object.spec.node);
+            Finding::new(HealthReason::NodeGone, words).into()
         }
     };
     Some(Volume {
@@ -256,10 +259,15 @@ pub fn volume(object: &PoolVolume, node: NodeObject) -> Option<Volume> {
     })
 }
 
-fn condition(conditions: &[KubeCondition]) -> Condition {
-    match conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False") {
-        Some(KubeCondition { reason, message, .. }) => Condition::abnormal(reason.clone(), message.clone()),
-        None => Condition::healthy(),
+/// An agent of an earlier version writes the worst of it only, as a condition.
+fn condition(status: &PoolVolumeStatus) -> Condition {
+    let said = status.conditions.iter().find(|condition| condition.type_ == HEALTHY && condition.status == "False");
+    match said {
+        Some(KubeCondition { reason, message, .. }) if status.health.is_empty() => {
+            Finding::new(HealthReason::from(reason.clone()), message.clone()).into()
+        }
+        Some(_) => health::condition(&status.health),
+        None => Condition::default(),
     }
 }
 

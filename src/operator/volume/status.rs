@@ -1,17 +1,15 @@
 //! The statuses that an agent writes on a PoolVolume. Pure but for the time of a condition.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
-
 use super::spec::HEALTHY;
 use crate::api::{
     crd::{Phase, PoolVolume, PoolVolumeStatus, Reason},
     quantity,
 };
 use crate::device::{DiskId, label::VolumeUsage};
+use crate::health::{Condition, Finding, HealthReason};
 use crate::host::chain;
-use crate::operator::{bytes::signed, condition::condition};
+use crate::operator::{bytes::signed, condition::condition, health};
 use crate::pool::{BareError, NoPlace, PoolError, VolumeView};
-use crate::volume::Condition;
 
 /// Why a volume is not made or not deleted: one word for the controller, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +96,7 @@ pub fn refused(phase: Phase, reason: Reason, message: String) -> PoolVolumeStatu
 }
 
 /// A volume that is on a disk.
-pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolumeStatus {
+pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phase: Phase) -> PoolVolumeStatus {
     let before = object.status.as_ref();
     let usage = view.record.as_ref().map(|record| record.usage);
     let fs_type = match usage {
@@ -133,7 +131,7 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
         set: Some(view.set.to_string()),
         observed_size,
         resize_error,
-        conditions: vec![healthy(object, &Condition::of(view))],
+        ..in_health(object, condition)
     }
 }
 
@@ -141,16 +139,19 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, phase: Phase) -> PoolVolume
 pub fn missing(object: &PoolVolume, doubt: Option<String>) -> PoolVolumeStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let disk = status.disk.clone().unwrap_or_default();
-    let (reason, words) = match doubt {
-        Some(words) => (Reason::DiskMissing, words),
-        None => (Reason::VolumeMissing, format!("the volume is not on its disk {disk} any more")),
+    let (reason, worst, words) = match doubt {
+        Some(words) => (Reason::DiskMissing, HealthReason::DiskMissing, words),
+        None => {
+            let words = format!("the volume is not on its disk {disk} any more");
+            (Reason::VolumeMissing, HealthReason::VolumeMissing, words)
+        }
     };
     if object.metadata.deletion_timestamp.is_some() {
         let waits = format!("it can only be erased when its disk is back: {words}");
-        (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason.clone()), Some(waits));
+        (status.phase, status.reason, status.message) = (Phase::Deleting, Some(reason), Some(waits));
     }
-    status.conditions = vec![healthy(object, &Condition::abnormal(String::from(reason), words))];
-    status
+    let PoolVolumeStatus { health, conditions, .. } = in_health(object, &Finding::new(worst, words).into());
+    PoolVolumeStatus { health, conditions, ..status }
 }
 
 /// A deletion that cannot be done yet.
@@ -171,10 +172,15 @@ pub fn beside_others(object: &PoolVolume, mut status: PoolVolumeStatus) -> PoolV
     status
 }
 
-fn healthy(object: &PoolVolume, now: &Condition) -> KubeCondition {
-    let before = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let Condition { abnormal, reason, message } = now;
-    condition(before, HEALTHY, !abnormal, reason, message.clone(), None)
+/// The health of a volume: the list, and the condition with the worst of it.
+fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let message = if now.is_healthy() { "the volume is healthy".to_owned() } else { now.message() };
+    PoolVolumeStatus {
+        health: health::entries(&before.health, now),
+        conditions: vec![condition(&before.conditions, HEALTHY, now.is_healthy(), now.word(), message, None)],
+        ..PoolVolumeStatus::default()
+    }
 }
 
 #[cfg(test)]
@@ -217,7 +223,7 @@ mod tests {
         let (observed_size, resize_error) = failed.clone();
         object.status = Some(PoolVolumeStatus { observed_size, resize_error, ..PoolVolumeStatus::default() });
         let said = |object: &PoolVolume| {
-            let status = ready(object, &view, Phase::Ready);
+            let status = ready(object, &view, &Condition::default(), Phase::Ready);
             (status.observed_size, status.resize_error)
         };
         assert_eq!(said(&object), failed, "while it stands, it is not tried again");

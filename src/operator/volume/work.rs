@@ -225,7 +225,7 @@ impl VolumeReconcile {
         let status = PoolVolumeStatus {
             observed_size: object.spec.size,
             resize_error: error,
-            ..status::ready(object, &view, Phase::Ready)
+            ..status::ready(object, &view, &self.operator.health.of_volume(&view), Phase::Ready)
         };
         self.write(object, status).await?;
         Ok(Requeue::Done)

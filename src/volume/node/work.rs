@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::label::VolumeUsage;
+use crate::health::Board;
 use crate::host::{Bind, FsKind, Host, HostError, Mount, TargetKind, chain};
 use crate::pool::{Pool, VolumeView};
-use crate::volume::condition::Condition;
 use crate::volume::error::Error;
 use crate::volume::id::VolumeId;
 use crate::volume::publish::{
@@ -18,6 +18,7 @@ use crate::volume::request::{PublishRequest, Stats};
 pub(super) struct Work {
     pub(super) host: Arc<dyn Host>,
     pub(super) pool: Arc<Pool>,
+    pub(super) health: Board,
 }
 
 /// What to do with a target once nothing is mounted there.
@@ -244,11 +245,11 @@ impl Work {
     pub(super) fn stats(&self, id: VolumeId, path: &str) -> Result<Stats, Error> {
         let view = self.pool.volume(id.uuid())?;
         let path = known_path(id, path)?;
-        let condition = Condition::of(&view);
+        let condition = self.health.of_volume(&view);
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
         if !ours.iter().any(|mount| mount.target == path) {
-            if condition.abnormal && table.iter().any(|mount| mount.target == path) {
+            if !condition.is_accessible() && table.iter().any(|mount| mount.target == path) {
                 return Ok(Stats { size: view.size, usage: None, condition });
             }
             return Err(Error::NotFound(format!("volume {id} is not published or staged at {}", path.display())));

@@ -1,5 +1,6 @@
 use super::super::sample::{GIB, in_phase, ready, rejected, status_condition, wanted};
 use super::*;
+use crate::api::crd::HealthEntry;
 use crate::device::DiskId;
 use crate::device::label::SetRef;
 use crate::pool::Standing;
@@ -143,7 +144,7 @@ fn only_a_ready_volume_is_seen() {
     let seen = volume(&in_phase(Phase::Ready), NodeObject::Exists).expect("Ready");
     assert_eq!(seen.id, VolumeId::of_name("pvc-1"));
     assert_eq!((seen.size, seen.node.as_str(), seen.usage), (GIB, "n", Some(VolumeUsage::Mount(FsKind::Ext4))));
-    assert!(!seen.condition.abnormal);
+    assert!(seen.condition.is_healthy());
     let mut by_hand = in_phase(Phase::Ready);
     by_hand.metadata.name = Some("mine".to_owned());
     assert_eq!(volume(&by_hand, NodeObject::Exists), None);
@@ -155,6 +156,16 @@ fn its_condition_is_what_the_agent_says_and_its_nodes_absence() {
     object.status.as_mut().expect("set").conditions =
         vec![status_condition(HEALTHY, "False", "DiskMissing", "unplugged")];
     let seen = |node| volume(&object, node).expect("Ready").condition;
-    assert_eq!(seen(NodeObject::Exists), Condition::abnormal("DiskMissing", "unplugged".to_owned()));
-    assert_eq!(seen(NodeObject::Deleted).reason, NODE_GONE);
+    assert_eq!(seen(NodeObject::Exists), Finding::new(HealthReason::DiskMissing, "unplugged").into());
+    assert_eq!(seen(NodeObject::Deleted).word(), NODE_GONE);
+    let entry = |reason: &str, message: &str| HealthEntry {
+        reason: reason.to_owned(),
+        severity: "Degraded".to_owned(),
+        message: message.to_owned(),
+        since: None,
+    };
+    let list = vec![entry("DiskMissing", "unplugged"), entry("DiskTemperature", "71 °C")];
+    object.status.as_mut().expect("set").health = list;
+    let seen = volume(&object, NodeObject::Exists).expect("Ready").condition;
+    assert_eq!(seen.message(), "unplugged; 71 °C", "all that a later agent says is wrong");
 }

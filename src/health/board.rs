@@ -1,0 +1,130 @@
+//! The health of all disks and volumes of this node, shared by whoever looks and whoever reports.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::condition::Condition;
+use super::finding::Finding;
+use super::history::History;
+use super::reason::HealthReason;
+use crate::device::DiskId;
+use crate::pool::{DiskView, VolumeView};
+
+/// What the looks at this node's disks and volumes have found.
+#[derive(Clone, Debug, Default)]
+pub struct Board(Arc<RwLock<Histories>>);
+
+#[derive(Debug, Default)]
+struct Histories {
+    disks: BTreeMap<DiskId, History>,
+    volumes: BTreeMap<Uuid, History>,
+}
+
+/// Everything that one look found, by disk and by volume. What is not named has no entry any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    pub disks: BTreeMap<DiskId, Vec<Finding>>,
+    pub volumes: BTreeMap<Uuid, Vec<Finding>>,
+}
+
+impl Board {
+    /// Takes in a look, the wall clock and the monotonic clock; gives whether anything changed that people see.
+    pub fn look(&self, look: Look, wall: Timestamp, now: Duration) -> bool {
+        let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let disks = take_in(&mut histories.disks, look.disks, wall, now);
+        take_in(&mut histories.volumes, look.volumes, wall, now) || disks
+    }
+
+    /// What is wrong with a disk: what the pool knows this very moment, and what the last look observed.
+    pub fn of_disk(&self, view: &DiskView) -> Condition {
+        let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Condition::of(joined(Finding::of_disk(view), histories.disks.get(&view.id), &[]))
+    }
+
+    /// What is wrong with a volume, which includes what is wrong with its disk.
+    pub fn of_volume(&self, view: &VolumeView) -> Condition {
+        let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let disk = histories.disks.get(&view.disk).into_iter().flat_map(History::findings);
+        let disk: Vec<Finding> = disk.filter(|finding| !finding.reason.is_known_to_pool()).collect();
+        Condition::of(joined(Finding::of_volume(view), histories.volumes.get(&view.id), &disk))
+    }
+}
+
+fn take_in<K: Ord>(
+    histories: &mut BTreeMap<K, History>,
+    look: BTreeMap<K, Vec<Finding>>,
+    wall: Timestamp,
+    now: Duration,
+) -> bool {
+    let before = histories.len();
+    histories.retain(|key, _| look.contains_key(key));
+    let mut changed = histories.len() != before;
+    for (key, findings) in look {
+        changed |= histories.entry(key).or_default().look(findings, wall, now);
+    }
+    changed
+}
+
+/// What the pool knows now, with the times of the history; then what only a look can find.
+fn joined(known: Vec<Finding>, history: Option<&History>, of_disk: &[Finding]) -> Vec<Finding> {
+    let since = |reason: &HealthReason| history.and_then(|history| history.since(reason));
+    let known = known.into_iter().map(|finding| Finding { since: since(&finding.reason), ..finding });
+    let observed = history.into_iter().flat_map(History::findings).filter(|finding| !finding.reason.is_known_to_pool());
+    known.chain(observed).chain(of_disk.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{SetName, label::SetRef};
+    use crate::pool::Standing;
+
+    fn view(disk: &str, standing: Standing) -> VolumeView {
+        VolumeView {
+            id: Uuid::from_u128(7),
+            record: None,
+            size: 1,
+            formatted: false,
+            growable_to: 1,
+            set: SetRef::new(SetName::new("d", "s"), "u"),
+            disk: DiskId::named(disk),
+            standing,
+            conflict: None,
+            node: Default::default(),
+        }
+    }
+
+    fn words(condition: &Condition) -> Vec<&str> {
+        condition.findings().iter().map(|finding| finding.reason.word()).collect()
+    }
+
+    #[test]
+    fn a_volume_has_what_is_wrong_with_it_and_with_its_disk_and_what_the_pool_says_now_counts() {
+        let board = Board::default();
+        let disk =
+            vec![Finding::new(HealthReason::DiskTemperature, "hot"), Finding::new(HealthReason::DiskMissing, "gone")];
+        let other = vec![Finding::new(HealthReason::DiskWornOut, "worn")];
+        let look = Look {
+            disks: [(DiskId::named("gpt-1"), disk), (DiskId::named("gpt-2"), other)].into(),
+            volumes: [(Uuid::from_u128(7), vec![Finding::new(HealthReason::InodesExhausted, "no inode")])].into(),
+        };
+        let wall = Timestamp::from_second(5).expect("a time");
+        assert!(board.look(look.clone(), wall, Duration::from_secs(1)));
+        assert!(!board.look(look, wall, Duration::from_secs(2)), "nothing changed");
+        let condition = board.of_volume(&view("gpt-1", Standing::Ready));
+        assert_eq!(
+            words(&condition),
+            ["NotDescribed", "DiskTemperature", "InodesExhausted"],
+            "the disk is back by now"
+        );
+        let condition = board.of_volume(&view("gpt-1", Standing::Missing));
+        assert_eq!(words(&condition)[0], "DiskMissing");
+        assert_eq!(words(&board.of_volume(&view("gpt-3", Standing::Ready))), ["NotDescribed", "InodesExhausted"]);
+        assert!(board.look(Look::default(), wall, Duration::from_secs(3)), "neither is here any more");
+        assert_eq!(words(&board.of_volume(&view("gpt-1", Standing::Ready))), ["NotDescribed"]);
+    }
+}

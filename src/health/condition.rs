@@ -1,0 +1,74 @@
+//! Everything that is wrong with one disk or volume, the worst first.
+
+use super::finding::Finding;
+use super::reason::Severity;
+
+/// The word for a disk or a volume with which nothing is wrong.
+pub const HEALTHY: &str = "Healthy";
+
+/// What is wrong with one disk or volume. Empty: it is healthy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition(Vec<Finding>);
+
+impl Condition {
+    /// The worst comes first, and of equally bad ones the one that the table of reasons has first.
+    pub fn of(mut findings: Vec<Finding>) -> Self {
+        findings.sort_by(|a, b| b.reason.severity().cmp(&a.reason.severity()).then_with(|| a.reason.cmp(&b.reason)));
+        Self(findings)
+    }
+
+    pub fn is_healthy(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it can be used at all.
+    pub fn is_accessible(&self) -> bool {
+        self.severity().is_none_or(|severity| severity == Severity::Degraded)
+    }
+
+    /// How bad the worst of it is; `None`: it is healthy.
+    pub fn severity(&self) -> Option<Severity> {
+        self.0.first().map(|finding| finding.reason.severity())
+    }
+
+    /// The worst reason in one word, or `Healthy`.
+    pub fn word(&self) -> &str {
+        self.0.first().map_or(HEALTHY, |finding| finding.reason.word())
+    }
+
+    pub fn findings(&self) -> &[Finding] {
+        &self.0
+    }
+
+    /// All of it as one text; empty if it is healthy.
+    pub fn message(&self) -> String {
+        let messages: Vec<&str> = self.0.iter().map(|finding| finding.message.as_str()).collect();
+        messages.join("; ")
+    }
+}
+
+impl From<Finding> for Condition {
+    fn from(finding: Finding) -> Self {
+        Self(vec![finding])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reason::HealthReason;
+    use super::*;
+
+    #[test]
+    fn the_worst_comes_first_and_a_degraded_volume_can_be_used() {
+        let warm = Finding::new(HealthReason::DiskTemperature, "it is hot");
+        let gone = Finding::new(HealthReason::DiskMissing, "it is not there");
+        let lost = Finding::new(HealthReason::VolumeMissing, "it is gone");
+        let condition = Condition::of(vec![warm.clone(), gone.clone()]);
+        assert_eq!((condition.word(), condition.is_accessible()), ("DiskMissing", false));
+        assert_eq!(condition.message(), "it is not there; it is hot");
+        assert_eq!(Condition::of(vec![warm.clone(), gone, lost]).word(), "VolumeMissing");
+        assert!(Condition::from(warm).is_accessible());
+        let healthy = Condition::default();
+        assert_eq!((healthy.word(), healthy.is_healthy(), healthy.message().as_str()), (HEALTHY, true, ""));
+    }
+}

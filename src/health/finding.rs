@@ -1,0 +1,57 @@
+//! One thing that is wrong now, and what the pool itself knows to be wrong.
+
+use jiff::Timestamp;
+
+use super::reason::HealthReason;
+use crate::pool::{DiskView, FAILING, Standing, VolumeView};
+
+/// One thing that is wrong with a disk or a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub reason: HealthReason,
+    /// A sentence for people.
+    pub message: String,
+    /// When it was first seen by this process; `None`: it has only just been computed.
+    pub since: Option<Timestamp>,
+}
+
+impl Finding {
+    pub fn new(reason: HealthReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), since: None }
+    }
+
+    /// What the pool knows of a disk, without asking it.
+    pub fn of_disk(view: &DiskView) -> Vec<Self> {
+        let standing = of_standing(&view.standing, &view.id.to_string());
+        let failing =
+            view.failing.as_ref().map(|why| Self::new(HealthReason::BackgroundWorkFails, format!("{FAILING}: {why}")));
+        standing.into_iter().chain(failing).collect()
+    }
+
+    /// What the pool knows of a volume, without looking at its mounts.
+    pub fn of_volume(view: &VolumeView) -> Vec<Self> {
+        if let Some(why) = &view.conflict {
+            return vec![Self::new(HealthReason::Conflict, format!("the volume is in conflict: {why}"))];
+        }
+        if let Some(finding) = of_standing(&view.standing, &view.disk.to_string()) {
+            return vec![finding];
+        }
+        if view.record.is_none() {
+            let words = format!("the label of disk {} does not describe the volume; its data is kept", view.disk);
+            return vec![Self::new(HealthReason::NotDescribed, words)];
+        }
+        Vec::new()
+    }
+}
+
+fn of_standing(standing: &Standing, disk: &str) -> Option<Finding> {
+    match standing {
+        Standing::Missing => {
+            Some(Finding::new(HealthReason::DiskMissing, format!("disk {disk} is not there; is it unplugged or dead?")))
+        }
+        Standing::NotReady(why) => {
+            Some(Finding::new(HealthReason::DiskNotReady, format!("disk {disk} cannot be used: {why}")))
+        }
+        Standing::Ready => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! What is wrong with one disk or volume, from one look to the next: since when, and for how long after its cause went.
+//!
+//! A reason appears with the first look that finds it. It goes with the first look that does not, unless its row in the
+//! table holds it: what comes and goes, such as a temperature, would otherwise be written each time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::finding::Finding;
+use super::reason::HealthReason;
+
+/// The findings on one disk or volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(BTreeMap<HealthReason, Entry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    message: String,
+    since: Timestamp,
+    /// Monotonic time of the last look that found it.
+    found: Duration,
+}
+
+impl History {
+    /// Takes in a look: everything that it found, the wall clock and the monotonic clock. Only the latter measures.
+    /// Gives whether anything changed that people see.
+    pub fn look(&mut self, findings: Vec<Finding>, wall: Timestamp, now: Duration) -> bool {
+        let before: Vec<Finding> = self.findings().collect();
+        for Finding { reason, message, .. } in findings {
+            let entry = self.0.entry(reason).or_insert(Entry { message: String::new(), since: wall, found: now });
+            (entry.message, entry.found) = (message, now);
+        }
+        self.0.retain(|reason, entry| entry.found == now || now.saturating_sub(entry.found) < reason.hold());
+        !self.findings().eq(before)
+    }
+
+    pub fn findings(&self) -> impl Iterator<Item = Finding> + '_ {
+        self.0.iter().map(|(reason, entry)| Finding {
+            reason: reason.clone(),
+            message: entry.message.clone(),
+            since: Some(entry.since),
+        })
+    }
+
+    /// Since when this reason holds.
+    pub fn since(&self, reason: &HealthReason) -> Option<Timestamp> {
+        self.0.get(reason).map(|entry| entry.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).expect("a time")
+    }
+
+    fn words(history: &History) -> Vec<String> {
+        history.findings().map(|finding| finding.reason.to_string()).collect()
+    }
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_state_goes_with_its_cause_and_keeps_the_time_of_its_first_sight() {
+        let mut history = History::default();
+        let missing = || vec![Finding::new(HealthReason::DiskMissing, "not there")];
+        assert!(history.look(missing(), at(100), secs(1)));
+        assert!(!history.look(missing(), at(50), secs(2)), "the wall clock went back, and nothing changed");
+        assert_eq!(history.since(&HealthReason::DiskMissing), Some(at(100)));
+        assert!(history.look(Vec::new(), at(103), secs(3)));
+        assert!(words(&history).is_empty());
+        assert!(history.look(missing(), at(104), secs(4)));
+        assert_eq!(history.since(&HealthReason::DiskMissing), Some(at(104)), "it is a new time");
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_one_change_until_it_has_stayed_away_for_ten_minutes() {
+        let mut history = History::default();
+        let hot = || vec![Finding::new(HealthReason::DiskTemperature, "71 °C")];
+        let mut changes = 0;
+        for minute in 0..20 {
+            let findings = if minute % 2 == 0 { hot() } else { Vec::new() };
+            changes += u32::from(history.look(findings, at(minute * 60), secs(minute.unsigned_abs() * 60)));
+        }
+        assert_eq!((changes, words(&history)), (1, vec!["DiskTemperature".to_owned()]));
+        let last = 18 * 60;
+        assert!(!history.look(Vec::new(), at(0), secs(last + 599)), "a wall clock that jumps measures nothing");
+        assert!(history.look(Vec::new(), at(0), secs(last + 600)));
+        assert!(words(&history).is_empty());
+    }
+
+    #[test]
+    fn another_message_is_a_change() {
+        let mut history = History::default();
+        assert!(history.look(vec![Finding::new(HealthReason::DiskNotReady, "a")], at(1), secs(1)));
+        assert!(history.look(vec![Finding::new(HealthReason::DiskNotReady, "b")], at(2), secs(2)));
+        assert_eq!(history.since(&HealthReason::DiskNotReady), Some(at(1)));
+    }
+}

@@ -1,0 +1,66 @@
+//! The health of disks and volumes as objects show it, and back. Pure but for the time of what is new.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::crd::HealthEntry;
+use crate::health::{Condition, Finding, HealthReason};
+
+/// What is wrong, for a status. What was there `before` keeps its time, through restarts of the agent too.
+pub fn entries(before: &[HealthEntry], condition: &Condition) -> Vec<HealthEntry> {
+    let entry = |Finding { reason, message, since }: &Finding| {
+        let known = before.iter().find(|entry| entry.reason == reason.word()).and_then(|entry| entry.since.clone());
+        HealthEntry {
+            reason: reason.to_string(),
+            severity: reason.severity().word().to_owned(),
+            message: message.clone(),
+            since: Some(known.unwrap_or_else(|| whole_seconds(since.unwrap_or_else(Timestamp::now)))),
+        }
+    };
+    condition.findings().iter().map(entry).collect()
+}
+
+/// As the API server stores it: what is compared with it later must be equal.
+fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+/// What a status says is wrong.
+pub fn condition(entries: &[HealthEntry]) -> Condition {
+    let finding = |entry: &HealthEntry| Finding {
+        reason: HealthReason::from(entry.reason.clone()),
+        message: entry.message.clone(),
+        since: entry.since.as_ref().map(|time| time.0),
+    };
+    Condition::of(entries.iter().map(finding).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_keeps_its_time_and_what_is_new_has_its_own() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let finding = |reason, since| Finding { since: Some(since), ..Finding::new(reason, "words") };
+        let first = entries(&[], &finding(HealthReason::DiskMissing, at(100)).into());
+        let both = vec![finding(HealthReason::DiskMissing, at(200)), finding(HealthReason::DiskTemperature, at(200))];
+        let second = entries(&first, &Condition::of(both));
+        let times: Vec<_> = second.iter().map(|entry| entry.since.as_ref().map(|time| time.0.as_second())).collect();
+        assert_eq!(times, [Some(100), Some(200)]);
+        assert_eq!(second[1].severity, "Degraded");
+        assert_eq!(condition(&second).word(), "DiskMissing");
+        assert_eq!(condition(&[]), Condition::default());
+    }
+
+    #[test]
+    fn a_word_of_a_later_agent_comes_through() {
+        let later = HealthEntry {
+            reason: "Cursed".to_owned(),
+            severity: "DataLoss".to_owned(),
+            message: "m".to_owned(),
+            since: None,
+        };
+        assert_eq!(condition(&[later]).word(), "Cursed");
+    }
+}
