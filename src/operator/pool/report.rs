@@ -10,19 +10,19 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch as channel;
 
+use super::disk_status::disk_status;
 use crate::api::{
-    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, DiskState, DiskStatus, SetOffer, Unmatched},
+    crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
     quantity,
 };
 use crate::claim::{Outcome, Rejection, Rule};
-use crate::device::label::{Layout, SetRef};
-use crate::health::{Board, Condition};
+use crate::device::label::SetRef;
+use crate::health::Board;
 use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
     error::{Error, words},
-    health,
     node::context::{NodeOperator, Seen},
     set::{
         partitioning::partitioning,
@@ -30,7 +30,7 @@ use crate::operator::{
         world::{Diskmaker, World},
     },
 };
-use crate::pool::{DiskView, FAILING, Pool, Selector, Standing, StoreError, WantedUsage};
+use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
 
 /// Changes come in bursts; one write serves all within this time.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -162,7 +162,7 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
         size: total(|disk| disk.size),
         free: total(|disk| disk.free),
         largest: quantity::short(u64::try_from(largest).unwrap_or(0)),
-        disks: disks.iter().map(|view| disk(view, &board.of_disk(view), &before.disks)).collect(),
+        disks: disks.iter().map(|view| disk_status(view, &board.of_disk(view), &before.disks)).collect(),
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
@@ -202,64 +202,6 @@ fn claiming(
         (None, Diskmaker::Absent) => (Holds::True, "AgentReady", "the sets claim disks here".to_owned()),
     };
     condition(before, "Claiming", holds, reason, message, None)
-}
-
-fn disk(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
-    let DiskView {
-        id,
-        path,
-        model,
-        layout,
-        set,
-        size,
-        free,
-        erasing,
-        volumes,
-        partitions: _,
-        standing,
-        owned,
-        held,
-        failing,
-    } = view;
-    let (state, message) = match standing {
-        Standing::Ready if !owned => {
-            let words = format!("its set {set} does not exist: it offers nothing");
-            (DiskState::Ready, Some(words))
-        }
-        Standing::Ready => {
-            let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
-            let said: Vec<String> = held.iter().cloned().chain(failing).collect();
-            (DiskState::Ready, (!said.is_empty()).then(|| said.join("; ")))
-        }
-        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
-        Standing::Missing => (
-            DiskState::Missing,
-            Some(format!(
-                "it is not there; is it unplugged or dead? `localpool disk release {id}` in the agent's pod gives it up"
-            )),
-        ),
-    };
-    let known = before.iter().find(|disk| disk.id == id.as_str());
-    let layout = match layout {
-        Layout::Whole {} => "Whole",
-        Layout::Slots { .. } => "Slots",
-        Layout::Carved {} => "Carved",
-        Layout::RawDevice {} => "RawDevice",
-    };
-    DiskStatus {
-        id: id.to_string(),
-        path: path.display().to_string(),
-        model: model.clone(),
-        layout: layout.to_owned(),
-        set: set.to_string(),
-        size: signed(*size),
-        free: signed(*free),
-        erasing: signed(*erasing),
-        volumes: count(*volumes),
-        state,
-        message,
-        health: health::entries(&known.map(|disk| disk.health.clone()).unwrap_or_default(), condition),
-    }
 }
 
 fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
@@ -356,15 +298,11 @@ fn count(number: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use super::*;
     use crate::claim::sample::rule;
-    use crate::device::DiskId;
-    use crate::health::Finding;
     use crate::host::{DevNo, Kind, RawDisk};
     use crate::operator::set::relevance::Sort;
-    use crate::pool::KnownDisk;
 
     fn said(world: World) -> (String, String) {
         let KubeCondition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
@@ -373,30 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_journal_and_an_erasure_that_fails_are_said_to_whoever_looks_from_afar() {
+    fn a_damaged_journal_is_said_to_whoever_looks_from_afar() {
         let damaged = StoreError::Damaged("it is cut short".to_owned());
         let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
         assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
         assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
-        let failing = Some("bytes 0-512 could not be written".to_owned());
-        let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent(DiskId::named("gpt-1"), known()) };
-        let DiskStatus { state, message, .. } = disk(&view, &Condition::of(Finding::of_disk(&view)), &[]);
-        let message = message.unwrap_or_default();
-        assert!(state == DiskState::Ready && message.contains("is tried again: bytes 0-512"), "{message}");
-    }
-
-    fn known() -> KnownDisk {
-        KnownDisk {
-            set: rule("a").set,
-            layout: Layout::Carved {},
-            path: "/dev/sda".into(),
-            model: None,
-            hardware: None,
-            size: 1,
-            written: 0,
-            volumes: None,
-            unseen: BTreeSet::new(),
-        }
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! What the DevicePool's status says of one disk. Pure but for the times of what is new.
+
+use crate::api::crd::{DiskState, DiskStatus};
+use crate::device::label::Layout;
+use crate::health::Condition;
+use crate::operator::{bytes::signed, health};
+use crate::pool::{DiskView, FAILING, Standing};
+
+/// The status of a disk. What is wrong with it keeps its time from `before`, the disks of the status until now.
+pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]) -> DiskStatus {
+    let DiskView {
+        id,
+        path,
+        model,
+        layout,
+        set,
+        size,
+        free,
+        erasing,
+        volumes,
+        partitions: _,
+        standing,
+        owned,
+        held,
+        failing,
+    } = view;
+    let (state, message) = match standing {
+        Standing::Ready if !owned => {
+            let words = format!("its set {set} does not exist: it offers nothing");
+            (DiskState::Ready, Some(words))
+        }
+        Standing::Ready => {
+            let failing = failing.as_ref().map(|why| format!("{FAILING}: {why}"));
+            let said: Vec<String> = held.iter().cloned().chain(failing).collect();
+            (DiskState::Ready, (!said.is_empty()).then(|| said.join("; ")))
+        }
+        Standing::NotReady(why) => (DiskState::NotReady, Some(why.clone())),
+        Standing::Missing => (
+            DiskState::Missing,
+            Some(format!(
+                "it is not there; is it unplugged or dead? `localpool disk release {id}` in the agent's pod gives it up"
+            )),
+        ),
+    };
+    let known = before.iter().find(|disk| disk.id == id.as_str());
+    let layout = match layout {
+        Layout::Whole {} => "Whole",
+        Layout::Slots { .. } => "Slots",
+        Layout::Carved {} => "Carved",
+        Layout::RawDevice {} => "RawDevice",
+    };
+    DiskStatus {
+        id: id.to_string(),
+        path: path.display().to_string(),
+        model: model.clone(),
+        layout: layout.to_owned(),
+        set: set.to_string(),
+        size: signed(*size),
+        free: signed(*free),
+        erasing: signed(*erasing),
+        volumes: i64::try_from(*volumes).unwrap_or(i64::MAX),
+        state,
+        message,
+        health: health::entries(&known.map(|disk| disk.health.clone()).unwrap_or_default(), condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::api::crd::HealthEntry;
+    use crate::claim::sample::rule;
+    use crate::device::DiskId;
+    use crate::health::Finding;
+    use crate::pool::KnownDisk;
+
+    fn known() -> KnownDisk {
+        KnownDisk {
+            set: rule("a").set,
+            layout: Layout::Carved {},
+            path: "/dev/sda".into(),
+            model: None,
+            hardware: None,
+            size: 1,
+            written: 0,
+            volumes: None,
+            unseen: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn an_erasure_that_fails_is_in_the_message_and_in_the_health_and_keeps_its_time() {
+        let failing = Some("bytes 0-512 could not be written".to_owned());
+        let view = DiskView { standing: Standing::Ready, failing, ..DiskView::absent(DiskId::named("gpt-1"), known()) };
+        let condition = Condition::of(Finding::of_disk(&view));
+        let first = disk_status(&view, &condition, &[]);
+        let message = first.message.clone().unwrap_or_default();
+        assert!(first.state == DiskState::Ready && message.contains("is tried again: bytes 0-512"), "{message}");
+        assert_eq!(first.health[0].reason, "BackgroundWorkFails");
+        let long_ago = Some(Time(Timestamp::UNIX_EPOCH));
+        let first = DiskStatus { health: vec![HealthEntry { since: long_ago, ..first.health[0].clone() }], ..first };
+        assert_eq!(disk_status(&view, &condition, std::slice::from_ref(&first)), first);
+        assert_eq!(disk_status(&DiskView { failing: None, ..view }, &Condition::default(), &[first]).health, []);
+    }
+}
