@@ -45,7 +45,7 @@ impl Healths {
             return said.clone();
         }
         let asked = (Arc::clone(host), raw.clone());
-        let health = match self.patience.ask(&raw.incarnation(), move || asked.0.health(&asked.1)) {
+        let health = match self.patience.ask(&raw.incarnation(), move || asked.0.report(&asked.1).health) {
             Ok(health) => health,
             Err(error) => return Health::Unknown(chain(&error)),
         };

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 use super::error::HostError;
 use super::extent::Extent;
-use super::health::Health;
+use super::health::{DiskReport, IoErrors};
 use super::port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
@@ -64,8 +64,12 @@ impl Host for DryHost {
         self.real.probe(disk)
     }
 
-    fn health(&self, disk: &RawDisk) -> Health {
-        self.real.health(disk)
+    fn report(&self, disk: &RawDisk) -> DiskReport {
+        self.real.report(disk)
+    }
+
+    fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
+        self.real.io_errors(disk)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

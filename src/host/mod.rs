@@ -64,7 +64,7 @@ pub use error::{HostError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
 pub use filesystem::{Limits, RealFilesystems, UnknownFilesystem};
-pub use health::Health;
+pub use health::{DiskReport, DiskWarning, Health, IoErrors};
 pub use hint::Hint;
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::block::Disk;
 use super::error::HostError;
-use super::health::Health;
+use super::health::{DiskReport, IoErrors};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
 
@@ -19,8 +19,11 @@ pub trait Host: Send + Sync + 'static {
     /// Looks at a device's content, read-only: signatures, partition table kind, O_EXCL.
     fn probe(&self, disk: &RawDisk) -> Probe;
 
-    /// What a disk says of its own health. Opens it read-only, and may take some seconds.
-    fn health(&self, disk: &RawDisk) -> Health;
+    /// What a disk reports of itself. Opens it read-only, and may take some seconds.
+    fn report(&self, disk: &RawDisk) -> DiskReport;
+
+    /// What the kernel counted of a disk; `None` if it does not count that. Opens no device.
+    fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
 
     /// Opens a whole disk, after checking that the node still is the device that was scanned.
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError>;

@@ -8,7 +8,7 @@ use super::disk::RealDisk;
 use super::dying::Dying;
 use super::error::HostError;
 use super::filesystem::RealFilesystems;
-use super::health::Health;
+use super::health::{DiskReport, IoErrors};
 use super::mount::RealMounts;
 use super::patience::{BOUND, Patience};
 use super::port::{Access, Filesystems, Host, Mounts};
@@ -80,8 +80,12 @@ impl Host for RealHost {
         }
     }
 
-    fn health(&self, disk: &RawDisk) -> Health {
+    fn report(&self, disk: &RawDisk) -> DiskReport {
         smart::ask(disk)
+    }
+
+    fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
+        sysfs::io_errors(&self.roots, disk)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -7,6 +7,7 @@
 mod directory;
 mod disk;
 mod identity;
+mod io_errors;
 mod kind;
 mod offered;
 
@@ -15,6 +16,7 @@ use disk::Reader;
 use identity::NumaNodes;
 
 use super::error::HostError;
+use super::health::IoErrors;
 use super::in_use;
 use super::links::DevTree;
 use super::natural_order::natural;
@@ -42,4 +44,9 @@ pub fn scan(roots: &Roots) -> Result<Vec<RawDisk>, HostError> {
     in_use::mark(roots, &tree, &mut disks)?;
     offered::mark(&roots.mnt, &tree, &mut disks);
     Ok(disks)
+}
+
+/// What the kernel counted of a disk; see [`Host::io_errors`](super::port::Host::io_errors).
+pub fn io_errors(roots: &Roots, disk: &RawDisk) -> Option<IoErrors> {
+    io_errors::read(&roots.sys.join("block"), disk)
 }

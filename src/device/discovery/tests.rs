@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use super::super::sample::{disk, dm, label, partition};
 use super::*;
-use crate::host::{Disk, Extent, Filesystems, Geometry, HostError, IoError, Mapping, Mounts, PartitionMap, Signature};
+use crate::host::{
+    Disk, DiskReport, Extent, Filesystems, Geometry, Health, HostError, IoError, IoErrors, Mapping, Mounts,
+    PartitionMap, Signature,
+};
 
 /// A machine whose disks hold one word each: ``, `ours`, `torn`, `dead`, `busy`, `asleep` or the name of a signature.
 #[derive(Default)]
@@ -52,8 +55,12 @@ impl Desk {
 }
 
 impl Host for Desk {
-    fn health(&self, _: &RawDisk) -> crate::host::Health {
-        crate::host::Health::Unknown("discovery asks no disk how it is".to_owned())
+    fn report(&self, _: &RawDisk) -> DiskReport {
+        DiskReport::of(Health::Unknown("discovery asks no disk how it is".to_owned()))
+    }
+
+    fn io_errors(&self, _: &RawDisk) -> Option<IoErrors> {
+        None
     }
 
     fn scan(&self) -> Result<Vec<RawDisk>, HostError> {

@@ -27,7 +27,7 @@ pub use state::FakeState;
 use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
-use super::health::Health;
+use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
 use super::state::StateStore;
@@ -41,7 +41,8 @@ pub struct FakeHost {
     pub mounts: FakeMounts,
     pub state: FakeState,
     clock: Mutex<Duration>,
-    health: Mutex<BTreeMap<KernelName, Health>>,
+    reports: Mutex<BTreeMap<KernelName, DiskReport>>,
+    io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
 }
@@ -67,7 +68,8 @@ impl Default for FakeHost {
             mounts: FakeMounts::new(Arc::clone(&inventory)),
             inventory,
             clock: Mutex::default(),
-            health: Mutex::default(),
+            reports: Mutex::default(),
+            io_errors: Mutex::default(),
             asked: AtomicUsize::default(),
             before_claim: Mutex::default(),
         }
@@ -119,9 +121,19 @@ impl FakeHost {
         }
     }
 
-    /// What a disk says of its health from now on.
+    /// What a disk says of its health from now on, and nothing else.
     pub fn set_health(&self, name: &str, health: Health) {
-        locked(&self.health).insert(name.into(), health);
+        self.set_report(name, DiskReport::of(health));
+    }
+
+    /// What a disk reports from now on.
+    pub fn set_report(&self, name: &str, report: DiskReport) {
+        locked(&self.reports).insert(name.into(), report);
+    }
+
+    /// What the kernel has counted of a disk. Nothing, until this is called.
+    pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
+        locked(&self.io_errors).insert(name.into(), counted);
     }
 
     /// Another program acts just before the next claim, and after its last look.
@@ -129,7 +141,7 @@ impl FakeHost {
         *locked(&self.before_claim) = Some(Box::new(does));
     }
 
-    /// How often disks were asked for their health.
+    /// How often disks were asked for a report.
     pub fn health_asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
@@ -209,10 +221,14 @@ impl Host for FakeHost {
         Probe::Looked(contents)
     }
 
-    fn health(&self, disk: &RawDisk) -> Health {
+    fn report(&self, disk: &RawDisk) -> DiskReport {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let said = locked(&self.health).get(&disk.name).cloned();
-        said.unwrap_or_else(|| Health::Unknown("a fake disk says nothing of itself".to_owned()))
+        let silent = || DiskReport::of(Health::Unknown("a fake disk says nothing of itself".to_owned()));
+        locked(&self.reports).get(&disk.name).cloned().unwrap_or_else(silent)
+    }
+
+    fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
+        locked(&self.io_errors).get(&disk.name).copied()
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

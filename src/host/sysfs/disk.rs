@@ -98,7 +98,7 @@ impl Reader<'_> {
             discards: node.positive("queue/discard_max_bytes"),
             zoned: zoned(node, notes),
             numa_node: self.numa.of(&self.block, &place),
-            diskseq: uevent.diskseq.or_else(|| number(node, "diskseq")),
+            diskseq: uevent.diskseq(node),
             ..blank(entry, self.dev)
         };
         Some((disk, entries))
@@ -173,15 +173,15 @@ fn blank(entry: &str, dev: &Path) -> RawDisk {
 
 /// What the `uevent` file says in one read; old kernels say less, and have a file for each instead.
 #[derive(Default)]
-struct Uevent {
-    devno: Option<DevNo>,
+pub(super) struct Uevent {
+    pub devno: Option<DevNo>,
     diskseq: Option<u64>,
     part_label: Option<String>,
     part_uuid: Option<String>,
 }
 
 impl Uevent {
-    fn read(node: &Directory) -> Self {
+    pub fn read(node: &Directory) -> Self {
         let bytes = node.bytes("uevent").unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let mut uevent = Self::default();
@@ -198,6 +198,10 @@ impl Uevent {
         }
         uevent.devno = major.zip(minor).map(|(major, minor)| DevNo { major, minor });
         uevent
+    }
+
+    pub fn diskseq(&self, node: &Directory) -> Option<u64> {
+        self.diskseq.or_else(|| number(node, "diskseq"))
     }
 }
 
