@@ -30,6 +30,11 @@ impl Healths {
         self.said.changed(name);
     }
 
+    /// An event of an NVMe controller, by kernel name.
+    pub fn reported(&mut self, controller: &KernelName) {
+        self.said.forget(|disk| disk.is_namespace_of(controller));
+    }
+
     pub fn all_changed(&mut self) {
         self.said.all_changed();
     }

@@ -104,6 +104,8 @@ fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &imp
         let look = match hint {
             Some(Hint::Changed { name }) => agent.event(&name),
             Some(Hint::Described { name }) => agent.described(&name),
+            // Nobody asks here how a disk is.
+            Some(Hint::Reported { .. }) => false,
             Some(Hint::Overflow) => agent.events_lost(),
             None if until.is_some() => return true,
             None if now >= due || wanted() == Interest::NoMore => return false,

@@ -126,6 +126,13 @@ impl Reconciler {
         !self.is_on_pool_disk(name)
     }
 
+    /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on them,
+    /// and since when, stands.
+    pub fn reported(&mut self, controller: &KernelName) -> bool {
+        self.memory.healths.reported(controller);
+        true
+    }
+
     /// Whether it is a partition of a pool disk.
     pub(super) fn is_on_pool_disk(&self, name: &KernelName) -> bool {
         self.pool.labelled_disks().iter().any(|member| {

@@ -200,6 +200,7 @@ fn serve(
                 look |= match hint {
                     Hint::Changed { name } => agent.event(&name),
                     Hint::Described { name } => agent.described(&name),
+                    Hint::Reported { controller } => agent.reported(&controller),
                     Hint::Overflow => agent.events_lost(),
                 };
             }
@@ -259,9 +260,46 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::claim::{Filter, MinHealth, sample};
     use crate::device::Owner;
-    use crate::host::{Geometry, Host, fake::FakeHost};
+    use crate::host::{Geometry, Health, Host, fake::FakeHost};
     use crate::pool::Workers;
+
+    #[test]
+    fn a_report_of_a_controller_makes_a_pass_due_that_asks_its_disks_and_no_other() {
+        let host = Arc::new(FakeHost::default());
+        let disks = ["nvme0n1", "nvme1n1", "sda"];
+        let set_all = |words: &str| {
+            disks.iter().for_each(|disk| host.set_health(disk, Health::Failing(words.to_owned())));
+        };
+        for disk in disks {
+            host.add_disk(disk, disk, Geometry { size: 1 << 30, sector: 512, offloads_zeroes: true });
+        }
+        set_all("old");
+        let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+        let real = Arc::clone(&host) as Arc<dyn Host>;
+        let pool = Arc::new(Pool::open(Arc::clone(&real), owner, Workers::Caller).expect("a pool"));
+        let filter = Filter { min_health: Some(MinHealth::NotFailing), ..sample::filter() };
+        let rules = vec![Rule { filter, ..sample::rule("set") }];
+        let agent = Reconciler::new(real, Arc::clone(&pool), Duration::ZERO, rules);
+        let (seen, passes) = mpsc::channel();
+        let (agent_handle, thread) = AgentHandle::start(agent, pool, None, move |pass| {
+            let rejected = pass.outcomes[0].rejected.iter();
+            seen.send(rejected.map(|(disk, why)| format!("{disk} {why}")).collect::<Vec<_>>()).expect("a listener");
+        });
+        let says = |words: [&str; 3]| {
+            let why = |(disk, words)| format!("{disk} its SMART status says that it is failing ({words})");
+            disks.into_iter().zip(words).map(why).collect::<Vec<_>>()
+        };
+        assert_eq!(passes.recv().expect("the first pass"), says(["old"; 3]));
+
+        set_all("new");
+        agent_handle.requests.send(Request::Event(Hint::Reported { controller: "nvme0".into() })).expect("it runs");
+        assert_eq!(passes.recv().expect("a pass"), says(["new", "old", "old"]));
+        assert_eq!(host.health_asked(), 4);
+        agent_handle.stop();
+        thread.join();
+    }
 
     #[test]
     fn a_flood_of_events_is_served_by_few_passes_and_requests_have_their_turn() {
@@ -278,9 +316,10 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         for event in 0..20_000 {
-            let hint = match event % 3 {
+            let hint = match event % 4 {
                 0 => Hint::Changed { name: format!("sd{event}").into() },
                 1 => Hint::Described { name: "sda".into() },
+                2 => Hint::Reported { controller: "nvme0".into() },
                 _ => Hint::Overflow,
             };
             agent_handle.requests.send(Request::Event(hint)).expect("it runs");

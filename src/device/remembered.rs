@@ -48,7 +48,11 @@ impl<T> Remembered<T> {
 
     /// A device, a partition of it, or its disk had an event; by kernel name.
     pub fn changed(&mut self, name: &KernelName) {
-        self.0.retain(|kept, _| !name.is_or_is_on(kept) && !kept.is_or_is_on(name));
+        self.forget(|kept| name.is_or_is_on(kept) || kept.is_or_is_on(name));
+    }
+
+    pub fn forget(&mut self, which: impl Fn(&KernelName) -> bool) {
+        self.0.retain(|kept, _| !which(kept));
     }
 
     /// Events were lost: each device may have had one.

@@ -9,6 +9,8 @@ pub enum Hint {
     Changed { name: KernelName },
     /// udev has recorded what it knows of the device; the device itself may not have changed.
     Described { name: KernelName },
+    /// An NVMe controller, by its kernel name, has something to report of itself; its namespaces are as they were.
+    Reported { controller: KernelName },
     /// Something was lost: anything may have changed.
     Overflow,
 }

@@ -29,9 +29,19 @@ impl KernelName {
     pub fn is_or_is_on(&self, disk: &KernelName) -> bool {
         let Some(rest) = self.0.strip_prefix(&disk.0) else { return false };
         let number = if disk.0.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         rest.is_empty() || number.is_some_and(is_number)
     }
+
+    /// Whether this is a namespace of an NVMe controller: `nvme0n1` of `nvme0`. One that several controllers lead to has
+    /// the name of the first.
+    pub fn is_namespace_of(&self, controller: &KernelName) -> bool {
+        let number = self.0.strip_prefix(&controller.0).and_then(|rest| rest.strip_prefix('n'));
+        controller.starts_with("nvme") && number.is_some_and(is_number)
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 impl From<&str> for KernelName {
@@ -106,6 +116,24 @@ mod tests {
             let (name, disk) = (KernelName::from(name), KernelName::from(disk));
             assert_eq!(name.is_or_is_on(&disk), on, "{name} on {disk}");
         }
+    }
+
+    #[test]
+    fn a_namespace_is_told_from_those_of_other_controllers_by_its_name() {
+        for (name, of) in [
+            ("nvme0n1", true),
+            ("nvme0n12", true),
+            ("nvme0", false),
+            ("nvme0n", false),
+            ("nvme0n1p1", false),
+            ("nvme0c0n1", false),
+            ("nvme01n1", false),
+            ("nvme1n1", false),
+            ("sda", false),
+        ] {
+            assert_eq!(KernelName::from(name).is_namespace_of(&"nvme0".into()), of, "{name}");
+        }
+        assert!(!KernelName::from("vdn1").is_namespace_of(&"vd".into()));
     }
 
     #[test]

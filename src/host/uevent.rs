@@ -1,4 +1,4 @@
-//! The kernel's own block events: hints that a device came, went or changed.
+//! The kernel's own events: hints that a block device came, went or changed, or that an NVMe controller reports something.
 //!
 //! Takes in netlink messages of group 1 (udev's group 2 does not reach pods), gives out [`Hint`]s.
 
@@ -13,7 +13,7 @@ use super::error::HostError;
 use super::hint::Hint;
 use crate::host::kernel_name::KernelName;
 
-/// A subscription to block events, active as soon as it is made.
+/// A subscription to these events, active as soon as it is made.
 #[derive(Debug)]
 pub struct UeventSocket {
     socket: OwnedFd,
@@ -37,7 +37,7 @@ impl UeventSocket {
         Ok(Self { socket })
     }
 
-    /// The next block event, if one has come.
+    /// The next of them, if one has come.
     pub fn try_next(&self) -> Result<Option<Hint>, HostError> {
         let mut message = vec![0; LONGEST];
         loop {
@@ -67,23 +67,29 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> HostError {
     move |why| HostError::Io { what, object: "the kernel's device events".into(), source: why.into() }
 }
 
-/// Reads `action@devpath` and its `KEY=VALUE`s; `None` if it is no block event.
+/// Reads `action@devpath` and its `KEY=VALUE`s; `None` if it is an event of something else.
 fn parse(message: &[u8]) -> Option<Hint> {
     let mut parts = message.split(|byte| *byte == 0);
     parts.next().filter(|header| header.contains(&b'@'))?;
-    let (mut block, mut node, mut place) = (false, None, None);
+    let (mut subsystem, mut node, mut place, mut reports) = (None, None, None, false);
     for part in parts {
         let Some((key, value)) = std::str::from_utf8(part).ok().and_then(|part| part.split_once('=')) else { continue };
         match key {
-            "SUBSYSTEM" => block = value == "block",
+            "SUBSYSTEM" => subsystem = Some(value),
             "DEVNAME" => node = Some(value),
             "DEVPATH" => place = value.rsplit('/').next(),
+            // An asynchronous event of the controller: a critical warning, or an error.
+            "NVME_AEN" => reports = true,
             _ => {}
         }
     }
     // A device without a node has its name in the path only.
     let name = node.map(KernelName::from).or_else(|| place.map(KernelName::of_sysfs))?;
-    (block && !name.is_empty()).then_some(Hint::Changed { name })
+    match subsystem.filter(|_| !name.is_empty())? {
+        "block" => Some(Hint::Changed { name }),
+        "nvme" if reports => Some(Hint::Reported { controller: name }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +130,32 @@ mod tests {
     }
 
     #[test]
+    fn an_asynchronous_event_of_nvme_names_its_controller() {
+        let reports = [
+            "change@/devices/pci0000:00/0000:00:04.0/nvme/nvme0",
+            "ACTION=change",
+            "DEVPATH=/devices/pci0000:00/0000:00:04.0/nvme/nvme0",
+            "SUBSYSTEM=nvme",
+            "NVME_AEN=0x020101",
+            "NVME_TRTYPE=pcie",
+            "MAJOR=241",
+            "MINOR=0",
+            "DEVNAME=nvme0",
+            "SEQNUM=4711",
+        ];
+        assert_eq!(parse(&event(&reports)), Some(Hint::Reported { controller: "nvme0".into() }));
+        for other in ["NVME_EVENT=connected", "ACTION=add"] {
+            assert_eq!(
+                parse(&event(&reports.map(|part| if part.starts_with("NVME_AEN") { other } else { part }))),
+                None
+            );
+        }
+        let of_block = reports.map(|part| if part == "SUBSYSTEM=nvme" { "SUBSYSTEM=block" } else { part });
+        assert_eq!(name(&of_block).as_deref(), Some("nvme0"));
+        assert_eq!(parse(b"change@/x\0SUBSYSTEM=nvme\0NVME_AEN=0x1\0DEVNAME=\0"), None);
+    }
+
+    #[test]
     fn events_of_other_subsystems_and_broken_ones_are_no_hints() {
         assert_eq!(name(&["add@/devices/x", "DEVPATH=/devices/x/bdi", "SUBSYSTEM=bdi", "DEVNAME=sda"]), None);
         assert_eq!(name(&["add@/x", "SUBSYSTEM=block"]), None);
@@ -146,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn events_that_look_real_never_panic(text in r"(add@|SUBSYSTEM=block|DEVNAME=|DEVPATH=/|!|=|\x00|a){0,20}") {
+        fn events_that_look_real_never_panic(text in r"(add@|SUBSYSTEM=block|SUBSYSTEM=nvme|NVME_AEN=|DEVNAME=|DEVPATH=/|!|=|\x00|a){0,20}") {
             parse(text.as_bytes());
         }
     }

@@ -1,4 +1,5 @@
-//! What disks on each bus say of their health, and a set that requires it; an NVMe disk that begins to fail.
+//! What disks on each bus say of their health, and a set that requires it; an NVMe disk that begins to fail; whose
+//! failed commands the kernel counts.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,28 @@ const SAY: [&str; 2] = ["blank-nvme", "blank-sata"];
 /// Those that do not. The SCSI disk keeps no log of informational exceptions.
 const SAY_NOTHING: [&str; 3] = ["blank-virtio", "blank-usb", "blank-ssd"];
 const FAILING: &str = "blank-nvme";
-/// Bit 2 of the critical warning in NVMe's SMART log.
-const UNRELIABLE: u8 = 0b100;
+/// Bits of the critical warning in NVMe's SMART log, and what is said of them.
+const WARNINGS: [(u8, &str); 3] = [
+    (0b1, "spare space is low"),
+    (0b100, "its reliability is degraded by media errors"),
+    (0b1000, "it has become read-only"),
+];
+/// Blank disks that the kernel drives as SCSI disks.
+const SCSI: [&str; 3] = ["blank-sata", "blank-usb", "blank-ssd"];
+const NO_SCSI: [&str; 2] = ["blank-nvme", "blank-virtio"];
 
 pub fn check(bench: &mut Bench, report: &mut Report) {
+    report.check(
+        "the kernel counts failed commands of SCSI, SATA and USB disks in hexadecimal, and of no others",
+        || {
+            for serial in SCSI {
+                let count = counted(bench, serial).unwrap_or_else(|| panic!("{serial}"));
+                let digits = count.strip_prefix("0x").unwrap_or_else(|| panic!("{serial}: {count}"));
+                u64::from_str_radix(digits, 16).unwrap_or_else(|error| panic!("{serial}: {count}: {error}"));
+            }
+            assert_eq!(NO_SCSI.map(|serial| counted(bench, serial)), [None, None]);
+        },
+    );
     let name = "NVMe and SATA disks say how they are, virtio and USB do not, and minHealth weighs it";
     let fails = "a disk that says that it fails is left by minHealth";
     if !report.wants(name) && !report.wants(fails) {
@@ -35,15 +54,26 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         assert!(not_failing.values().all(|said| said.starts_with("take")), "{not_failing:#?}");
     });
     report.check(fails, || {
-        bench.guest.set(FAILING, "smart_critical_warning", UNRELIABLE);
-        for least in ["Passed", "NotFailing"] {
-            let plan = plan(bench, least);
-            let said = &plan[FAILING];
-            assert!(said.starts_with("leave") && said.contains("its SMART status says that it is failing"), "{said}");
+        for (bit, words) in WARNINGS {
+            bench.guest.set(FAILING, "smart_critical_warning", bit);
+            for least in ["Passed", "NotFailing"] {
+                let plan = plan(bench, least);
+                let said = &plan[FAILING];
+                let failing = format!("its SMART status says that it is failing (critical warning: {words})");
+                assert!(said.starts_with("leave") && said.contains(&failing), "{said}");
+            }
         }
         bench.guest.set(FAILING, "smart_critical_warning", 0);
         assert!(plan(bench, "Passed")[FAILING].starts_with("take"));
     });
+}
+
+/// What the kernel counted of a disk, as it writes it.
+fn counted(bench: &mut Bench, serial: &str) -> Option<String> {
+    let node = crate::verdicts::printed(bench, &[format!("disk {serial}")]).remove(0);
+    let file = format!("/sys/block/{}/device/ioerr_cnt", node.trim_start_matches("/dev/"));
+    let text = bench.guest.run(&format!("cat {file} 2>/dev/null || true"));
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// What `localpool set plan` says about each of the disks, for a set that requires this health.
