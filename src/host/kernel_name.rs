@@ -128,6 +128,7 @@ mod tests {
             ("nvme0n1p1", false),
             ("nvme0c0n1", false),
             ("nvme01n1", false),
+            ("nvme01", false),
             ("nvme1n1", false),
             ("sda", false),
         ] {
