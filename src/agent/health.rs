@@ -6,37 +6,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::device::{KEEP, Remembered};
+use super::reports::Reports;
+use crate::device::KEEP;
 use crate::host::{
-    Health, Host, Incarnation, KernelName, RawDisk, chain,
+    Health, Host, Incarnation, RawDisk, chain,
     patience::{self, Patience},
 };
 
 #[derive(Debug)]
 pub(super) struct Healths {
-    said: Remembered<Health>,
+    reports: Reports,
     patience: Patience<Incarnation>,
 }
 
 impl Default for Healths {
     fn default() -> Self {
-        Self { said: Remembered::default(), patience: Patience::new(patience::BOUND) }
+        Self { reports: Reports::default(), patience: Patience::new(patience::BOUND) }
     }
 }
 
 impl Healths {
-    /// An event of a device, by kernel name.
-    pub fn changed(&mut self, name: &KernelName) {
-        self.said.changed(name);
-    }
-
-    /// An event of an NVMe controller, by kernel name.
-    pub fn reported(&mut self, controller: &KernelName) {
-        self.said.forget(|disk| disk.is_namespace_of(controller));
-    }
-
-    pub fn all_changed(&mut self) {
-        self.said.all_changed();
+    /// What the disks reported: whoever else asks them shares it.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Those that are not here any more are waited for no more.
@@ -46,16 +38,16 @@ impl Healths {
 
     /// A disk that does not answer in time is asked again when it has.
     pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
-        if let Some(said) = self.said.fresh(raw, now, KEEP) {
-            return said.clone();
+        if let Some(report) = self.reports.fresh(raw, now, KEEP) {
+            return report.health;
         }
         let asked = (Arc::clone(host), raw.clone());
-        let health = match self.patience.ask(&raw.incarnation(), move || asked.0.report(&asked.1).health) {
-            Ok(health) => health,
+        let report = match self.patience.ask(&raw.incarnation(), move || asked.0.report(&asked.1)) {
+            Ok(report) => report,
             Err(error) => return Health::Unknown(chain(&error)),
         };
-        self.said.keep(raw, now, health.clone());
-        health
+        self.reports.keep(raw, now, report.clone());
+        report.health
     }
 }
 
@@ -86,12 +78,12 @@ mod tests {
         host.set_health("fake0", failing.clone());
         assert_eq!(expect(&mut healths, &raw, hour / 2, 1), Health::Passed);
         assert_eq!(expect(&mut healths, &raw, hour, 2), failing);
-        healths.changed(&"fake1".into());
+        healths.reports().changed(&"fake1".into());
         expect(&mut healths, &raw, hour, 2);
-        healths.changed(&"fake0".into());
+        healths.reports().changed(&"fake0".into());
         expect(&mut healths, &raw, hour, 3);
         expect(&mut healths, &RawDisk { diskseq: Some(99), ..raw.clone() }, hour, 4);
-        healths.all_changed();
+        healths.reports().all_changed();
         expect(&mut healths, &raw, hour, 5);
     }
 

@@ -48,7 +48,7 @@ impl Memory {
         self.wipes.changed(name);
         self.refused.changed(name);
         self.blanks.changed(name);
-        self.healths.changed(name);
+        self.healths.reports().changed(name);
     }
 
     /// Events were lost: each device may have had one.
@@ -58,7 +58,7 @@ impl Memory {
         self.wipes.all_changed();
         self.refused.all_changed();
         self.blanks.all_changed();
-        self.healths.all_changed();
+        self.healths.reports().all_changed();
     }
 
     /// What hung on devices that are gone keeps nobody waiting.

@@ -11,6 +11,7 @@ use super::decide;
 use super::memory::Memory;
 use super::met::Met;
 use super::question::Question;
+use super::reports::Reports;
 use super::worked_on::WorkedOn;
 use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
 use crate::device::{
@@ -129,7 +130,7 @@ impl Reconciler {
     /// An NVMe controller reports something of itself, by kernel name: its disks are asked how they are. What is on them,
     /// and since when, stands.
     pub fn reported(&mut self, controller: &KernelName) -> bool {
-        self.memory.healths.reported(controller);
+        self.memory.healths.reports().reported(controller);
         true
     }
 
@@ -236,6 +237,11 @@ impl Reconciler {
     pub fn set_rules(&mut self, rules: Vec<Rule>) {
         self.rules = rules.into_iter().map(Arc::new).collect();
         self.knows_sets = true;
+    }
+
+    /// What the disks reported of themselves, for whoever else asks them.
+    pub fn reports(&self) -> Reports {
+        self.memory.healths.reports().clone()
     }
 
     pub fn pool(&self) -> &Arc<Pool> {

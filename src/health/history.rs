@@ -3,7 +3,7 @@
 //! A reason appears with the first look that finds it. It goes with the first look that does not, unless its row in the
 //! table holds it: what comes and goes, such as a temperature, would otherwise be written each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,11 +28,13 @@ impl History {
     /// Gives whether anything changed that people see.
     pub fn look(&mut self, findings: Vec<Finding>, wall: Timestamp, now: Duration) -> bool {
         let before: Vec<Finding> = self.findings().collect();
+        let found: BTreeSet<HealthReason> = findings.iter().map(|finding| finding.reason.clone()).collect();
         for Finding { reason, message, .. } in findings {
             let entry = self.0.entry(reason).or_insert(Entry { message: String::new(), since: wall, found: now });
             (entry.message, entry.found) = (message, now);
         }
-        self.0.retain(|reason, entry| entry.found == now || now.saturating_sub(entry.found) < reason.hold());
+        let is_held = |reason: &HealthReason, entry: &Entry| now.saturating_sub(entry.found) < reason.hold();
+        self.0.retain(|reason, entry| found.contains(reason) || is_held(reason, entry));
         !self.findings().eq(before)
     }
 
@@ -92,6 +94,14 @@ mod tests {
         let last = 18 * 60;
         assert!(!history.look(Vec::new(), at(0), secs(last + 599)), "a wall clock that jumps measures nothing");
         assert!(history.look(Vec::new(), at(0), secs(last + 600)));
+        assert!(words(&history).is_empty());
+    }
+
+    #[test]
+    fn two_looks_at_the_same_moment_are_two_looks() {
+        let mut history = History::default();
+        assert!(history.look(vec![Finding::new(HealthReason::DiskMissing, "gone")], at(1), secs(1)));
+        assert!(history.look(Vec::new(), at(1), secs(1)));
         assert!(words(&history).is_empty());
     }
 

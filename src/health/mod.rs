@@ -12,9 +12,11 @@ mod board;
 mod condition;
 mod finding;
 mod history;
+mod observed;
 mod reason;
 
 pub use board::{Board, Look};
 pub use condition::{Condition, HEALTHY};
 pub use finding::Finding;
+pub use observed::{DiskCounters, DiskObservation};
 pub use reason::{HealthReason, REASONS, ReasonRow, Severity, Source, Subject};

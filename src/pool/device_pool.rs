@@ -14,7 +14,7 @@ use super::labelled::LabelledDisk;
 use super::member::Member;
 use super::view::{DiskView, Standing, Unasked};
 use crate::device::{Device, DiskId, Owner, Reason, Snapshot, Verdict, id};
-use crate::host::{Host, chain};
+use crate::host::{Host, RawDisk, chain};
 
 /// The pool of one node.
 pub struct Pool {
@@ -185,6 +185,11 @@ impl Pool {
             None => {}
         }
         Ok(self.journal.let_go(id)?)
+    }
+
+    /// The disks that can be used now, as the kernel has them.
+    pub fn usable_disks(&self) -> Vec<(DiskId, RawDisk)> {
+        self.members().iter().filter_map(|member| Some((member.id().clone(), member.usable_raw()?))).collect()
     }
 
     /// All disks of the pool, those that are away too.

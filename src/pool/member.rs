@@ -17,7 +17,7 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::DiskId;
 use crate::device::label::{ErasePolicy, VolumeRecord, VolumeUsage};
-use crate::host::KernelName;
+use crate::host::{KernelName, RawDisk};
 
 /// A member of the pool.
 #[derive(Clone)]
@@ -39,6 +39,16 @@ impl Member {
         match self {
             Self::Labelled(disk) => Some(disk.shown().raw.name.clone()),
             Self::Bare(device) => device.shown().raw.as_ref().map(|raw| raw.name.clone()),
+        }
+    }
+
+    /// The device that it is open as; `None`: it cannot be used.
+    pub fn usable_raw(&self) -> Option<RawDisk> {
+        match self {
+            Self::Labelled(disk) => Some(disk.shown()).filter(|shown| shown.is_usable()).map(|shown| shown.raw.clone()),
+            Self::Bare(device) => Some(device.shown())
+                .filter(|shown| shown.standing == Standing::Ready)
+                .and_then(|shown| shown.raw.clone()),
         }
     }
 

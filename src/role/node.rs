@@ -18,13 +18,14 @@ use super::host_rules;
 use super::metrics::NodeMetrics;
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, http, log_to_stderr};
-use crate::agent::{AgentHandle, AgentThread, PassReport, Reconciler};
+use crate::agent::{AgentHandle, AgentThread, Checkup, CheckupHandle, PassReport, Reconciler};
 use crate::csi::{
     AgentService, Calls, DRIVER_NAME, IdentityService, Looks, NodeService, Readiness,
     proto::{agent::agent_server::AgentServer, identity_server::IdentityServer, node_server::NodeServer},
     registration, server,
 };
 use crate::device::Owner;
+use crate::health::Board;
 use crate::host::{AgentLock, Backoff, DeviceEvents, Host, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
@@ -84,20 +85,28 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     metrics.sets.watch(&settings.node, seen.clone());
     let (look, looked) = watch::channel(0);
     let ready = readiness.clone();
-    let (agent_handle, thread) = ground.start_agent(settings.min_age, move |pass| {
+    let agent = ground.agent(settings.min_age);
+    let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
+    let checkup = Checkup::new(Arc::clone(&ground.host), Arc::clone(&ground.pool), board.clone(), agent.reports());
+    let (checkups, checkup_thread) = CheckupHandle::start(checkup, move || tell.send_modify(|count| *count += 1));
+    let after_pass = checkups.clone();
+    let (agent_handle, thread) = ground.start(agent, move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
+        after_pass.due();
     })?;
 
     let Ground { client, host, pool, cluster: _, _lock: _ } = &ground;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (operator, inbox) =
         NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
+    let operator = operator.with_health(board.clone(), health_changed);
     let operator = tokio::spawn(operator.run(inbox, seen.clone()));
     let operator_handle = operator.abort_handle();
     let mut parts = Parts::default();
     parts.add_agent(thread);
+    parts.add_checkup(checkup_thread);
     parts.add("the side of Kubernetes", operator);
 
     // kubelet immediately asks for what only the first look can find out.
@@ -107,7 +116,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
         () = stop.cancelled() => {}
         why = parts.end() => return Err(why),
     }
-    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks);
+    let volumes = NodeVolumes::new(Arc::clone(host), Arc::clone(&pool), locks).with_health(board);
     let csi = services(&calls, readiness, volumes, settings.max_volumes);
     let looks = Looks { looked, stop: stop.clone() };
     let own = AgentService::new(agent_handle.clone(), pool, looks, super::sets::read_all);
@@ -115,6 +124,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let web = async { web.await?.context("serving HTTP") };
     let ended = parts.serve(&stop, async { tokio::try_join!(served, web).map(|_| ()) }).await;
     operator_handle.abort();
+    checkups.stop();
     agent_handle.stop();
     parts.ended().await;
     ended
@@ -154,19 +164,22 @@ impl Ground {
     }
 
     /// The sets come from the API server; until then nothing is claimed, and everything that is here works.
-    fn start_agent(
-        &self,
-        min_age: Duration,
-        on_pass: impl FnMut(&PassReport) + Send + 'static,
-    ) -> Result<(AgentHandle, AgentThread)> {
+    fn agent(&self, min_age: Duration) -> Reconciler {
         let Self { client, host, pool, cluster, _lock: _ } = self;
-        let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
         let (node, runtime) = (pool.owner().node.clone(), Handle::current());
         let agent = Reconciler::new(Arc::clone(host), Arc::clone(pool), min_age, Vec::new());
         let agent = agent.asking_for_own(ask_own(client.clone(), node.clone(), runtime.clone()));
         let ask = ask_promises(client.clone(), node, runtime.clone());
-        let agent = agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask));
-        Ok(AgentHandle::start(agent, Arc::clone(pool), Some(events), on_pass))
+        agent.asking_elsewhere(of_this_cluster(client.clone(), cluster.clone(), runtime, ask))
+    }
+
+    fn start(
+        &self,
+        agent: Reconciler,
+        on_pass: impl FnMut(&PassReport) + Send + 'static,
+    ) -> Result<(AgentHandle, AgentThread)> {
+        let events = DeviceEvents::subscribe(&Roots::default()).context("subscribing to device events")?;
+        Ok(AgentHandle::start(agent, Arc::clone(&self.pool), Some(events), on_pass))
     }
 }
 

@@ -40,6 +40,11 @@ impl Parts {
         self.add("the agent's thread", tokio::task::spawn_blocking(move || thread.join()));
     }
 
+    pub fn add_checkup(&mut self, thread: std::thread::JoinHandle<()>) {
+        let join = move || thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
+        self.add("the checkup's thread", tokio::task::spawn_blocking(join));
+    }
+
     /// Waits for the first part that ends.
     pub async fn end(&mut self) -> Error {
         match self.0.join_next().await {

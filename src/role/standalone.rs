@@ -11,7 +11,7 @@ use tonic::service::Routes;
 
 use super::parts::Parts;
 use super::{AGENT_SOCKET, LogFormat, become_agent, log_to_stderr, machine, sets};
-use crate::agent::{AgentHandle, Reconciler};
+use crate::agent::{AgentHandle, Checkup, CheckupHandle, Reconciler};
 use crate::claim::Rule;
 use crate::csi::{
     AgentService, ControllerService, IdentityService, Looks, NodeService, Readiness,
@@ -22,6 +22,7 @@ use crate::csi::{
     server,
 };
 use crate::device::Owner;
+use crate::health::Board;
 use crate::host::{DeviceEvents, Host, RealFilesystems, RealHost, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
@@ -79,16 +80,23 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let ready = readiness.clone();
     let (look, looked) = tokio::sync::watch::channel(0);
     let looks = Looks { looked, stop: stop.clone() };
+    let board = Board::default();
+    let checkup = Checkup::new(Arc::clone(&host), Arc::clone(&pool), board.clone(), agent.reports());
+    // Whoever asks gets what is on the board: nobody waits for a change.
+    let (checkups, checkup_thread) = CheckupHandle::start(checkup, || {});
+    let after_pass = checkups.clone();
     let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |_| {
         ready.set_ready();
         look.send_modify(|count| *count += 1);
+        after_pass.due();
     });
     let mut parts = Parts::default();
     parts.add_agent(thread);
+    parts.add_checkup(checkup_thread);
 
     let locks = VolumeLocks::default();
-    let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone());
-    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks);
+    let volumes = LocalVolumes::new(Arc::clone(&pool), locks.clone()).with_health(board.clone());
+    let node_volumes = NodeVolumes::new(host, Arc::clone(&pool), locks).with_health(board);
     let csi = Routes::new(IdentityServer::new(IdentityService::new(readiness)))
         .add_service(ControllerServer::new(ControllerService::new(volumes)))
         .add_service(NodeServer::new(NodeService::new(node_volumes, settings.max_volumes)));
@@ -103,6 +111,7 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
         sockets.map(|_| ()).context("serving CSI")
     };
     let ended = parts.serve(&stop, both).await;
+    checkups.stop();
     agent_handle.stop();
     parts.ended().await;
     ended

@@ -223,6 +223,9 @@ impl Host for FakeHost {
 
     fn report(&self, disk: &RawDisk) -> DiskReport {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Some(platter) = self.platter(&disk.name) {
+            platter.until_it_answers("report");
+        }
         let silent = || DiskReport::of(Health::Unknown("a fake disk says nothing of itself".to_owned()));
         locked(&self.reports).get(&disk.name).cloned().unwrap_or_else(silent)
     }

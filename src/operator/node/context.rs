@@ -87,6 +87,8 @@ pub struct NodeOperator {
     pub(in crate::operator) changed: Arc<channel::Sender<u64>>,
     pub(in crate::operator) writes: Arc<Writes>,
     pub(in crate::operator) health: Board,
+    /// Moves when the board has changed; `None`: nobody looks at the health of this pool.
+    pub(in crate::operator) health_changed: Option<channel::Receiver<u64>>,
     /// This node's clock: the ages of requests are measured by it.
     pub(in crate::operator) clock: fn() -> Timestamp,
 }
@@ -104,14 +106,26 @@ impl NodeOperator {
         let node = pool.owner().node.as_str().into();
         let (changed, clock) = (Arc::new(changed), Timestamp::now);
         (
-            Self { client, pool, agent_handle, locks, node, dirty, changed, writes, health: Board::default(), clock },
+            Self {
+                client,
+                pool,
+                agent_handle,
+                locks,
+                node,
+                dirty,
+                changed,
+                writes,
+                health: Board::default(),
+                health_changed: None,
+                clock,
+            },
             Inbox(inbox),
         )
     }
 
-    /// Reports the health that is on this board.
-    pub fn with_health(self, health: Board) -> Self {
-        Self { health, ..self }
+    /// Reports the health that is on this board, whenever `changed` moves.
+    pub fn with_health(self, health: Board, changed: channel::Receiver<u64>) -> Self {
+        Self { health, health_changed: Some(changed), ..self }
     }
 
     /// Measures the age of requests by another clock.

@@ -31,6 +31,17 @@ impl NodeOperator {
             pool::report::keep(self.clone(), seen.clone(), worlds.clone()),
             volume::known::keep(self.clone(), known.clone()),
             volume::queue::keep(self.clone(), known, inbox, seen, worlds),
+            self.clone().report_health(),
         );
+    }
+
+    /// The DevicePool and the PoolVolumes are looked at when the health of something changed. Those whose status says it
+    /// already are not written.
+    async fn report_health(self) {
+        let Some(mut changed) = self.health_changed.clone() else { return };
+        while changed.changed().await.is_ok() {
+            self.pool_changed();
+            self.pool.volumes().iter().for_each(|view| self.look_at(view.id));
+        }
     }
 }

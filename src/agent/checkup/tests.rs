@@ -1,0 +1,133 @@
+use super::*;
+use crate::agent::Reconciler;
+use crate::claim::sample;
+use crate::device::Owner;
+use crate::host::fake::{FakeHost, Platter};
+use crate::host::{DiskWarning, Geometry, Health, IoErrors};
+use crate::pool::Workers;
+
+struct Node {
+    host: Arc<FakeHost>,
+    agent: Reconciler,
+    checkup: Checkup,
+    board: Board,
+    disks: Vec<Arc<Platter>>,
+}
+
+/// A pool of two disks, `fake0` and `fake1`, of which no report is known.
+fn node() -> Node {
+    let host = Arc::new(FakeHost::default());
+    let geometry = Geometry { size: 64 << 20, sector: 512, offloads_zeroes: true };
+    let disks = ["fake0", "fake1"].map(|name| host.add_disk(name, name, geometry)).into();
+    let owner = Owner { cluster: "c".to_owned(), node: "n".to_owned() };
+    let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
+    let mut agent = Reconciler::new(host.clone(), Arc::clone(&pool), Duration::ZERO, vec![sample::rule("set")]);
+    while pool.usable_disks().len() < 2 {
+        agent.pass().expect("a look");
+    }
+    let board = Board::default();
+    let checkup = Checkup::new(host.clone(), pool, board.clone(), agent.reports());
+    agent.reports().all_changed();
+    Node { host, agent, checkup, board, disks }
+}
+
+impl Node {
+    fn look(&mut self) -> bool {
+        self.checkup.look(&|| {})
+    }
+
+    /// The reasons of the disk with this kernel name; of one that is away, those of the other disk.
+    fn reasons(&self, name: &str) -> Vec<String> {
+        let path = std::path::Path::new("/dev").join(name);
+        let view = self.checkup.pool.disk_views().into_iter().find(|view| view.path == path).expect("in the pool");
+        self.board.of_disk(&view).findings().iter().map(|finding| finding.reason.to_string()).collect()
+    }
+}
+
+fn warning(warning: DiskWarning) -> DiskReport {
+    DiskReport { warnings: vec![warning], ..DiskReport::of(Health::Failing("words".to_owned())) }
+}
+
+#[test]
+fn a_disk_of_the_pool_is_asked_once_an_hour_and_after_an_event_and_what_it_reports_is_seen_and_goes() {
+    let mut node = node();
+    let asked = node.host.health_asked();
+    node.look();
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    assert!(!node.look() && node.host.health_asked() == asked + 2, "each was asked once");
+    node.agent.reports().changed(&"fake0".into());
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), ["DiskFailing"]);
+    assert_eq!(node.reasons("fake1"), [] as [String; 0]);
+    assert_eq!(node.host.health_asked(), asked + 3);
+    node.host.set_health("fake0", Health::Passed);
+    node.host.advance(Duration::from_secs(3600));
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+    assert_eq!(node.host.health_asked(), asked + 5);
+}
+
+#[test]
+fn a_counter_of_the_kernel_that_rises_is_seen_at_the_next_checkup_and_goes_when_it_has_stood_still() {
+    let mut node = node();
+    node.host.set_io_errors("fake0", IoErrors { errors: 9, timeouts: 0 });
+    node.look();
+    assert_eq!(node.reasons("fake0"), [] as [String; 0], "errors of before are no news");
+    node.host.set_io_errors("fake0", IoErrors { errors: 10, timeouts: 0 });
+    node.host.advance(Duration::from_secs(60));
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), ["DiskIoErrors"]);
+    node.host.advance(Duration::from_secs(540));
+    assert!(!node.look());
+    node.host.advance(Duration::from_secs(60));
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), [] as [String; 0]);
+}
+
+#[test]
+fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_time() {
+    let mut node = node();
+    node.disks[0].set_hangs(true);
+    node.host.set_report("fake1", warning(DiskWarning::SpareLow));
+    node.look();
+    assert_eq!(node.reasons("fake1"), ["DiskSpareLow"]);
+    assert_eq!(node.reasons("fake0"), [] as [String; 0], "it may be asleep");
+    node.host.advance(patience::BOUND);
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), ["DiskNotAnswering"]);
+    let asked = node.host.health_asked();
+    node.look();
+    assert_eq!(node.host.health_asked(), asked, "it is not asked again before it answers");
+
+    // The answer makes a checkup due.
+    let (answered, due) = std::sync::mpsc::channel();
+    node.agent.reports().all_changed();
+    node.disks[1].set_hangs(true);
+    let answered = move || answered.send(()).expect("somebody waits");
+    node.checkup.look(&answered);
+    node.disks.iter().for_each(|disk| disk.set_hangs(false));
+    due.recv().expect("an answer");
+    while node.reasons("fake0") != [] as [String; 0] {
+        node.look();
+    }
+}
+
+#[test]
+fn a_disk_that_is_gone_keeps_what_was_wrong_with_it_and_its_counters_begin_again() {
+    let mut node = node();
+    node.host.set_report("fake0", warning(DiskWarning::Unreliable));
+    node.look();
+    node.host.unplug("fake0");
+    node.agent.pass().expect("a look");
+    assert_eq!(node.reasons("fake0"), ["DiskMissing", "DiskFailing"]);
+    assert!(node.look());
+    assert_eq!(node.reasons("fake0"), ["DiskMissing"], "what it reported then is not known of it now");
+}
+
+#[test]
+fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warning() {
+    let mut raw = node().checkup.pool.usable_disks().remove(0).1;
+    assert_eq!(keep(&raw), KEEP);
+    raw.name = "nvme0n1".into();
+    assert_eq!(keep(&raw), EVERY);
+}
