@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::array_state::ArrayState;
 use super::block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 use super::error::HostError;
 use super::extent::Extent;
+use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
 use super::port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
 use super::raw::{Probe, RawDisk};
@@ -70,6 +72,10 @@ impl Host for DryHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         self.real.io_errors(disk)
+    }
+
+    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
+        self.real.array_state(disk)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {
@@ -179,6 +185,10 @@ impl Mounts for DryHost {
 
     fn usage(&self, path: &Path) -> Result<Usage, HostError> {
         self.real.mounts().usage(path)
+    }
+
+    fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
+        self.real.mounts().filesystem_state(mount)
     }
 }
 

@@ -1,24 +1,26 @@
-//! The block ioctls that neither std nor nix wraps, and a child that ends with its parent, as safe functions. The only
-//! unsafe code of the crate.
+//! The block ioctls that neither std nor nix wraps, extended attributes, and a child that ends with its parent, as safe
+//! functions. The only unsafe code of the crate.
 //!
 //! Takes in an open block device and plain numbers; gives out what the kernel said. Numbers and layouts
 //! are those of linux/fs.h, linux/blkpg.h, linux/loop.h, linux/nvme_ioctl.h and scsi/sg.h.
 
 #![allow(unsafe_code, reason = "no safe wrapper exists; each call says why it is sound")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc::{c_char, c_int, c_void};
+use nix::libc::{c_char, c_int, c_void, lgetxattr};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getppid};
 use nix::{
-    ioctl_read_bad, ioctl_readwrite_bad, ioctl_write_ptr_bad, request_code_none, request_code_read,
+    NixPath, ioctl_read_bad, ioctl_readwrite_bad, ioctl_write_ptr_bad, request_code_none, request_code_read,
     request_code_readwrite,
 };
 
@@ -297,6 +299,19 @@ pub fn scsi_command(device: impl AsFd, command: &[u8], data: &mut [u8], patience
     }
     let written = usize::from(request.sense_len).min(sense.len());
     Ok(ScsiReply { status: request.status, sense: sense[..written].to_vec() })
+}
+
+/// Whether a file has an extended attribute. Follows no link at the end of the path.
+pub fn has_attribute(path: &Path, name: &CStr) -> io::Result<bool> {
+    let ask = |path: &CStr| {
+        // SAFETY: both texts end with NUL and live until the call ends; with a room of 0 the kernel writes nothing.
+        Errno::result(unsafe { lgetxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) })
+    };
+    match path.with_nix_path(ask)? {
+        Ok(_) => Ok(true),
+        Err(Errno::ENODATA) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Has the kernel kill the program when the thread that starts it ends, for whatever reason.

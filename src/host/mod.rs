@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "effects live here, and only here")]
 
 mod agent_lock;
+mod array_state;
 mod arrival;
 mod backoff;
 mod block;
@@ -21,6 +22,7 @@ mod extent;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod filesystem;
+mod filesystem_state;
 mod flock;
 mod health;
 mod hint;
@@ -31,6 +33,7 @@ mod kernel_name;
 pub mod links;
 pub mod machine_id;
 mod mount;
+mod mount_events;
 mod mountinfo;
 mod natural_order;
 mod pace;
@@ -54,6 +57,7 @@ mod uevent;
 mod wait;
 
 pub use agent_lock::AgentLock;
+pub use array_state::ArrayState;
 pub use arrival::Arrival;
 pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
@@ -64,11 +68,13 @@ pub use error::{HostError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
 pub use filesystem::{Limits, RealFilesystems, UnknownFilesystem};
+pub use filesystem_state::FilesystemState;
 pub use health::{DiskReport, DiskWarning, Health, IoErrors};
 pub use hint::Hint;
 pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;
 pub use mount::RealMounts;
+pub use mount_events::MountEvents;
 pub use natural_order::natural;
 pub use pace::{Call, zero_for_a_moment};
 pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};

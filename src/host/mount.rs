@@ -9,6 +9,7 @@
 
 mod device;
 mod options;
+mod state;
 
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io;
@@ -26,7 +27,9 @@ use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
+use super::filesystem_state::FilesystemState;
 use super::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
+use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
 const DIRECTORY_MODE: u32 = 0o750;
@@ -179,6 +182,10 @@ impl Mounts for RealMounts {
         }
         let stats = statvfs(path).map_err(|errno| failed("measure", path, errno))?;
         Ok(usage_of(&stats))
+    }
+
+    fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
+        state::filesystem_state(&Roots::default(), mount)
     }
 }
 

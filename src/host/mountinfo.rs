@@ -23,15 +23,18 @@ pub struct ParseError {
 /// Reads a mount table. Of `rw` and `ro` exactly one is in a mount's options: `ro` if the mount or
 /// its superblock is read-only.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Mount>, ParseError> {
-    text.as_ref()
-        .split(|byte| *byte == b'\n')
+    rows(text.as_ref()).map(|row| Ok(row?.0)).collect()
+}
+
+/// Each mount, and the options of its superblock alone.
+fn rows(text: &[u8]) -> impl Iterator<Item = Result<(Mount, String), ParseError>> {
+    text.split(|byte| *byte == b'\n')
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
         .map(|(index, line)| parse_line(line).map_err(|what| ParseError { line: index + 1, what }))
-        .collect()
 }
 
-fn parse_line(line: &[u8]) -> Result<Mount, &'static str> {
+fn parse_line(line: &[u8]) -> Result<(Mount, String), &'static str> {
     // By single spaces, not by runs of them: the source of a mount may be empty.
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let device = fields.next().and_then(devno).ok_or("no device number in the third field")?;
@@ -42,15 +45,16 @@ fn parse_line(line: &[u8]) -> Result<Mount, &'static str> {
     let fs_type = fields.next().filter(|kind| !kind.is_empty()).ok_or("no filesystem type")?;
     let source = fields.next().unwrap_or_default();
     // Some filesystems write their options unescaped, so the rest of the line is all options.
-    let superblock = fields.collect::<Vec<_>>().join(&b' ');
-    Ok(Mount {
+    let superblock = text(&fields.collect::<Vec<_>>().join(&b' '));
+    let mount = Mount {
         device,
         root: path(root),
         target: path(target),
         fs_type: text(fs_type),
         source: text(source),
-        options: options(&text(own), &text(&superblock)),
-    })
+        options: options(&text(own), &superblock),
+    };
+    Ok((mount, superblock))
 }
 
 pub(super) fn devno(field: &[u8]) -> Option<DevNo> {
@@ -109,10 +113,25 @@ pub struct Namespace {
 
 /// The table of the namespace that this process lives in.
 pub fn own(proc: &Path) -> Result<Vec<Mount>, HostError> {
+    read_own(proc, |text| parse(text))
+}
+
+/// Whether the superblock of a mounted filesystem is read-only, whatever this mount of it is. Of all its mounts, the
+/// superblock's options are the same. Not mounted any more: no.
+pub fn is_superblock_read_only(proc: &Path, mount: &Mount) -> Result<bool, HostError> {
+    read_own(proc, |text| has_read_only_superblock(text, mount.device))
+}
+
+fn has_read_only_superblock(text: &[u8], device: DevNo) -> Result<bool, ParseError> {
+    let row = rows(text).find(|row| row.as_ref().map_or(true, |(mount, _)| mount.device == device)).transpose()?;
+    Ok(row.is_some_and(|(_, superblock)| superblock.split(',').any(|word| word == "ro")))
+}
+
+fn read_own<T>(proc: &Path, parse: impl FnOnce(&[u8]) -> Result<T, ParseError>) -> Result<T, HostError> {
     let file = proc.join("self/mountinfo");
     let failed = |source| HostError::Io { what: "cannot read", object: file.display().to_string(), source };
     let text = std::fs::read(&file).map_err(failed)?;
-    parse(text).map_err(|why| failed(Error::new(ErrorKind::InvalidData, why)))
+    parse(&text).map_err(|why| failed(Error::new(ErrorKind::InvalidData, why)))
 }
 
 /// One table for each mount namespace that some process in sight lives in, our own first.
@@ -227,6 +246,17 @@ mod tests {
         assert_eq!(options("ro,relatime", "rw,discard"), ["ro", "relatime", "discard"]);
         assert_eq!(options("rw,relatime", "ro,discard"), ["ro", "relatime", "discard"]);
         assert_eq!(options("rw,relatime", "rw,discard"), ["rw", "relatime", "discard"]);
+    }
+
+    #[test]
+    fn a_superblock_is_read_only_if_its_own_options_say_so_whatever_its_mounts_are() {
+        let text = b"1 2 8:1 / /a ro - ext4 /dev/sda1 rw,errors=ro\n\
+                     2 2 8:2 / /b rw - ext4 /dev/sda2 ro,discard\n\
+                     3 2 8:1 /x /c rw shared:1 - ext4 /dev/sda1 rw\n";
+        let said = |minor| has_read_only_superblock(text, DevNo { major: 8, minor }).unwrap();
+        assert_eq!([1, 2, 3].map(said), [false, true, false]);
+        assert!(has_read_only_superblock(b"1 2 8:1 / /a ro\n", DevNo { major: 8, minor: 2 }).is_err());
+        assert_eq!(has_read_only_superblock(b"", DevNo { major: 8, minor: 2 }), Ok(false));
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::array_state::ArrayState;
 use super::block::Disk;
 use super::error::HostError;
+use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
 use super::raw::{DevNo, Probe, RawDisk};
 use super::state::StateStore;
@@ -24,6 +26,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// What the kernel counted of a disk; `None` if it does not count that. Opens no device.
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors>;
+
+    /// How an md array is; `None` if the device is none. Opens no device.
+    fn array_state(&self, _disk: &RawDisk) -> Option<ArrayState> {
+        None
+    }
 
     /// Opens a whole disk, after checking that the node still is the device that was scanned.
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError>;
@@ -131,6 +138,11 @@ pub trait Mounts: Send + Sync {
 
     /// Bytes and inodes of the filesystem at `path`.
     fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+
+    /// How the filesystem of a mount is. It looks at the filesystem's root through the target, so the mount must be the
+    /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
+    /// has [`Patience`](super::patience::Patience) for each device.
+    fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError>;
 }
 
 /// What a volume is mounted on.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::array_state::{self, ArrayState};
 use super::block::Disk;
 use super::disk::RealDisk;
 use super::dying::Dying;
@@ -86,6 +87,10 @@ impl Host for RealHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         sysfs::io_errors(&self.roots, disk)
+    }
+
+    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
+        array_state::read(&self.roots.sys, disk.devno)
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -24,9 +24,11 @@ pub use mounts::FakeMounts;
 pub use power::{Fate, Power};
 pub use state::FakeState;
 
+use super::array_state::ArrayState;
 use super::block::{Disk, Geometry};
 use super::error::HostError;
 use super::extent::Extent;
+use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
 use super::raw::{Contents, DevNo, Kind, Probe, RawDisk, Signature};
@@ -43,6 +45,7 @@ pub struct FakeHost {
     clock: Mutex<Duration>,
     reports: Mutex<BTreeMap<KernelName, DiskReport>>,
     io_errors: Mutex<BTreeMap<KernelName, IoErrors>>,
+    arrays: Mutex<BTreeMap<KernelName, ArrayState>>,
     asked: AtomicUsize,
     before_claim: Mutex<Option<BeforeClaim>>,
 }
@@ -70,6 +73,7 @@ impl Default for FakeHost {
             clock: Mutex::default(),
             reports: Mutex::default(),
             io_errors: Mutex::default(),
+            arrays: Mutex::default(),
             asked: AtomicUsize::default(),
             before_claim: Mutex::default(),
         }
@@ -134,6 +138,16 @@ impl FakeHost {
     /// What the kernel has counted of a disk. Nothing, until this is called.
     pub fn set_io_errors(&self, name: &str, counted: IoErrors) {
         locked(&self.io_errors).insert(name.into(), counted);
+    }
+
+    /// What the kernel says of an md array from now on.
+    pub fn set_array_state(&self, name: &str, state: ArrayState) {
+        locked(&self.arrays).insert(name.into(), state);
+    }
+
+    /// What the kernel says of the filesystem that is mounted at `target` from now on.
+    pub fn set_filesystem_state(&self, target: &Path, state: FilesystemState) {
+        self.mounts.set_filesystem_state(target, state);
     }
 
     /// Another program acts just before the next claim, and after its last look.
@@ -232,6 +246,10 @@ impl Host for FakeHost {
 
     fn io_errors(&self, disk: &RawDisk) -> Option<IoErrors> {
         locked(&self.io_errors).get(&disk.name).copied()
+    }
+
+    fn array_state(&self, disk: &RawDisk) -> Option<ArrayState> {
+        locked(&self.arrays).get(&disk.name).cloned()
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

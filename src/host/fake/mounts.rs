@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
+use crate::host::filesystem_state::FilesystemState;
 use crate::host::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
 use crate::host::raw::DevNo;
 
@@ -14,7 +15,7 @@ use crate::host::raw::DevNo;
 pub struct FakeMounts {
     inventory: Arc<Mutex<Inventory>>,
     state: Mutex<State>,
-    /// The gate of `usage`.
+    /// The gate of `usage` and `filesystem_state`.
     pub gate: Gate,
 }
 
@@ -24,6 +25,8 @@ struct State {
     mounts: Vec<(Mount, PathBuf)>,
     targets: BTreeMap<PathBuf, TargetKind>,
     read_only: BTreeSet<PathBuf>,
+    /// By target, what is not as it should be.
+    filesystems: BTreeMap<PathBuf, FilesystemState>,
 }
 
 impl FakeMounts {
@@ -33,6 +36,10 @@ impl FakeMounts {
 
     pub(super) fn forget_all(&self) {
         *locked(&self.state) = State::default();
+    }
+
+    pub(super) fn set_filesystem_state(&self, target: &Path, state: FilesystemState) {
+        locked(&self.state).filesystems.insert(target.to_owned(), state);
     }
 
     fn hold(&self, device: &Path, held: bool) {
@@ -138,5 +145,10 @@ impl Mounts for FakeMounts {
     fn usage(&self, _path: &Path) -> Result<Usage, HostError> {
         self.gate.pass("usage");
         Ok(Usage::default())
+    }
+
+    fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
+        self.gate.pass("filesystem_state");
+        Ok(locked(&self.state).filesystems.get(&mount.target).copied().unwrap_or_default())
     }
 }
