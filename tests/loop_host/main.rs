@@ -11,3 +11,4 @@ mod fixture;
 mod mounts;
 mod partitions;
 mod signatures;
+mod states;

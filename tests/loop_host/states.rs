@@ -1,0 +1,209 @@
+//! How a mounted filesystem is, as the kernel says it, and the announcements that the mount table has changed.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use localpool::host::{
+    Bind, FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, RealFilesystems, RealHost,
+    RealMounts, Roots, StateDir,
+};
+use uuid::Uuid;
+
+use crate::fixture::{Loop, MIB, Target, mount, run};
+use crate::needs_root;
+
+const KINDS: [FsKind; 3] = FsKind::ALL;
+
+/// A disk with a filesystem on the whole of it.
+fn made(kind: FsKind) -> Loop {
+    let disk = Loop::new(kind.minimum_bytes().next_multiple_of(64 * MIB), 512);
+    RealFilesystems::default().make(kind, &disk.path, Uuid::new_v4()).unwrap();
+    disk
+}
+
+/// The same, mounted.
+fn mounted(kind: FsKind) -> (Loop, Target) {
+    let disk = made(kind);
+    // Spaces and newlines are escaped in mountinfo.
+    let target = Target::new(&disk, "a mount\npoint");
+    mount(&disk.path, &target, kind);
+    (disk, target)
+}
+
+fn row(target: &Path) -> Mount {
+    let table = RealMounts.table().unwrap();
+    table.into_iter().rfind(|mount| mount.target == target).expect("it is mounted")
+}
+
+fn state(target: &Target) -> FilesystemState {
+    RealMounts.filesystem_state(&row(&target.0)).unwrap()
+}
+
+/// How a filesystem of this kind is if nothing has happened to it.
+fn well(kind: FsKind) -> FilesystemState {
+    let errors = (kind != FsKind::Xfs).then_some(0);
+    FilesystemState { is_read_only: false, errors, is_shut_down: false }
+}
+
+fn shut_down(target: &Target) {
+    run("xfs_io", &["-x", "-c", "shutdown", target.0.to_str().unwrap()]);
+}
+
+fn trigger_error(disk: &Loop) {
+    fs::write(format!("/sys/fs/ext4/{}/trigger_fs_error", disk.name()), "a test").unwrap();
+}
+
+#[test]
+fn loop_a_filesystem_that_is_well_says_so_and_one_that_is_remounted_read_only_says_that() {
+    needs_root!();
+    for kind in KINDS {
+        let (_disk, target) = mounted(kind);
+        assert_eq!(state(&target), well(kind), "{kind:?}");
+        run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);
+        assert_eq!(state(&target), FilesystemState { is_read_only: true, ..well(kind) }, "{kind:?}");
+    }
+}
+
+#[test]
+fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_is() {
+    needs_root!();
+    for kind in KINDS {
+        let (disk, staged) = mounted(kind);
+        let published = Target::new(&disk, "published");
+        RealMounts.bind(&staged.0, &published.0, Bind::ReadOnly).unwrap();
+        assert!(published.options().iter().any(|word| word == "ro"));
+        assert_eq!(state(&published), well(kind), "{kind:?}");
+
+        let writable = Target::new(&disk, "writable");
+        RealMounts.bind(&staged.0, &writable.0, Bind::Writable).unwrap();
+        // Of the superblock, through one of its mounts.
+        run("mount", &["-o", "remount,ro", staged.0.to_str().unwrap()]);
+        for target in [&staged, &published, &writable] {
+            assert!(state(target).is_read_only, "{kind:?} at {}", target.0.display());
+        }
+    }
+}
+
+#[test]
+fn loop_ext4_counts_its_errors_and_says_that_they_made_it_read_only() {
+    needs_root!();
+    let (disk, target) = mounted(FsKind::Ext4);
+    for count in 1..3 {
+        trigger_error(&disk);
+        assert_eq!(state(&target), FilesystemState { errors: Some(count), ..well(FsKind::Ext4) });
+    }
+    RealMounts.unmount(&target.0).unwrap();
+    // The count is in the superblock. This time the kernel stops the writes.
+    RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &["errors=remount-ro".to_owned()]).unwrap();
+    assert_eq!(state(&target), FilesystemState { errors: Some(2), ..well(FsKind::Ext4) });
+    trigger_error(&disk);
+    assert!(fs::write(target.0.join("file"), "x").is_err());
+    assert_eq!(state(&target), FilesystemState { is_read_only: true, errors: Some(3), is_shut_down: false });
+}
+
+#[test]
+fn loop_btrfs_counts_the_blocks_that_do_not_match_their_checksum() {
+    needs_root!();
+    let (disk, target) = mounted(FsKind::Btrfs);
+    let block = [0xab; 4096];
+    fs::write(target.0.join("file"), block).unwrap();
+    run("sync", &["-f", target.0.to_str().unwrap()]);
+    RealMounts.unmount(&target.0).unwrap();
+    let device = File::options().read(true).write(true).open(&disk.path).unwrap();
+    let mut found = [0; 4096];
+    let starts = (0..disk.raw().size).step_by(block.len());
+    for start in starts {
+        device.read_exact_at(&mut found, start).unwrap();
+        if found == block {
+            device.write_all_at(&[0xac], start).unwrap();
+        }
+    }
+    device.sync_all().unwrap();
+    drop(device);
+
+    mount(&disk.path, &target, FsKind::Btrfs);
+    assert_eq!(state(&target), well(FsKind::Btrfs));
+    assert!(fs::read(target.0.join("file")).is_err());
+    let errors = state(&target).errors;
+    assert!(errors.is_some_and(|errors| errors > 0), "{errors:?}");
+}
+
+#[test]
+fn loop_a_filesystem_that_was_shut_down_says_so_and_after_a_new_mount_is_well() {
+    needs_root!();
+    for kind in [FsKind::Ext4, FsKind::Xfs] {
+        let (disk, target) = mounted(kind);
+        let bound = Target::new(&disk, "bound");
+        RealMounts.bind(&target.0, &bound.0, Bind::ReadOnly).unwrap();
+        // Not by the words of newer kernels alone.
+        let mut before = row(&target.0);
+        shut_down(&target);
+        assert!(state(&target).is_shut_down, "{kind:?}");
+        assert!(state(&bound).is_shut_down, "{kind:?} through a bind");
+        before.options.retain(|word| word != "shutdown");
+        assert!(RealMounts.filesystem_state(&before).unwrap().is_shut_down, "{kind:?} without the word");
+        RealMounts.unmount(&bound.0).unwrap();
+        RealMounts.unmount(&target.0).unwrap();
+        mount(&disk.path, &target, kind);
+        assert_eq!(state(&target), well(kind));
+    }
+}
+
+#[test]
+fn loop_a_filesystem_that_is_hidden_or_gone_is_not_taken_for_the_one_at_its_target() {
+    needs_root!();
+    let (disk, target) = mounted(FsKind::Ext4);
+    let hidden = row(&target.0);
+    run("mount", &["-t", "tmpfs", "none", target.0.to_str().unwrap()]);
+    let changed = |mount: &Mount| match RealMounts.filesystem_state(mount) {
+        Err(HostError::Changed { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(changed(&hidden), "another filesystem is there now");
+    RealMounts.unmount(&target.0).unwrap();
+    assert_eq!(RealMounts.filesystem_state(&hidden).unwrap(), well(FsKind::Ext4));
+    RealMounts.unmount(&target.0).unwrap();
+    assert_eq!(changed(&hidden), "another filesystem is there now");
+    drop(disk);
+}
+
+#[test]
+fn loop_a_disk_that_is_no_array_has_no_state_of_one() {
+    needs_root!();
+    let disk = Loop::new(MIB, 512);
+    let state = StateDir::at(disk.dir.path());
+    let host = RealHost::new(Roots::default(), RealFilesystems::default(), state);
+    assert_eq!(host.array_state(&disk.raw()), None);
+}
+
+#[test]
+fn loop_a_mount_an_unmount_and_a_remount_are_announced_once() {
+    needs_root!();
+    const SOON: Duration = Duration::from_secs(10);
+    let disk = made(FsKind::Ext4);
+    let target = Target::new(&disk, "mnt");
+    let events = MountEvents::subscribe(&Roots::default()).unwrap();
+    // Others on this machine mount too, so silence is only waited for.
+    let until_silent = || while events.next(Duration::from_millis(100)).unwrap() {};
+    until_silent();
+
+    mount(&disk.path, &target, FsKind::Ext4);
+    assert!(events.next(SOON).unwrap(), "a mount before the wait");
+    until_silent();
+    run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);
+    assert!(events.next(SOON).unwrap(), "a remount");
+    until_silent();
+    let began = Instant::now();
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            RealMounts.unmount(&target.0).unwrap();
+        });
+        assert!(events.next(SOON).unwrap(), "an unmount during the wait");
+    });
+    assert!(began.elapsed() < SOON);
+    until_silent();
+}
