@@ -328,6 +328,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_dry_machine_says_of_arrays_and_filesystems_is_what_the_other_one_says() {
+        let fake = Arc::new(FakeHost::default());
+        fake.add_disk("fake0", "one", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });
+        let raw = fake.scan().expect("a scan").remove(0);
+        fake.mounts().mount(&raw.path, Path::new("/t"), FsKind::Ext4, &[]).expect("mounted");
+        let dry = DryHost::new(Arc::clone(&fake) as Arc<dyn Host>);
+        let mount = dry.mounts().table().expect("a table").remove(0);
+        let said = || (dry.array_state(&raw), dry.mounts().filesystem_state(&mount).expect("said"));
+        assert_eq!(said(), (None, FilesystemState::default()));
+        let array = ArrayState { state: "clean".to_owned(), degraded: Some(1), disks: Some(2) };
+        let filesystem = FilesystemState { is_read_only: true, errors: Some(7), is_shut_down: false };
+        fake.set_array_state("fake0", array.clone());
+        fake.set_filesystem_state(Path::new("/t"), filesystem);
+        assert_eq!(said(), (Some(array), filesystem));
+    }
+
+    #[test]
     fn what_cannot_be_pretended_is_refused_by_its_name() {
         let fake = Arc::new(FakeHost::default());
         fake.add_disk("fake0", "one", Geometry { size: 1 << 20, sector: 512, offloads_zeroes: true });

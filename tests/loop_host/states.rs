@@ -7,15 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use localpool::host::{
-    Bind, FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, RealFilesystems, RealHost,
-    RealMounts, Roots, StateDir,
+    Bind, FilesystemState, Filesystems, FsKind, Host, HostError, Mount, MountEvents, Mounts, PartitionMap,
+    RealFilesystems, RealHost, RealMounts, Roots, StateDir,
 };
 use uuid::Uuid;
 
-use crate::fixture::{Loop, MIB, Target, mount, run};
+use crate::fixture::{Loop, MIB, Target, extent, mount, run};
 use crate::needs_root;
-
-const KINDS: [FsKind; 3] = FsKind::ALL;
 
 /// A disk with a filesystem on the whole of it.
 fn made(kind: FsKind) -> Loop {
@@ -52,14 +50,15 @@ fn shut_down(target: &Target) {
     run("xfs_io", &["-x", "-c", "shutdown", target.0.to_str().unwrap()]);
 }
 
-fn trigger_error(disk: &Loop) {
-    fs::write(format!("/sys/fs/ext4/{}/trigger_fs_error", disk.name()), "a test").unwrap();
+fn trigger_error(node: &Path) {
+    let name = node.file_name().unwrap().to_str().unwrap();
+    fs::write(format!("/sys/fs/ext4/{name}/trigger_fs_error"), "a test").unwrap();
 }
 
 #[test]
 fn loop_a_filesystem_that_is_well_says_so_and_one_that_is_remounted_read_only_says_that() {
     needs_root!();
-    for kind in KINDS {
+    for kind in FsKind::ALL {
         let (_disk, target) = mounted(kind);
         assert_eq!(state(&target), well(kind), "{kind:?}");
         run("mount", &["-o", "remount,ro", target.0.to_str().unwrap()]);
@@ -70,7 +69,7 @@ fn loop_a_filesystem_that_is_well_says_so_and_one_that_is_remounted_read_only_sa
 #[test]
 fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_is() {
     needs_root!();
-    for kind in KINDS {
+    for kind in FsKind::ALL {
         let (disk, staged) = mounted(kind);
         let published = Target::new(&disk, "published");
         RealMounts.bind(&staged.0, &published.0, Bind::ReadOnly).unwrap();
@@ -90,18 +89,27 @@ fn loop_a_read_only_bind_is_no_read_only_filesystem_and_a_writable_bind_of_one_i
 #[test]
 fn loop_ext4_counts_its_errors_and_says_that_they_made_it_read_only() {
     needs_root!();
-    let (disk, target) = mounted(FsKind::Ext4);
+    // In a partition, as most volumes are.
+    let disk = Loop::new(64 * MIB, 512);
+    let open = disk.own();
+    open.map(2, extent(2, 50)).unwrap();
+    let node = open.node(2);
+    RealFilesystems::default().make(FsKind::Ext4, &node, Uuid::new_v4()).unwrap();
+    let target = Target::new(&disk, "mnt");
+    mount(&node, &target, FsKind::Ext4);
     for count in 1..3 {
-        trigger_error(&disk);
+        trigger_error(&node);
         assert_eq!(state(&target), FilesystemState { errors: Some(count), ..well(FsKind::Ext4) });
     }
     RealMounts.unmount(&target.0).unwrap();
     // The count is in the superblock. This time the kernel stops the writes.
-    RealMounts.mount(&disk.path, &target.0, FsKind::Ext4, &["errors=remount-ro".to_owned()]).unwrap();
+    RealMounts.mount(&node, &target.0, FsKind::Ext4, &["errors=remount-ro".to_owned()]).unwrap();
     assert_eq!(state(&target), FilesystemState { errors: Some(2), ..well(FsKind::Ext4) });
-    trigger_error(&disk);
+    trigger_error(&node);
     assert!(fs::write(target.0.join("file"), "x").is_err());
     assert_eq!(state(&target), FilesystemState { is_read_only: true, errors: Some(3), is_shut_down: false });
+    RealMounts.unmount(&target.0).unwrap();
+    open.unmap(2).unwrap();
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct State {
     mounts: Vec<(Mount, PathBuf)>,
     targets: BTreeMap<PathBuf, TargetKind>,
     read_only: BTreeSet<PathBuf>,
-    /// By target, what is not as it should be.
+    /// By target; all others are well.
     filesystems: BTreeMap<PathBuf, FilesystemState>,
 }
 

@@ -42,9 +42,9 @@ fn is_read_only(roots: &Roots, mount: &Mount) -> Result<bool, HostError> {
 }
 
 /// - xfs answers EIO to a stat of its root, on every kernel.
-/// - ext4 does not. From Linux 6.15 on its options say `shutdown`; from 4.11 on it answers EIO to a question for an
-///   extended attribute, before it looks for one.
-/// - btrfs turns read-only instead.
+/// - ext4 does not. Its options say `shutdown` from Linux 6.15 on. It answers EIO to a question for an extended attribute
+///   since it can be shut down (4.11), before it looks for one. A root that cannot be read looks the same, and is as bad.
+/// - btrfs turns read-only instead. Its shutdown, an experiment of Linux 6.19, is not noticed.
 fn is_shut_down(mount: &Mount) -> Result<bool, HostError> {
     let target = &mount.target;
     let found = match fs::symlink_metadata(target) {
@@ -128,7 +128,9 @@ fn btrfs_device_errors(text: &str) -> Option<Option<u64>> {
     if text.trim() == "invalid" {
         return Some(None);
     }
-    let counts = text.lines().map(|line| line.split_once(' ')?.1.trim().parse::<u64>().ok());
+    // The kernel has 32 bits for each, and prints them as a signed number.
+    let count = |text: &str| text.parse().ok().or_else(|| Some(u64::from(text.parse::<i32>().ok()?.cast_unsigned())));
+    let counts = text.lines().map(|line| count(line.split_once(' ')?.1.trim()));
     let sum = |all: Vec<u64>| all.into_iter().reduce(u64::saturating_add);
     counts.collect::<Option<Vec<_>>>().and_then(sum).map(Some)
 }
@@ -181,9 +183,10 @@ mod tests {
         assert_eq!(btrfs_device_errors(CLEAN), Some(Some(0)));
         assert_eq!(btrfs_device_errors("write_errs 1\nread_errs 20\nlater_errs 300\n"), Some(Some(321)));
         assert_eq!(btrfs_device_errors("write_errs 1\nread_errs 18446744073709551615\n"), Some(Some(u64::MAX)));
+        assert_eq!(btrfs_device_errors("write_errs -2147483648\n"), Some(Some(1 << 31)));
         assert_eq!(btrfs_device_errors("invalid\n"), Some(None));
         let huge = format!("write_errs {HUGE}");
-        for bad in ["", "\n", "write_errs", "write_errs \n", "write_errs x\n", "write_errs -1\n", &huge] {
+        for bad in ["", "\n", "write_errs", "write_errs \n", "write_errs x\n", "write_errs -2147483649\n", &huge] {
             assert_eq!(btrfs_device_errors(bad), None, "{bad}");
         }
     }
