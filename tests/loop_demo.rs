@@ -191,7 +191,7 @@ fn loop_the_demo_does_every_step_and_leaves_a_blank_disk_beside_it_untouched_and
     let ended = Demo::start().end();
     assert!(ended.status.success(), "{}\n{}", ended.text, ended.errors);
     for step in
-        ["CreateVolume", "expand", "kill -9, restart", "read back", "read erased range", "nothing is left behind"]
+        ["CreateVolume", "expand", "kill -9, restart", "read back", "read erased range", "everything was removed"]
     {
         assert!(ended.text.contains(step), "{step}: {}", ended.text);
     }

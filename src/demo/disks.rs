@@ -52,7 +52,9 @@ impl LoopDisk {
             Ok(raw) => {
                 let disk = Self { image, raw };
                 // An earlier user of this loop device may have left the kernel partitions that are not on our disk.
-                disk.forget_partitions().inspect_err(|_| drop(detach(&node))).map_err(Error::host("begin afresh"))?;
+                disk.forget_partitions()
+                    .inspect_err(|_| drop(detach(&node)))
+                    .map_err(Error::host("remove the old partitions"))?;
                 Ok(disk)
             }
             Err(error) => {
@@ -145,7 +147,7 @@ fn scanned(node: &Path, image: &Path) -> Result<RawDisk, Error> {
         _ => false,
     };
     found.filter(is_ours).ok_or_else(|| {
-        let what = format!("losetup named it for {}, and the kernel does not know it as that", image.display());
+        let what = format!("losetup named it for {}, but the kernel does not know it under that name", image.display());
         Error::wrong(&node.display().to_string(), what)
     })
 }

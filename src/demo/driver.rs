@@ -105,7 +105,7 @@ impl Driver {
                 Some(status) => return Err(Error::Driver(format!("was asked to stop, and ended with {status}"))),
                 None if Instant::now() >= until => {
                     return Err(Error::Driver(format!(
-                        "was asked to stop, and ran on for {} s",
+                        "was asked to stop, but still ran after {} s",
                         STOPS_WITHIN.as_secs()
                     )));
                 }

@@ -33,11 +33,11 @@ pub enum Error {
     /// The driver reported success, but that is wrong.
     #[error("{object}: {what}")]
     Wrong { object: String, what: String },
-    #[error("all went well, and the report could not be printed")]
+    #[error("the demo succeeded, but the report could not be printed")]
     Unprinted(#[from] PrintError),
     #[error("stopped by {0}")]
     Stopped(&'static str),
-    #[error("something is left behind: {}", .0.join("; "))]
+    #[error("not everything was removed: {}", .0.join("; "))]
     LeftBehind(Vec<String>),
 }
 

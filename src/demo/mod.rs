@@ -59,7 +59,7 @@ async fn demonstrate() -> Result<(), Error> {
     // The first failure is the error; whatever remains is reported in any case.
     match (outcome, swept) {
         (Ok(()), Ok(what)) => {
-            report.done("tidy up", None, &what, "nothing is left behind", begun.elapsed());
+            report.done("tidy up", None, &what, "everything was removed", begun.elapsed());
             Ok(report.finish()?)
         }
         (Err(error), Ok(what)) => {

@@ -71,7 +71,7 @@ fn millis(took: Duration) -> String {
 
 fn table(rows: &[StepRow], all: Duration) -> String {
     let lines = rows.iter().flat_map(lines);
-    let total = ("all", "every step did what it should".to_owned(), millis(all));
+    let total = ("all", "every step succeeded".to_owned(), millis(all));
     let lines: Vec<(&str, String, String)> = lines.chain([total]).collect();
     let step_width = lines.iter().map(|(step, ..)| step.len()).max().unwrap_or(0);
     let words_width = lines.iter().map(|(_, words, _)| words.chars().count()).max().unwrap_or(0);

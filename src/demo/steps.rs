@@ -77,7 +77,7 @@ pub async fn run(lab: &mut Lab, report: &mut Report) -> Result<(), Error> {
     let begun = Instant::now();
     let (driver, mut clients) = Driver::start(lab).await?;
     let capacity = claimed(&mut clients).await?;
-    let free = format!("pid {}, {} to give out", driver.pid(), Size(capacity.iter().sum()));
+    let free = format!("pid {}, {} available", driver.pid(), Size(capacity.iter().sum()));
     report.done("start the driver", None, &free, "three disks claimed, one by each set", begun.elapsed());
 
     let mut volumes = create(&mut clients, lab, report).await?;

@@ -146,7 +146,7 @@ impl DemoVolume {
 
     /// Deletes it; returns where it was, and proof that it held something.
     pub async fn delete(&mut self, clients: &mut Clients, disk: &LoopDisk) -> Result<StepDone, Error> {
-        let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is no UUID"))?;
+        let guid = uuid::Uuid::parse_str(&self.id).map_err(|_| self.wrong("its id is not a UUID"))?;
         let found = disk.partition(guid)?.ok_or_else(|| self.wrong("its partition is gone before it was deleted"))?;
         if found.0 != self.number || found.1.start != self.extent.start {
             return Err(self.wrong(format!("it moved from {} to {}", self.extent, found.1)));
@@ -158,7 +158,7 @@ impl DemoVolume {
         }
         let begun = Instant::now();
         self.remove(clients).await?;
-        Ok(StepDone::new(begun, "deleted", format!("its range held {} of other than zeros", Size(held))))
+        Ok(StepDone::new(begun, "deleted", format!("its range held {} of data other than zeros", Size(held))))
     }
 }
 
