@@ -120,10 +120,12 @@ fn read_entry(entry: Field<'_, '_>, seen: &mut FirstPlaces) -> ClassDevices {
     let class_field = object.field(&["storageClassName"]).required();
     let class = class_field.string().unwrap_or_default().to_owned();
     if class_field.is_given() && !metadata::is_object_name(&class) {
-        class_field.problem(format!("{class:?} is no name of a StorageClass: lower case letters, digits, '-' and '.'"));
+        class_field.problem(format!(
+            "{class:?} is not a valid name of a StorageClass: use lower case letters, digits, '-' and '.'"
+        ));
     }
     if let Some(first) = seen.classes.get(&class) {
-        class_field.problem(format!("stands at {first} too: name all devices of a class in one entry"));
+        class_field.problem(format!("is at {first} too: name all devices of a class in one entry"));
     } else {
         seen.classes.insert(class.clone(), class_field.path().to_owned());
     }
@@ -143,15 +145,16 @@ fn read_path(field: &Field<'_, '_>, seen: &mut FirstPlaces) -> Option<PathBuf> {
     let path = Path::new(text);
     if text.contains(['*', '?', '[']) {
         field.problem(format!(
-            "{text:?} has a character of globs, and a path names one device: a LocalVolumeSet's paths take globs"
+            "{text:?} has a glob character, but a path names one device: only the paths of a LocalVolumeSet may be \
+             globs"
         ));
     } else if !path.starts_with("/dev") || path.components().count() < 3 {
-        field.problem(format!("{text:?} is no path of a device: it begins with /dev/"));
+        field.problem(format!("{text:?} is not a device path: it must begin with /dev/"));
     } else if path.components().any(|part| part == Component::ParentDir) {
-        field.problem(format!("{text:?} leads up by `..`: write the path itself"));
+        field.problem(format!("{text:?} contains `..`: write the path without it"));
     }
     if let Some(first) = seen.paths.get(path) {
-        field.problem(format!("{text:?} stands at {first} too, and a disk goes to one class"));
+        field.problem(format!("{text:?} is at {first} too, but a disk can only have one class"));
     }
     seen.paths.entry(path.to_owned()).or_insert_with(|| field.path().to_owned());
     Some(path.to_owned())

@@ -28,7 +28,8 @@ pub fn parse_discovery(value: &Value, node: &Node) -> Result<DiscoverySpec, Vec<
         object.ignore(&["apiVersion", "kind", "status"]);
         let metadata = metadata::read(object.field(&["metadata"]));
         if metadata.is_some_and(|metadata| metadata.set.name.name != DISCOVERY_NAME) {
-            problems.add("metadata.name", format!("is not {DISCOVERY_NAME}: there is one discovery, of this name"));
+            problems
+                .add("metadata.name", format!("is not {DISCOVERY_NAME}: the only LocalVolumeDiscovery has this name"));
         }
         // All of its fields are optional.
         let (mut spec, _) = object.field(&["spec"]).object();
@@ -64,7 +65,10 @@ mod tests {
         let read = parse(DISCOVERY_NAME, &spec).expect("valid");
         assert_eq!((read.node, read.node_selector.as_ref()), (NodeMatch::Selected, Some(&spec["nodeSelector"])));
         let refused = parse("example-autodetect", &spec).expect_err("refused");
-        assert_eq!(refused, ["metadata.name: is not auto-discover-devices: there is one discovery, of this name"]);
+        assert_eq!(
+            refused,
+            ["metadata.name: is not auto-discover-devices: the only LocalVolumeDiscovery has this name"]
+        );
     }
 
     #[test]

@@ -181,10 +181,10 @@ fn read_layout(spec: &mut Object<'_, '_>, filter: &ReadFilter) -> Layout {
         };
     }
     if named.is_some() {
-        named_field.problem("cannot stand beside a partitioningSpec, which chooses the layout itself");
+        named_field.problem("cannot be combined with a partitioningSpec, which chooses the layout itself");
     }
     if filter.rule.types.contains(&DeviceType::Part) {
-        partitioning.problem("cannot stand beside the device type Partition: a partition is not partitioned again");
+        partitioning.problem("cannot be combined with the device type Partition: a partition is not partitioned again");
     }
     read_partitioning(partitioning, filter)
 }
@@ -201,10 +201,11 @@ fn read_partitioning(field: Field<'_, '_>, filter: &ReadFilter) -> Layout {
     let written = size_field.is_given() || count_field.is_given();
     if dynamic && written {
         mode_field
-            .problem("is Dynamic, which takes neither partSize nor count: volumes get just the size they ask for");
+            .problem("is Dynamic, which allows neither partSize nor count: each volume gets the size that it requests");
     }
     if is_object && !written && !mode_field.is_given() {
-        mode_field.problem(format!("is missing, and so are partSize and count: {path} must say how to cut the disks"));
+        mode_field
+            .problem(format!("is missing, and so are partSize and count: {path} must say how to partition the disks"));
     }
     if let Some(size) = size {
         check_part_size(&size_field, size, filter);

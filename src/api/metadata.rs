@@ -56,11 +56,11 @@ pub fn read(field: Field<'_, '_>) -> Option<Metadata> {
 
     let name = name?;
     if !is_dns_name(name, 253, '.') {
-        name_field.problem(format!("{name:?} is not a name: lower case letters, digits, '-' and '.', at most 253"));
+        name_field.problem(format!("{name:?} is not a name: use at most 253 lower case letters, digits, '-' and '.'"));
     }
     if !is_dns_name(namespace, 63, '-') {
         namespace_field
-            .problem(format!("{namespace:?} is not a namespace: lower case letters, digits and '-', at most 63"));
+            .problem(format!("{namespace:?} is not a namespace: use at most 63 lower case letters, digits and '-'"));
     }
     if uid.is_some_and(|uid| uid.is_empty() || uid.len() > 128 || uid.contains(|c: char| !c.is_ascii_graphic())) {
         uid_field.problem("is not a UID");

@@ -82,14 +82,14 @@ fn term_selects(term: Field<'_, '_>, node: &Node) -> bool {
     });
     let fields = requirements(&mut term, "matchFields", |field, key, operator, values| {
         if key != "metadata.name" {
-            field.problem(format!("{key:?} is not a field that nodes are selected by: only metadata.name is"));
+            field.problem(format!("{key:?} is not a field that can select nodes: use metadata.name"));
             return false;
         }
         match (operator, values) {
             (Operator::In, [name]) => *name == node.name,
             (Operator::NotIn, [name]) => *name != node.name,
             _ => {
-                field.problem("wants the operator In or NotIn and one value");
+                field.problem("needs the operator In or NotIn and one value");
                 false
             }
         }
@@ -144,9 +144,9 @@ fn check(operator: Operator, label: Option<&str>, values: &[String]) -> Option<b
 
 fn expects(operator: Operator) -> &'static str {
     match operator {
-        Operator::In | Operator::NotIn => "wants at least one value for In and NotIn",
+        Operator::In | Operator::NotIn => "needs at least one value for In and NotIn",
         Operator::Exists | Operator::DoesNotExist => "must be absent for Exists and DoesNotExist",
-        Operator::Gt | Operator::Lt => "wants one whole number for Gt and Lt",
+        Operator::Gt | Operator::Lt => "needs one whole number for Gt and Lt",
     }
 }
 
@@ -233,18 +233,18 @@ mod tests {
             (json!({"nodeSelectorTerms": []}), "must have at least one term"),
             (json!({"nodeSelectorTerm": []}), "did you mean nodeSelectorTerms?"),
             (json!({"nodeSelectorTerms": [term("a", "in", &json!(["x"]))]}), "\"in\" is not one of In, NotIn"),
-            (json!({"nodeSelectorTerms": [term("a", "In", &json!([]))]}), "wants at least one value"),
+            (json!({"nodeSelectorTerms": [term("a", "In", &json!([]))]}), "needs at least one value"),
             (json!({"nodeSelectorTerms": [term("a", "Exists", &json!(["x"]))]}), "must be absent"),
-            (json!({"nodeSelectorTerms": [term("a", "Gt", &json!(["x"]))]}), "wants one whole number"),
-            (json!({"nodeSelectorTerms": [term("a", "Lt", &json!(["1", "2"]))]}), "wants one whole number"),
+            (json!({"nodeSelectorTerms": [term("a", "Gt", &json!(["x"]))]}), "needs one whole number"),
+            (json!({"nodeSelectorTerms": [term("a", "Lt", &json!(["1", "2"]))]}), "needs one whole number"),
             (json!({"nodeSelectorTerms": [term("", "Exists", &json!(null))]}), "key: is empty"),
             (
                 json!({"nodeSelectorTerms": [{"matchFields": [{"key": "spec.x", "operator": "In", "values": ["a"]}]}]}),
-                "only metadata.name is",
+                "use metadata.name",
             ),
             (
                 json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}]}),
-                "wants the operator In or NotIn",
+                "needs the operator In or NotIn",
             ),
             (json!({"nodeSelectorTerms": [{"matchExpresions": []}]}), "did you mean matchExpressions?"),
         ] {

@@ -230,7 +230,7 @@ impl<'v, 'p> Field<'v, 'p> {
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
         };
-        self.problem(format!("wants {wanted}, not {is}"));
+        self.problem(format!("must be {wanted}, not {is}"));
     }
 }
 
@@ -306,12 +306,12 @@ mod tests {
         assert_eq!(
             said,
             [
-                "a.b[0]: wants a string, not the number 1 (quote it if a string is meant)",
-                "s: wants a string, not the boolean true (quote it if a string is meant)",
-                "n: wants a whole number, not the string \"5\"",
-                "i: wants a whole number, not the number 1.5 (quote it if a string is meant)",
-                "q: wants a quantity such as 10Gi, not a list",
-                "o: wants an object, not the number 3 (quote it if a string is meant)",
+                "a.b[0]: must be a string, not the number 1 (quote it if a string is meant)",
+                "s: must be a string, not the boolean true (quote it if a string is meant)",
+                "n: must be a whole number, not the string \"5\"",
+                "i: must be a whole number, not the number 1.5 (quote it if a string is meant)",
+                "q: must be a quantity such as 10Gi, not a list",
+                "o: must be an object, not the number 3 (quote it if a string is meant)",
                 "absent: is required",
             ]
         );

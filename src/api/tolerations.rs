@@ -17,9 +17,7 @@ pub(super) fn read_tolerations(field: &Field<'_, '_>) -> Vec<Toleration> {
         let effect = effect.string().filter(|text| !text.is_empty()).and_then(|_| effect.one_of(&effects, Case::Exact));
         let seconds = object.field(&["tolerationSeconds"]).integer(i64::MIN, i64::MAX);
         match operator {
-            TolerationOperator::Equal if key.is_none() => {
-                operator_field.problem("must be Exists where there is no key")
-            }
+            TolerationOperator::Equal if key.is_none() => operator_field.problem("must be Exists if there is no key"),
             TolerationOperator::Exists if value.is_some() => operator_field.problem("must not be Exists with a value"),
             _ => {}
         }

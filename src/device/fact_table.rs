@@ -19,25 +19,25 @@ const REACHES: &[&str] = &["Local", "Network", "Unknown"];
 pub static FACTS: &[Fact] = &[
     fact(
         PATH,
-        "the device node; may be another one after a reboot",
+        "the device node; it may change after a reboot",
         Text(|seen| Some(seen.raw().path.display().to_string())),
         &[
             Json,
             Table(narrow(10, "DEVICE")),
             Expression("path"),
-            Discovery(operators("path").described("The kernel's node, which may be another after a reboot.")),
+            Discovery(operators("path").described("The kernel's device node, which may change after a reboot.")),
         ],
     ),
     fact("name", "the kernel's name", Text(|seen| Some(seen.raw().name.to_string())), &[Expression("name")]),
     fact(
         "diskId",
-        "what localpool calls the disk; never a path or a size",
+        "localpool's name for the disk, without a path or a size",
         Text(|seen| Some(seen.device.id.to_string())),
         &[
             Json,
             Table(wide(150, "ID")),
             Expression("diskId"),
-            Discovery(identity("diskId").described("What localpool calls the disk: never a path, never a size.")),
+            Discovery(identity("diskId").described("localpool's name for the disk, without a path or a size.")),
         ],
     ),
     fact(
@@ -48,7 +48,7 @@ pub static FACTS: &[Fact] = &[
     ),
     fact(
         VERDICT,
-        "whose it is: `Unclaimed`, `Ours`, `Theirs` or `Unknown`",
+        "who owns it: `Unclaimed`, `Ours`, `Theirs` or `Unknown`",
         Text(|seen| Some(seen.listing?.verdict.to_owned())),
         &[Json, Table(narrow(140, "VERDICT"))],
     ),
@@ -60,7 +60,7 @@ pub static FACTS: &[Fact] = &[
     ),
     fact(
         REFUSAL,
-        "why nobody may take it, in words that do not change while it is so; absent if it may be claimed",
+        "why nobody may claim it, in words that stay the same as long as the reason does; absent if it may be claimed",
         Text(|seen| seen.listing?.refusal.clone()),
         &[Json],
     ),
@@ -85,7 +85,7 @@ pub static FACTS: &[Fact] = &[
             Expression("type"),
             Discovery(
                 operators("type")
-                    .described("As lsblk says it: disk, part, lvm, mpath, loop, raid, crypt, dm, rom, other."),
+                    .described("As lsblk shows it: disk, part, lvm, mpath, loop, raid, crypt, dm, rom, other."),
             ),
         ],
     ),
@@ -127,7 +127,7 @@ pub static FACTS: &[Fact] = &[
         &[
             Expression("deviceID"),
             Discovery(
-                operators("deviceID").described("The persistent name, /dev/disk/by-id/…; empty where there is none."),
+                operators("deviceID").described("The persistent name, /dev/disk/by-id/…; empty if there is none."),
             ),
         ],
     ),
@@ -158,7 +158,7 @@ pub static FACTS: &[Fact] = &[
             Expression("tran"),
             Expression("transport"),
             Discovery(
-                ours("tran").described("The wire, as lsblk's TRAN: nvme, sata, sas, usb, iscsi, fc, tcp, virtio."),
+                ours("tran").described("The transport, as lsblk's TRAN: nvme, sata, sas, usb, iscsi, fc, tcp, virtio."),
             ),
         ],
     ),
@@ -180,7 +180,7 @@ pub static FACTS: &[Fact] = &[
         &[
             Json,
             Expression("attachedBy"),
-            Discovery(ours("attachedBy").described("What tells so, such as iSCSI or Amazon EBS.")),
+            Discovery(ours("attachedBy").described("How that is known, such as iSCSI or Amazon EBS.")),
         ],
     ),
     fact(

@@ -93,7 +93,7 @@ async fn discovery_writes_its_own_nodes_result_and_the_controller_runs_nothing_b
         (&one, apply, result("a", "one", "two"), Some("the labels of a result name its own node")),
         (&one, apply, result("a", "one", "one"), None),
         (&two, apply, result("a", "one", "one"), other),
-        (&two, apply, result("a", "two", "two"), Some("a result belongs to one node for ever")),
+        (&two, apply, result("a", "two", "two"), Some("a result always belongs to the same node")),
         (&two, apply_status, status.to_string(), other),
         (&nodeless, apply, result("b", "one", "one"), Some("does not say which node")),
         (&one, &delete, String::new(), Some("forbidden")),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::health::HealthEntry;
 use crate::device::SetName;
 
-/// What a person asks of a node's pool.
+/// What a person requests for a node's pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -22,7 +22,8 @@ use crate::device::SetName;
     category = "localpool",
     status = "DevicePoolStatus",
     derive = "PartialEq",
-    doc = "The disks that localpool has on one node, and what they have to give. Its name is the node's.",
+    doc = "The disks that localpool has claimed on one node, and the space that they offer. Its name is the name of \
+           the node.",
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Disks","type":"integer","jsonPath":".status.diskCount"}"#,
     printcolumn = r#"{"name":"Volumes","type":"integer","jsonPath":".status.volumeCount"}"#,
@@ -34,12 +35,12 @@ use crate::device::SetName;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct DevicePoolSpec {
-    /// No new volumes on this node; those that are there stay and work.
+    /// Accept no new volumes on this node; existing volumes can still be used.
     #[serde(default)]
     pub cordon: bool,
 }
 
-/// What the agent says. Sizes are bytes where they are numbers, and for people where they are text.
+/// What the agent reports. Sizes are in bytes if they are numbers, and for people if they are text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicePoolStatus {
@@ -51,12 +52,12 @@ pub struct DevicePoolStatus {
     pub size: String,
     #[serde(default)]
     pub free: String,
-    /// The largest volume that could be made now.
+    /// The size of the largest volume that can be created now.
     #[serde(default)]
     pub largest: String,
     #[serde(default)]
     pub disks: Vec<DiskStatus>,
-    /// What each set has to give here, and which devices it left.
+    /// The space that each set offers here, and the devices that it does not take.
     #[serde(default)]
     pub sets: Vec<SetOffer>,
     #[serde(default)]
@@ -100,7 +101,7 @@ pub enum DiskState {
     Missing,
 }
 
-/// What one set has to give on this node, in bytes, now.
+/// The space that one set offers on this node now, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetOffer {
@@ -115,26 +116,26 @@ pub struct SetOffer {
     pub available: i64,
     pub largest: i64,
     pub smallest: i64,
-    /// For a raw block volume, which gets clean space only.
+    /// For a raw block volume, which only gets clean space.
     pub block_available: i64,
     pub block_largest: i64,
     pub block_smallest: i64,
-    /// Where the set is not valid or selects nothing here: why.
+    /// Why the set is not valid, or selects nothing here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Devices that a dry run would take, at most 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub would_take: Vec<String>,
-    /// How many more it would take.
+    /// The number of devices that it would take in addition.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub would_take_omitted: i64,
-    /// Devices that it does not take, at most 32 of them: those that it nearly takes first.
+    /// Devices that it does not take, at most 32 of them. Those that it almost takes come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<Unmatched>,
-    /// How many more it does not take.
+    /// The number of devices that it does not take in addition.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmatched_omitted: i64,
-    /// Of a set with a partitioningSpec: how far each of its disks is.
+    /// For a set with a partitioningSpec: the progress of each of its disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitioning: Vec<DiskPartitioning>,
     /// Paths of a LocalVolume that lead to no device here.

@@ -35,10 +35,10 @@ pub struct LocalVolumeStatus {
     pub ready_replicas: i32,
     pub conditions: Vec<Condition>,
     pub total_provisioned_device_count: i32,
-    /// At most 64 of them, and how many more there are.
+    /// At most 64 of them, and the number of the others.
     pub missing_device_paths: Vec<Value>,
     pub missing_device_paths_omitted: i64,
-    /// At most 64 of them, and how many more there are.
+    /// At most 64 of them, and the number of the others.
     pub unmatched_devices: Vec<Value>,
     pub unmatched_devices_omitted: i64,
 }
@@ -73,7 +73,7 @@ fn spec() -> Value {
         "type": "string",
         "maxLength": 1024,
         "x-kubernetes-validations": [
-            {"rule": "self.startsWith('/dev/')", "message": "a path of a device begins with /dev/"},
+            {"rule": "self.startsWith('/dev/')", "message": "a device path must begin with /dev/"},
         ],
     });
     let entry = json!({
@@ -81,22 +81,22 @@ fn spec() -> Value {
         "x-kubernetes-preserve-unknown-fields": true,
         "required": ["storageClassName"],
         "properties": {
-            "storageClassName": {"type": "string", "minLength": 1, "maxLength": 253, "description": "The StorageClass that offers the disks; made where there is none."},
-            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem", ""], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
-            "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
-            "devicePaths": {"type": "array", "maxItems": 256, "nullable": true, "items": path, "description": "Device nodes, or better links below /dev/disk/by-id, of the disks to be used; each names one disk of each selected node."},
-            "forceWipeDevicesAndDestroyAllData": {"type": "boolean", "description": "Destroy what is on the named disks, where nobody uses it. Default: false."},
+            "storageClassName": {"type": "string", "minLength": 1, "maxLength": 253, "description": "The StorageClass that offers the disks; it is created if it does not exist."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem", ""], "description": "Restricts the volumeMode of the volumes. Absent: the claim chooses it."},
+            "fsType": text("ext4, xfs or btrfs, if neither the claim nor the class names one. Default: ext4."),
+            "devicePaths": {"type": "array", "maxItems": 256, "nullable": true, "items": path, "description": "The disks to use, by device nodes, or better by links below /dev/disk/by-id; each path names one disk of each selected node."},
+            "forceWipeDevicesAndDestroyAllData": {"type": "boolean", "description": "Destroy the content of the named disks, unless somebody uses it. Default: false."},
         },
     });
     json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "managementState": {"type": "string", "enum": ["Managed", "Unmanaged", "Force", "Removed", ""], "description": "With Unmanaged and Removed nothing new is claimed."},
+            "managementState": {"type": "string", "enum": ["Managed", "Unmanaged", "Force", "Removed", ""], "description": "With Unmanaged or Removed, no new device is claimed."},
             "logLevel": {"type": "string", "enum": ["", "Normal", "Debug", "Trace", "TraceAll"], "description": "Accepted; it changes nothing."},
             "nodeSelector": node_selector(),
             "tolerations": tolerations(),
-            "storageClassDevices": {"type": "array", "maxItems": 64, "nullable": true, "items": entry, "description": "Which disks go to which class."},
+            "storageClassDevices": {"type": "array", "maxItems": 64, "nullable": true, "items": entry, "description": "Which disks each StorageClass offers."},
         },
     })
 }
@@ -148,7 +148,7 @@ pub fn volume_crd() -> CustomResourceDefinition {
                 ],
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
-                    "description": "Disks that are named by their paths, and the classes that offer them.",
+                    "description": "Disks, named by their paths, and the StorageClasses that offer them.",
                     "required": ["spec"],
                     "properties": {
                         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},

@@ -91,10 +91,11 @@ pub fn discovery_crd() -> CustomResourceDefinition {
                 ],
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
-                    "description": "Has the devices of nodes looked at all the time; what is found is in a LocalVolumeDiscoveryResult for each node.",
+                    "description": "Discovers the devices of nodes continuously, and reports them in a \
+                                    LocalVolumeDiscoveryResult for each node.",
                     "x-kubernetes-validations": [{
                         "rule": format!("self.metadata.name == '{DISCOVERY_NAME}'"),
-                        "message": format!("there is one LocalVolumeDiscovery, and it is called {DISCOVERY_NAME}: use this name"),
+                        "message": format!("the only LocalVolumeDiscovery is called {DISCOVERY_NAME}: use this name"),
                     }],
                     "properties": {
                         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},

@@ -219,7 +219,8 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
                 ],
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
-                    "description": "The devices of one node. It stays when discovery ends; delete it when it is not wanted any more.",
+                    "description": "The devices of one node. It stays when discovery ends; delete it when you do not \
+                                    need it any more.",
                     "required": ["spec"],
                     "properties": {
                         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
@@ -231,7 +232,7 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
                                 "type": "string",
                                 "minLength": 1,
                                 "x-kubernetes-validations": [
-                                    {"rule": "self == oldSelf", "message": "a result belongs to one node for ever"},
+                                    {"rule": "self == oldSelf", "message": "a result always belongs to the same node"},
                                 ],
                             }},
                         },
@@ -239,11 +240,11 @@ pub fn discovery_result_crd() -> CustomResourceDefinition {
                             "type": "object",
                             "x-kubernetes-preserve-unknown-fields": true,
                             "properties": {
-                                "discoveredTimeStamp": text("When the devices were last found to be others than before."),
+                                "discoveredTimeStamp": text("When a change of the devices was last found."),
                                 "discoveredDevices": {"type": "array", "x-kubernetes-list-type": "atomic", "items": device()},
                                 "deviceCount": {"type": "integer", "format": "int64"},
                                 "availableCount": {"type": "integer", "format": "int64"},
-                                "omittedCount": integer("Devices that the object has no room for."),
+                                "omittedCount": integer("The number of devices that did not fit into the object."),
                             },
                         },
                     },

@@ -83,16 +83,16 @@ fn filter() -> Value {
     let mut filter = json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
-        "description": "Which devices may be taken; all that is given must hold.",
+        "description": "Which devices may be claimed; a device must match all fields that are set.",
         "properties": {
             "deviceTypes": texts("disk, part, loop, mpath (RawDisk and Partition are accepted too). Default: disk."),
             "devices": texts("An older spelling of deviceTypes."),
             "deviceMechanicalProperties": texts("Rotational, NonRotational. Default: both."),
             "deviceMechanicalProperty": texts("An older spelling of deviceMechanicalProperties."),
-            "minSize": quantity("The smallest device. Default: 1Gi; 0 is no minimum."),
-            "maxSize": quantity("The largest device."),
-            "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must say of its own health (SMART). NotFailing: not that it fails. Passed: that it is well; leaves those that say nothing. Absent: it is not asked."},
-            "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "What else is asked of a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
+            "minSize": quantity("The size of the smallest device. Default: 1Gi; 0 means no minimum."),
+            "maxSize": quantity("The size of the largest device."),
+            "minHealth": {"type": "string", "enum": ["NotFailing", "Passed"], "description": "What a device must report about its own health (SMART). NotFailing: no failure. Passed: that it is healthy; excludes devices that report nothing. Absent: the device is not asked."},
+            "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "One more condition for a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
     for list in LISTS {
@@ -108,12 +108,12 @@ fn partitioning() -> Value {
     json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
-        "description": "How disks are cut. Absent: a disk is one volume.",
+        "description": "How disks are partitioned. Absent: a disk is one volume.",
         "properties": {
             "partSize": quantity("The size of each partition; the disk is filled with them."),
             "size": quantity("An older spelling of partSize."),
             "count": {"type": "integer", "format": "int64", "minimum": 1, "description": "The number of partitions of each disk."},
-            "mode": {"type": "string", "enum": ["Dynamic"], "description": "Dynamic: each volume gets a partition of just its size."},
+            "mode": {"type": "string", "enum": ["Dynamic"], "description": "Dynamic: each volume gets a partition of its own size."},
         },
     })
 }
@@ -124,27 +124,29 @@ fn spec() -> Value {
         "x-kubernetes-preserve-unknown-fields": true,
         "required": ["storageClassName"],
         "properties": {
-            "storageClassName": {"type": "string", "minLength": 1, "description": "The StorageClass that offers the disks; made where there is none."},
+            "storageClassName": {"type": "string", "minLength": 1, "description": "The StorageClass that offers the disks; it is created if it does not exist."},
             "nodeSelector": node_selector(),
             "tolerations": tolerations(),
-            "minDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "Below this many matching devices on a node, none is claimed there."},
-            "maxDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "The most devices of a node that it claims."},
-            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem"], "description": "Restricts what volumes are used as. Absent: the claim chooses."},
-            "fsType": text("ext4, xfs or btrfs, where neither claim nor class says. Default: ext4."),
+            "minDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "If fewer devices of a node match, none of them is claimed."},
+            "maxDeviceCount": {"type": "integer", "format": "int32", "minimum": 0, "nullable": true, "description": "The largest number of devices that the set claims on a node."},
+            "volumeMode": {"type": "string", "enum": ["Block", "Filesystem", "block", "filesystem"], "description": "Restricts the volumeMode of the volumes. Absent: the claim chooses it."},
+            "fsType": text("ext4, xfs or btrfs, if neither the claim nor the class names one. Default: ext4."),
             "fstype": text("An older spelling of fsType."),
             "filesystem": text("An older spelling of fsType."),
-            "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a partition table of ours."},
-            "blankness": {"type": "string", "enum": ["Signatures", "Zeros"], "description": "Zeros: a disk with bytes that nothing recognises is left. Default: Signatures."},
+            "layout": {"type": "string", "enum": ["Whole", "RawDevice"], "description": "RawDevice: the bare device, without a label or a partition table."},
+            "blankness": {"type": "string", "enum": ["Signatures", "Zeros"], "description": "Zeros: a disk with unrecognised data is not claimed. Default: Signatures."},
             "erasePolicy": {"type": "string", "enum": ["discard", "zero", "none"], "description": "What happens to a deleted volume's data. Default: discard, which zeroes."},
-            "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is given back when its last volume is erased. Default: Keep."},
-            "dryRun": {"type": "boolean", "description": "Claim nothing, only say in the status what would be claimed. Default: false."},
+            "reclaim": {"type": "string", "enum": ["Keep", "Release"], "description": "Release: a disk is released when its last volume is erased. Default: Keep."},
+            "dryRun": {"type": "boolean", "description": "Claim nothing; only report in the status what would be \
+                                                          claimed. Default: false."},
             "deviceInclusionSpec": filter(),
             "deviceExclusionSpec": {
                 "type": "object",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {
-                    "deviceNameFilter": texts("Globs over the kernel's name that keep a device out."),
-                    "excludeNetworkDisks": {"type": "boolean", "description": "Leave disks whose bytes come over a network, as far as the machine can tell. Default: false."},
+                    "deviceNameFilter": texts("Globs for kernel names; a device that matches one of them is not \
+                                               claimed."),
+                    "excludeNetworkDisks": {"type": "boolean", "description": "Exclude disks whose data comes over a network, as far as the machine can tell. Default: false."},
                 },
             },
             "partitioningSpec": partitioning(),

@@ -66,7 +66,7 @@ pub fn has_our_schema(crd: &CustomResourceDefinition) -> bool {
 /// replaces our schema.
 pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     match crd.metadata.annotations.as_ref().and_then(|all| all.get(SCHEMA_ANNOTATION)) {
-        None => return Some("it came from another owner".to_owned()),
+        None => return Some("another owner applied it".to_owned()),
         Some(number) if !is_late_enough(number) => {
             return Some(format!("it has schema {number}, and {SCHEMA} is needed"));
         }
@@ -74,7 +74,7 @@ pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
     }
     let ours = all().into_iter().find(|ours| ours.metadata.name == crd.metadata.name)?;
     let dropped = kept::first_dropped(crd, &ours)?;
-    Some(format!("another schema was put over it, which drops what it does not know, such as {dropped}"))
+    Some(format!("another schema replaced it, which drops unknown fields, such as {dropped}"))
 }
 
 /// During an upgrade or downgrade of a cluster, agents run under the CRDs of another version.
@@ -100,7 +100,7 @@ mod tests {
             why_not_ours(&crd)
         };
         assert_eq!((with(SCHEMA, false), with("2", false), with("10", false)), (None, None, None));
-        assert!(with("2", true).is_some_and(|why| why.contains("drops what it does not know")));
+        assert!(with("2", true).is_some_and(|why| why.contains("drops unknown fields")));
         for older in ["0", "", "one"] {
             assert!(with(older, false).is_some_and(|why| why.contains("is needed")), "{older:?}");
         }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::health::HealthEntry;
 use super::volume_reason::Reason;
 
-/// What the controller asks of a node. All of it is fixed but `size`, which grows, and `intent`.
+/// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -26,8 +26,9 @@ use super::volume_reason::Reason;
     status = "PoolVolumeStatus",
     derive = "PartialEq",
     selectable = ".spec.node",
-    validation = Rule::new("self.metadata.name.matches('^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$')").message("a PoolVolume's name is the id that follows from spec.volumeName: the driver makes these objects, make a PersistentVolumeClaim"),
-    doc = "A volume on a local disk. Made and deleted by the driver: deleting it by hand erases nothing, it comes back.",
+    validation = Rule::new("self.metadata.name.matches('^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$')").message("a PoolVolume's name is the id that follows from spec.volumeName: the driver creates these objects, so create a PersistentVolumeClaim instead"),
+    doc = "A volume on a local disk. The driver creates and deletes this object: if you delete it by hand, nothing is \
+           erased, and the driver creates it again.",
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.node"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Health","type":"string","jsonPath":".status.conditions[?(@.type==\"Healthy\")].reason"}"#,
@@ -42,12 +43,12 @@ use super::volume_reason::Reason;
     validation = Rule::new("self.node == oldSelf.node").message("spec.node cannot be changed: a local volume stays on its node"),
     validation = Rule::new("self.volumeName == oldSelf.volumeName").message("spec.volumeName cannot be changed"),
     validation = Rule::new("self.volumeMode == oldSelf.volumeMode").message("spec.volumeMode cannot be changed"),
-    validation = Rule::new("self.required == oldSelf.required").message("spec.required cannot be changed: spec.size is what grows"),
+    validation = Rule::new("self.required == oldSelf.required").message("spec.required cannot be changed: only spec.size grows"),
     validation = Rule::new("has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || self.limit == oldSelf.limit)").message("spec.limit cannot be changed"),
     validation = Rule::new("has(self.fsType) == has(oldSelf.fsType) && (!has(self.fsType) || self.fsType == oldSelf.fsType)").message("spec.fsType cannot be changed"),
     validation = Rule::new("has(self.parameters) == has(oldSelf.parameters) && (!has(self.parameters) || self.parameters == oldSelf.parameters)").message("spec.parameters cannot be changed"),
-    validation = Rule::new("!has(self.fsType) || self.volumeMode == 'Filesystem'").message("spec.fsType goes with volumeMode Filesystem only"),
-    validation = Rule::new("oldSelf.intent != 'Delete' || self.intent == 'Delete'").message("spec.intent Delete cannot be taken back: the data may be gone"),
+    validation = Rule::new("!has(self.fsType) || self.volumeMode == 'Filesystem'").message("spec.fsType is only allowed with volumeMode Filesystem"),
+    validation = Rule::new("oldSelf.intent != 'Delete' || self.intent == 'Delete'").message("spec.intent Delete cannot be undone: the data may be gone"),
 )]
 pub struct PoolVolumeSpec {
     /// The node whose disk the volume is on.
@@ -59,18 +60,18 @@ pub struct PoolVolumeSpec {
     /// Bytes that CreateVolume asked for.
     #[schemars(range(min = 0))]
     pub required: i64,
-    /// The most bytes that it may have.
+    /// The largest size that it may have, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub limit: Option<i64>,
     pub volume_mode: VolumeMode,
-    /// The filesystem, where the claim's class names one.
+    /// The filesystem, if the claim's class names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs_type: Option<String>,
-    /// Of the StorageClass, less what Kubernetes' own tools add.
+    /// The parameters of the StorageClass, without those that Kubernetes' own tools add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Bytes that it is to grow to.
+    /// The size that it should grow to, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub size: Option<i64>,
@@ -94,13 +95,13 @@ pub enum Intent {
     Delete,
 }
 
-/// What the node's agent says of it.
+/// What the node's agent reports about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolVolumeStatus {
     #[serde(default)]
     pub phase: Phase,
-    /// One word for machines, where the phase alone does not say why.
+    /// One word for machines, if the phase alone does not say why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub reason: Option<Reason>,
@@ -113,7 +114,7 @@ pub struct PoolVolumeStatus {
     /// The same for people, such as 10Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<String>,
-    /// Bytes that it could grow to now.
+    /// The size that it could grow to now, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growable_to: Option<i64>,
     /// The filesystem that it has or will get.
@@ -125,7 +126,7 @@ pub struct PoolVolumeStatus {
     /// `namespace/name` of the set that owns the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// The `spec.size` that the agent acted on last, and why it did not grow where it did not.
+    /// The last `spec.size` that the agent acted on, and why the volume did not grow, if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_size: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,20 +138,20 @@ pub struct PoolVolumeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far a volume has got.
+/// The progress of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// The agent has not looked at it.
+    /// The agent has not processed it yet.
     #[default]
     Pending,
-    /// The agent will not make it; nothing was written. The controller withdraws it.
+    /// The agent refuses to make it, and has written nothing. The controller withdraws it.
     Rejected,
     /// The agent is making it.
     Accepted,
     /// It could not be made, and nothing of it is on a disk. The controller withdraws it.
     Failed,
     Ready,
-    /// It is on a disk, and nobody has claimed it: no object and no PersistentVolume told of it.
+    /// It is on a disk, but no object and no PersistentVolume named it.
     Found,
     /// It is being deleted, or its deletion waits for a reason that the message gives.
     Deleting,

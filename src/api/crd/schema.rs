@@ -26,7 +26,7 @@ fn requirements() -> Value {
 pub fn node_selector() -> Value {
     json!({
         "type": "object",
-        "description": "The nodes that it is for. Absent: all.",
+        "description": "The nodes that it applies to. Absent: all nodes.",
         "required": ["nodeSelectorTerms"],
         "properties": {"nodeSelectorTerms": {"type": "array", "items": {
             "type": "object",

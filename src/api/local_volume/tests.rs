@@ -105,24 +105,24 @@ fn every_slip_is_named_with_its_place() {
     let first = "spec.storageClassDevices[0]";
     for (entry, says) in [
         ("{devicePaths: [/dev/sdb]}", format!("{first}.storageClassName: is required")),
-        ("{storageClassName: Fast}", "no name of a StorageClass".to_owned()),
-        ("{storageClassName: a/b}", "no name of a StorageClass".to_owned()),
-        ("{storageClassName: a, devicePaths: [sdb]}", format!("{first}.devicePaths[0]: \"sdb\" is no path")),
-        ("{storageClassName: a, devicePaths: [/dev]}", "is no path of a device".to_owned()),
-        ("{storageClassName: a, devicePaths: [/development/x]}", "is no path of a device".to_owned()),
-        ("{storageClassName: a, devicePaths: [/var/a.img]}", "it begins with /dev/".to_owned()),
-        ("{storageClassName: a, devicePaths: [/dev/../etc/x]}", "leads up".to_owned()),
-        ("{storageClassName: a, devicePaths: ['/dev/sd*']}", "has a character of globs".to_owned()),
-        ("{storageClassName: a, devicePaths: /dev/sdb}", format!("{first}.devicePaths: wants a list")),
+        ("{storageClassName: Fast}", "not a valid name of a StorageClass".to_owned()),
+        ("{storageClassName: a/b}", "not a valid name of a StorageClass".to_owned()),
+        ("{storageClassName: a, devicePaths: [sdb]}", format!("{first}.devicePaths[0]: \"sdb\" is not a device path")),
+        ("{storageClassName: a, devicePaths: [/dev]}", "is not a device path".to_owned()),
+        ("{storageClassName: a, devicePaths: [/development/x]}", "is not a device path".to_owned()),
+        ("{storageClassName: a, devicePaths: [/var/a.img]}", "it must begin with /dev/".to_owned()),
+        ("{storageClassName: a, devicePaths: [/dev/../etc/x]}", "contains `..`".to_owned()),
+        ("{storageClassName: a, devicePaths: ['/dev/sd*']}", "has a glob character".to_owned()),
+        ("{storageClassName: a, devicePaths: /dev/sdb}", format!("{first}.devicePaths: must be a list")),
         ("{storageClassName: a, fsType: zfs}", "is not one of ext4, xfs, btrfs".to_owned()),
         ("{storageClassName: a, forceWipeDevices: true}", "forceWipeDevices: unknown field".to_owned()),
-        ("{storageClassName: a, forceWipeDevicesAndDestroyAllData: 'yes'}", "wants true or false".to_owned()),
+        ("{storageClassName: a, forceWipeDevicesAndDestroyAllData: 'yes'}", "must be true or false".to_owned()),
         (
             "{storageClassName: a, devicePaths: [/dev/sdb]}, {storageClassName: b, devicePaths: [/dev//sdb]}",
-            format!("stands at {first}.devicePaths[0] too"),
+            format!("is at {first}.devicePaths[0] too"),
         ),
-        ("{storageClassName: a, devicePaths: [/dev/sdb, /dev/sdb]}", format!("stands at {first}.devicePaths[0] too")),
-        ("{storageClassName: a}, {storageClassName: a}", format!("stands at {first}.storageClassName too")),
+        ("{storageClassName: a, devicePaths: [/dev/sdb, /dev/sdb]}", format!("is at {first}.devicePaths[0] too")),
+        ("{storageClassName: a}, {storageClassName: a}", format!("is at {first}.storageClassName too")),
     ] {
         let said = refusal(&entries(entry));
         assert!(said.contains(&says), "{entry}: {said}");

@@ -16,7 +16,7 @@ fn a_pool_volume_cannot_be_edited_into_another_one() {
             ("node", json!("elsewhere"), "a local volume stays on its node"),
             ("volumeName", json!("other"), "spec.volumeName cannot be changed"),
             ("volumeMode", json!("Block"), "spec.volumeMode cannot be changed"),
-            ("required", json!(1), "spec.size is what grows"),
+            ("required", json!(1), "only spec.size grows"),
             ("parameters", json!({"class": "other"}), "spec.parameters cannot be changed"),
             ("intent", json!("Delete"), "delete its PersistentVolumeClaim"),
             ("intent", json!("Erase"), "Unsupported value"),
@@ -60,7 +60,7 @@ fn a_pool_volume_made_by_hand_under_a_wrong_name_gets_no_space() {
         let node = space.nodes().await.remove(0);
         let odd = by_hand("00000000-0000-4000-8000-00000000beef", &node);
         let said = space.try_create(&odd).await.expect_err("no id of ours").to_string();
-        assert!(said.contains("make a PersistentVolumeClaim"), "{said}");
+        assert!(said.contains("create a PersistentVolumeClaim"), "{said}");
         // An id such as the driver makes, but of another volume: only somebody who knows the rule notices.
         let id = VolumeId::of_name("another").to_string();
         space.create(&by_hand(&id, &node)).await;

@@ -48,7 +48,7 @@ fn discovery_tells_of_a_disk_that_is_added_and_its_results_stay_when_it_goes() {
         let other = space.machine().work.join("discovery-named.yaml");
         std::fs::write(&other, named).unwrap();
         let refused = crate::cluster::attempt("kubectl", &["apply", "-f", other.to_str().unwrap()]).await;
-        assert!(refused.unwrap_err().contains("it is called auto-discover-devices: use this name"));
+        assert!(refused.unwrap_err().contains("is called auto-discover-devices: use this name"));
 
         // The operator's own sample is for nodes that do not exist; people adapt it as below.
         let sample =

@@ -233,7 +233,7 @@ fn examples_that_break_a_rule_are_refused_with_what_to_change() {
         let mut object: Value = serde_saphyr::from_str(&text).unwrap();
         object["metadata"]["namespace"] = json!(space.namespace);
         let said = space.try_create(&object).await.expect_err("it is refused").to_string();
-        assert!(said.contains("it is called auto-discover-devices: use this name"), "{said}");
+        assert!(said.contains("is called auto-discover-devices: use this name"), "{said}");
         let said = refused(space, "seed-result").await;
         assert!(said.contains("labels"), "labels are no list: {said}");
         let said = refused(space, "operator-scaffold").await;
