@@ -23,7 +23,7 @@ use roles::{ControllerArgs, DiscoveryArgs, NodeArgs, StandaloneArgs};
 use state::StateArgs;
 
 const LOGS: &str =
-    "Logs go to stderr; LOCALPOOL_LOG says how much, such as debug or localpool=debug,h2=warn [default: info].";
+    "Logs go to stderr; LOCALPOOL_LOG sets the level, such as debug or localpool=debug,h2=warn [default: info].";
 
 /// Turns the local disks of a node into CSI volumes.
 #[derive(Debug, Parser)]
@@ -43,29 +43,29 @@ enum CliCommand {
     Controller(ControllerArgs),
     /// Report all devices of one node to the cluster; the controller runs this for a LocalVolumeDiscovery
     Discovery(DiscoveryArgs),
-    /// Print every disk of this machine, whose it is, and why
+    /// Print every disk of this machine, who owns it, and why
     Devices(DevicesArgs),
     /// Print every volume on the disks of this node's pool, even one that no object or claim names any more
     Volumes(DevicesArgs),
-    /// Give a disk of the pool back, or take one over
+    /// Release a disk of the pool, or take one over
     #[command(subcommand)]
     Disk(DiskCommand),
-    /// Say what sets would do
+    /// Show what sets would do
     #[command(subcommand)]
     Set(SetCommand),
-    /// Adopt a volume that came with a disk, settle which of several disks has one, or give up one whose node is gone
+    /// Adopt a volume that came with a disk, settle a conflict about a volume, or give up a volume whose node was deleted
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Start a document of the state directory afresh
+    /// Set aside a file of the state directory that cannot be used
     #[command(subcommand)]
     State(StateCommand),
-    /// Print the custom resource definitions, or bring a cluster to them
+    /// Print the CustomResourceDefinitions, or apply them to a cluster
     Crds(CrdsArgs),
-    /// Print the udev rules that keep this host off what tenants write into volumes, or install them
+    /// Print the udev rules that make this host ignore what tenants write into volumes, or install them
     UdevRules(InstallArgs),
-    /// Print the filter that keeps this host's LVM off what tenants write into volumes, or put it into its configuration
+    /// Print the filter that makes this host's LVM ignore what tenants write into volumes, or add it to LVM's configuration
     LvmFilter(InstallArgs),
-    /// Show a whole driver at work on three loop disks of its own, and leave nothing behind
+    /// Run a whole driver on three temporary loop disks, show each step, and remove everything at the end
     Demo,
 }
 
@@ -80,7 +80,7 @@ struct DevicesArgs {
 
 #[derive(Debug, Subcommand)]
 enum DiskCommand {
-    /// Give back a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
+    /// Release a disk without volumes: it becomes blank, and no set claims it again until `disk adopt`
     Release(DiskArgs),
     /// Take over a disk: one with another node's label, one that was released, or a disputed bare device
     Adopt(DiskArgs),
@@ -88,13 +88,13 @@ enum DiskCommand {
 
 #[derive(Debug, Subcommand)]
 enum SetCommand {
-    /// Say which disks of this node the sets of a file would take, which not, and why; changes nothing
+    /// Show which disks of this node the sets of a file would take, which they would not take, and why; changes nothing
     Plan(PlanArgs),
 }
 
 #[derive(Debug, Args)]
 struct PlanArgs {
-    /// LocalVolumeSets, as YAML documents; `-` reads standard input. Their nodeSelector is not weighed
+    /// LocalVolumeSets, as YAML documents; `-` reads standard input. Their nodeSelector is ignored
     #[arg(short, long)]
     file: PathBuf,
     #[command(flatten)]
@@ -111,9 +111,9 @@ struct DiskArgs {
 
 #[derive(Debug, Subcommand)]
 enum VolumeCommand {
-    /// Make a volume usable that came with an adopted disk; needs a running agent
+    /// Make a volume that came with an adopted disk usable; needs a running agent
     Adopt(VolumeArgs),
-    /// Say which of several disks has a volume that is in conflict; what the others have is kept under another id
+    /// Choose which of several disks has a volume that is in conflict; the data on the others is kept under another id
     Settle(SettleArgs),
     /// Give up the object of a volume whose Node object was deleted; asks the cluster, and erases nothing
     Abandon(AbandonArgs),
@@ -121,13 +121,13 @@ enum VolumeCommand {
 
 #[derive(Debug, Subcommand)]
 enum StateCommand {
-    /// Keep a document that cannot be used under another name, begin a new one, and say what that forgets
+    /// Keep a file that cannot be used under another name, start a new one, and print what that forgets
     SetAside(SetAsideArgs),
 }
 
 #[derive(Debug, Args)]
 struct SetAsideArgs {
-    /// Which one: the journal; or the name of the cluster that the node was in
+    /// Which file: the journal, or the name of the cluster that the node was in
     #[arg(value_enum)]
     document: KeptDocument,
     #[command(flatten)]
@@ -144,7 +144,7 @@ enum KeptDocument {
 struct AbandonArgs {
     /// Id of the volume: the name of its PoolVolume
     volume: VolumeId,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -170,7 +170,7 @@ struct SettleArgs {
 
 #[derive(Debug, Args)]
 struct HowArgs {
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -179,10 +179,10 @@ struct HowArgs {
 
 #[derive(Debug, Args)]
 struct CrdsArgs {
-    /// Apply them to the cluster that KUBECONFIG or the pod's service account names, and wait until they serve
+    /// Apply them to the cluster that KUBECONFIG or the pod's service account names, and wait until they are served
     #[arg(long)]
     apply: bool,
-    /// Replace a CRD that came from another owner too (its objects stay)
+    /// Also replace a CRD that another owner applied (its objects stay)
     #[arg(long, requires = "apply")]
     take_ownership: bool,
 }
@@ -250,7 +250,7 @@ impl Cli {
 
 #[derive(Debug, Args)]
 struct InstallArgs {
-    /// Folder to write it to: /etc/udev/rules.d for rules, /etc/lvm for the filter. What is there already stays untouched
+    /// Directory to write it to: /etc/udev/rules.d for rules, /etc/lvm for the filter. Everything else there stays unchanged
     #[arg(long, value_name = "DIR")]
     install_in: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ use crate::role::{AGENT_SOCKET, machine, node::CLUSTER_FILE, observer, sets};
 use crate::show::devices::{Format, render};
 use crate::volume::VolumeId;
 
-const LOOKING: &str = "looking at the disks of this machine";
+const LOOKING: &str = "reading the disks of this machine";
 
 /// Where the agent of this machine is, and what it is called.
 pub struct Local {
@@ -101,17 +101,17 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
     let state = StateDir::at(&local.state_dir);
     let dir = local.state_dir.display();
     let cluster = match state.load(CLUSTER_FILE) {
-        Err(error) if error.is_no_text() => "something that is no text".to_owned(),
+        Err(error) if error.is_no_text() => "something that is not text".to_owned(),
         _ => observer::known_cluster(&state)?.with_context(|| format!("{dir} names no cluster"))?,
     };
-    let then = "from its next start on the agent asks the API server which cluster this is; on disks whose label names \
-                another one nothing is served until `localpool disk adopt`";
+    let then = "at its next start the agent asks the API server which cluster this is; disks whose label names another \
+                cluster are not served until `localpool disk adopt`";
     let done = match dry_run {
-        true => format!("would keep {CLUSTER_FILE} in {dir}, which says {cluster}, under another name"),
+        true => format!("would keep {CLUSTER_FILE} in {dir}, which names {cluster}, under another name"),
         false => {
             let kept = state.keep_copy(CLUSTER_FILE, "cluster.was")?;
             state.store(CLUSTER_FILE, "")?;
-            format!("kept {CLUSTER_FILE} in {dir}, which says {cluster}, as {kept}")
+            format!("kept {CLUSTER_FILE} in {dir}, which names {cluster}, as {kept}")
         }
     };
     Ok(vec![done, then.to_owned()])
@@ -121,7 +121,7 @@ pub fn set_aside_cluster(local: &Local, dry_run: bool) -> Result<Vec<String>> {
 pub fn plan_sets(local: &Local, documents: String) -> Result<Vec<String>> {
     let sets = sets::read_all(&documents, &local.node).map_err(|words| anyhow!(words))?;
     if sets.is_empty() {
-        bail!("there is no LocalVolumeSet in what was given");
+        bail!("the input contains no LocalVolumeSet");
     }
     let request = SetsRequest { documents };
     if let Some(lines) = ask(local, async |mut agent| Ok(agent.plan_sets(request).await?.into_inner().lines))? {
@@ -205,10 +205,9 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
     let dry = Arc::new(DryHost::new(observer::machine(state)));
     let (mut agent, _) = agent_on(local, Arc::clone(&dry) as Arc<dyn Host>)?;
     agent.pass().context(LOOKING)?;
-    let first = dry
-        .written()
-        .into_iter()
-        .map(|disk| format!("would first end on {} what an earlier stop of the agent left undone", disk.display()));
+    let first = dry.written().into_iter().map(|disk| {
+        format!("would first complete on {} what the agent had not completed when it stopped", disk.display())
+    });
     let first: Vec<String> = first.collect();
     let said = agent.verb(verb).map_err(|error| anyhow!("{} ({unknown})", chain(&error)))?;
     Ok(first.into_iter().chain(said).chain([unknown]).collect())
@@ -216,18 +215,20 @@ fn pretend(local: &Local, verb: &Verb) -> Result<Vec<String>> {
 
 /// What only a running agent or an existing state directory could say.
 fn unknown(local: &Local, state: &StateDir) -> Result<String> {
-    let mut words = format!("no agent runs on {}: this is what the disks alone say", local.state_dir.display());
+    let mut words =
+        format!("no agent uses the state directory {}: this was read from the disks alone", local.state_dir.display());
     let is_read = match state.load(JOURNAL) {
         Err(error) if error.is_no_text() => false,
         loaded => loaded?.is_some(),
     };
     if !is_read {
-        words += "; without its journal it is not known which were given back, and which bare devices are the pool's";
+        words += "; without the journal it is not known which disks were released, and which bare devices belong to \
+                  the pool";
     }
     if observer::known_cluster(state)?.is_none() {
         words += &match machine::known_identity(state)? {
-            Some(identity) => format!("; the cluster is taken to be `{identity}`"),
-            None => "; which cluster its disks are of is not known".to_owned(),
+            Some(identity) => format!("; the cluster is assumed to be `{identity}`"),
+            None => "; it is not known which cluster its disks belong to".to_owned(),
         };
     }
     Ok(words)
@@ -237,14 +238,16 @@ fn unknown(local: &Local, state: &StateDir) -> Result<String> {
 fn nobody(local: &Local) -> anyhow::Error {
     match StateDir::at(&local.state_dir).is_locked() {
         Ok(true) => does_not_answer(local),
-        Ok(false) | Err(_) => anyhow!("no agent runs on {}: start it first", local.state_dir.display()),
+        Ok(false) | Err(_) => {
+            anyhow!("no agent uses the state directory {}: start the agent first", local.state_dir.display())
+        }
     }
 }
 
 fn does_not_answer(local: &Local) -> anyhow::Error {
     anyhow!(
-        "an agent runs on {}, and does not answer: it has just begun and looks at the disks for the first time, or was killed and \
-         hangs; its log says which",
+        "an agent uses the state directory {}, but does not answer: it has just started and reads the disks for the \
+         first time, or it was killed and hangs; its log says which",
         local.state_dir.display()
     )
 }
@@ -282,7 +285,7 @@ mod tests {
         let state = StateDir::at(dir.path());
         std::fs::write(dir.path().join(CLUSTER_FILE), [0xff, 0xfe]).expect("written");
         let said = set_aside_cluster(&local, false).expect("done").join("\n");
-        assert!(said.contains("no text"), "{said}");
+        assert!(said.contains("not text"), "{said}");
         assert_eq!(observer::known_cluster(&state).expect("read"), None);
     }
 
@@ -294,8 +297,8 @@ mod tests {
         assert!(said.contains("there is no journal.json"), "{said}");
         std::fs::write(dir.path().join(JOURNAL), [0xff, 0xfe]).expect("written");
         let said = unknown(&local, &StateDir::at(dir.path())).expect("said");
-        assert!(said.contains("without its journal") && said.contains("`standalone`"), "{said}");
-        assert!(nobody(&local).to_string().contains("no agent runs on"));
+        assert!(said.contains("without the journal") && said.contains("`standalone`"), "{said}");
+        assert!(nobody(&local).to_string().contains("no agent uses the state directory"));
         let _held = StateDir::open(dir.path()).expect("there").try_lock().expect("read").expect("free");
         assert!(nobody(&local).to_string().contains("does not answer"));
         let said = plan_sets(&local, String::new()).expect_err("nothing to plan").to_string();

@@ -14,7 +14,7 @@ use crate::role::{LogFormat, controller, discovery, node, standalone};
 
 #[derive(Debug, Args)]
 pub struct StandaloneArgs {
-    /// Unix socket to serve CSI on; made with mode 0600, its folder too if there is none
+    /// Unix socket to serve CSI on; created with mode 0600, together with its directory if that does not exist
     #[arg(long, default_value = "/run/localpool/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
     socket: PathBuf,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct StandaloneArgs {
     /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     device_min_age: Duration,
-    /// How many volumes the orchestrator may put on this node at once; 0 is no limit
+    /// How many volumes the orchestrator may put on this node at once; 0 means no limit
     #[arg(long, default_value_t = 0)]
     max_volumes_per_node: u32,
 }
@@ -34,7 +34,7 @@ pub struct StandaloneArgs {
 pub struct NodeArgs {
     #[command(flatten)]
     state: StateArgs,
-    /// kubelet's root directory; the CSI and registration sockets are made in its `plugins` and `plugins_registry`
+    /// kubelet's root directory; the CSI and registration sockets are created in its `plugins` and `plugins_registry`
     #[arg(long, default_value = "/var/lib/kubelet", env = "LOCALPOOL_KUBELET_DIR", hide_env_values = true)]
     kubelet_dir: PathBuf,
     /// Address of /healthz, /readyz and /metrics
@@ -43,13 +43,13 @@ pub struct NodeArgs {
     /// How long a disk must be seen blank and without any event before it is claimed, such as 60s or 5m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     device_min_age: Duration,
-    /// How many volumes the scheduler may put on this node at once; 0 is no limit
+    /// How many volumes the scheduler may put on this node at once; 0 means no limit
     #[arg(long, default_value_t = 0)]
     max_volumes_per_node: u32,
-    /// Folder that gets the rules of `localpool udev-rules` at the start, such as /etc/udev/rules.d
+    /// Directory that the rules of `localpool udev-rules` are written to at the start, such as /etc/udev/rules.d
     #[arg(long, value_name = "DIR")]
     udev_rules_dir: Option<PathBuf>,
-    /// Folder of LVM's configuration, such as /etc/lvm, that gets the filter of `localpool lvm-filter` at the start
+    /// Directory of LVM's configuration, such as /etc/lvm, that the filter of `localpool lvm-filter` is written to at the start
     #[arg(long, value_name = "DIR")]
     lvm_dir: Option<PathBuf>,
     /// Log lines as text or json
@@ -62,13 +62,13 @@ pub struct ControllerArgs {
     /// Namespace of this pod: of its lease, and of the sidecars' ServiceAccount
     #[arg(long, env = "LOCALPOOL_NAMESPACE", hide_env_values = true)]
     namespace: String,
-    /// Name of this pod, by which it holds the lease
+    /// Name of this pod, which is its identity in the lease
     #[arg(long, env = "LOCALPOOL_POD_NAME", hide_env_values = true)]
     pod_name: String,
     /// Unix socket to serve CSI on, shared with the sidecars
     #[arg(long, default_value = "/csi/csi.sock", env = "LOCALPOOL_SOCKET", hide_env_values = true)]
     socket: PathBuf,
-    /// Another socket, where volumes can be grown and nothing else, for the resizer
+    /// Another socket, for the resizer, where volumes can only be expanded
     #[arg(long)]
     resizer_socket: Option<PathBuf>,
     /// Address of /healthz, /readyz and /metrics
@@ -77,10 +77,10 @@ pub struct ControllerArgs {
     /// Name of the lease whose holder writes StorageClasses, statuses and events
     #[arg(long, default_value = "localpool-controller")]
     lease: String,
-    /// ServiceAccount of the sidecars, whose token is kept fresh in --sidecar-token-dir
+    /// ServiceAccount of the sidecars; its token is renewed in --sidecar-token-dir
     #[arg(long, requires = "sidecar_token_dir")]
     sidecar_service_account: Option<String>,
-    /// Folder that the sidecars mount as their identity
+    /// Directory that the sidecars mount as their identity
     #[arg(long, requires = "sidecar_service_account")]
     sidecar_token_dir: Option<PathBuf>,
     /// What happens to the objects of volumes whose Node object was deleted: Keep, or Release to give them up
@@ -98,10 +98,10 @@ pub struct ControllerArgs {
 pub struct DiscoveryArgs {
     #[command(flatten)]
     state: StateArgs,
-    /// Namespace of the LocalVolumeDiscovery, where the result goes
+    /// Namespace of the LocalVolumeDiscovery, where the result is written
     #[arg(long)]
     namespace: String,
-    /// How often to look at everything and compare it even if no event came, such as 60m
+    /// How often to scan all devices even if no event came, such as 60m
     #[arg(long, default_value = "60m", value_parser = parse_duration)]
     resync: Duration,
     /// Log lines as text or json
@@ -209,7 +209,7 @@ fn parse_log_format(text: &str) -> Result<LogFormat, String> {
 
 /// A number and a unit: s, m or h.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write a number and s, m or h, such as 60s or 5m");
+    let wrong = || format!("{text:?} is not a duration: write a number and s, m or h, such as 60s or 5m");
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);
     let factor = match unit {

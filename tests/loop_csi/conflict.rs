@@ -52,7 +52,10 @@ async fn loop_a_conflict_is_shown_and_settled_by_command() {
     let said = String::from_utf8_lossy(&alone.stdout);
     assert_eq!([one.fingerprint(), other.fingerprint()], before, "a dry run without an agent wrote to a disk");
     assert_eq!(documents(&start.state), state, "a dry run without an agent wrote to the state directory");
-    assert!(alone.status.success() && said.contains("would") && said.contains("no agent runs on"), "{alone:?}");
+    assert!(
+        alone.status.success() && said.contains("would") && said.contains("no agent uses the state directory"),
+        "{alone:?}"
+    );
     let (driver, mut client) = start.ready().await;
     let said = driver.cli_ok(&["volume", "settle", &made.id, "--keep", &keep, "--dry-run"]);
     assert!(said.contains("would"), "{said}");

@@ -94,10 +94,10 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
         }
         assert_eq!((disk.fingerprint(), disk.writes(), disk.mapped()), before, "a dry run changed the disk");
     };
-    let mend = format!("would first end on {} what an earlier stop", disk.path());
-    says(&start.state, &start.node, "release", &[&mend, "would wipe", "no agent runs on"]);
-    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without its journal", "taken to be `standalone-"]);
-    says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent runs on"]);
+    let mend = format!("would first complete on {} what the agent", disk.path());
+    says(&start.state, &start.node, "release", &[&mend, "would wipe", "no agent uses the state directory"]);
+    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without the journal", "taken to be `standalone-"]);
+    says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent uses the state directory"]);
     assert_eq!(documents(&start.state), state, "a dry run changed the state directory");
     assert!(!nobody.exists(), "a dry run made a state directory");
     // Even in another process, the real release does what the dry run announced.
@@ -126,8 +126,11 @@ async fn loop_a_dry_run_for_a_volume_or_a_document_without_an_agent_writes_nothi
     let before = (disk.fingerprint(), disk.writes(), disk.mapped());
     let (state, nobody) = (documents(&start.state), lab.path("nobody.state"));
     let verbs: [(&[&str], [&str; 2]); 4] = [
-        (&["volume", "adopt", &made.id], ["no agent runs on", "no agent runs on"]),
-        (&["volume", "settle", &made.id, "--keep", disk.path()], ["no agent runs on", "no agent runs on"]),
+        (&["volume", "adopt", &made.id], ["no agent uses the state directory", "no agent uses the state directory"]),
+        (
+            &["volume", "settle", &made.id, "--keep", disk.path()],
+            ["no agent uses the state directory", "no agent uses the state directory"],
+        ),
         (&["state", "set-aside", "journal"], ["would keep journal.json", "there is no journal.json"]),
         (&["state", "set-aside", "cluster"], ["would keep cluster", "names no cluster"]),
     ];
