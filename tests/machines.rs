@@ -455,7 +455,7 @@ fn a_mount_table_that_makes_no_sense_leaves_no_device_known_to_be_free() {
         let why = disk.unreadable.as_deref().unwrap();
         assert_eq!(
             why,
-            "the mounts of namespace 4026532111 make no sense: line 2: no device number in the third field"
+            "the mounts of namespace 4026532111 cannot be parsed: line 2: no device number in the third field"
         );
     }
     let table = folder.path().join("proc/7/mountinfo");

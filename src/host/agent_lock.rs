@@ -84,7 +84,7 @@ impl StateDir {
         fs::rename(&path, aside).map_err(|source| failed("move aside", &path, source))?;
         tracing::warn!(
             pid = after.pid,
-            "the agent before this one was killed, and cannot end before a disk answers; going on"
+            "the previous agent was killed, but cannot end until a disk answers; continuing"
         );
         let Ok(lock) = flocked(self.open_lock()?)? else { return Ok(None) };
         Ok(Some(AgentLock { lock, after: self.left()? }))

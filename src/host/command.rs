@@ -117,7 +117,7 @@ impl Command {
             }
             Err(source) => {
                 running.kill();
-                return Err(HostError::Io { what: "attend to", object: self.program, source });
+                return Err(HostError::Io { what: "wait for", object: self.program, source });
             }
         };
         let Running { stdout, stderr, .. } = running;
@@ -153,7 +153,7 @@ fn last_words(text: &str) -> String {
         let cut = (words.len() - WORDS..).find(|at| words.is_char_boundary(*at)).unwrap_or(words.len());
         words = format!("…{}", &words[cut..]);
     }
-    if words.is_empty() { "it said nothing".to_owned() } else { words }
+    if words.is_empty() { "it printed no error".to_owned() } else { words }
 }
 
 fn start_error(program: &str, source: io::Error) -> HostError {

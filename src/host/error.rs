@@ -12,8 +12,8 @@ pub enum HostError {
         #[source]
         source: std::io::Error,
     },
-    /// The node is not the device that was looked at, or it is gone.
-    #[error("{path} is not the device that was looked at: {why}")]
+    /// The node is not the same device as before, or it is gone.
+    #[error("{path} is not the same device as before: {why}")]
     Changed { path: PathBuf, why: String },
     /// In use by somebody: O_EXCL, mount or unmap said EBUSY.
     #[error("{object} is in use")]

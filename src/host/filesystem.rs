@@ -50,7 +50,7 @@ impl FsKind {
 
 /// A word that names no filesystem that we make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not a filesystem that can be made here: it is one of ext4, xfs, btrfs")]
+#[error("{given:?} is not a supported filesystem: use ext4, xfs or btrfs")]
 pub struct UnknownFilesystem {
     pub given: String,
 }
@@ -221,8 +221,8 @@ fn explain_refusal(error: HostError, device: &Path) -> HostError {
     match error {
         HostError::Command { stderr, .. } if stderr.contains("Permission denied to resize") => HostError::Unsupported {
             what: format!(
-                "ext4 on {} grows while mounted only where this process has CAP_SYS_RESOURCE; unmounted it grows \
-                 without",
+                "ext4 on {} grows while mounted only if this process has CAP_SYS_RESOURCE; unmounted it grows without \
+                 it",
                 device.display()
             ),
         },
@@ -262,10 +262,7 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
         let error = "ext3".parse::<FsKind>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "\"ext3\" is not a filesystem that can be made here: it is one of ext4, xfs, btrfs"
-        );
+        assert_eq!(error.to_string(), "\"ext3\" is not a supported filesystem: use ext4, xfs or btrfs");
         assert!("EXT4".parse::<FsKind>().is_err() && "".parse::<FsKind>().is_err());
     }
 

@@ -30,7 +30,7 @@ pub(super) fn mark(roots: &Roots, tree: &DevTree, disks: &mut [RawDisk]) -> Resu
             }
             // Any device may be mounted there: none is known to be free.
             Err(why) => {
-                let words = format!("the mounts of namespace {} make no sense: {why}", namespace.inode);
+                let words = format!("the mounts of namespace {} cannot be parsed: {why}", namespace.inode);
                 disks.iter_mut().for_each(|disk| disk.cannot_be_known(&words));
             }
         }

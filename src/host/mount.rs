@@ -85,7 +85,7 @@ impl Mounts for RealMounts {
             // A bind that is writable against the request must not stay. Should this fail too, the caller's
             // retry finds a mount without `ro` in the table.
             if let Err(error) = self.unmount(target) {
-                tracing::warn!(target = %target.display(), %error, "a writable bind is left behind");
+                tracing::warn!(target = %target.display(), %error, "a writable bind mount could not be removed");
             }
         })
     }
@@ -140,11 +140,11 @@ impl Mounts for RealMounts {
         let removed = match TargetSort::of(found.file_type()) {
             TargetSort::Directory => fs::remove_dir(target),
             TargetSort::File if found.len() == 0 => fs::remove_file(target),
-            TargetSort::File => return Err(wrong_target(target, "is a file with content, which no target is")),
+            TargetSort::File => return Err(wrong_target(target, "is a file with content, so it is not a target")),
             // A device here means that one is mounted on the target.
             TargetSort::Device => return Err(HostError::Busy { object: target.display().to_string() }),
             TargetSort::Symlink | TargetSort::Other => {
-                return Err(wrong_target(target, "is nothing that a target is made of"));
+                return Err(wrong_target(target, "is neither a directory, a file nor a device, so it is not a target"));
             }
         };
         match removed {
@@ -242,7 +242,7 @@ impl<'a> Pinned<'a> {
             .map_err(|source| io_error("open", path, source))?;
         let kind = file.metadata().map_err(|source| io_error("look at", path, source))?.file_type();
         match TargetSort::of(kind) {
-            TargetSort::Symlink => Err(wrong_target(path, "is a symlink, and none is followed")),
+            TargetSort::Symlink => Err(wrong_target(path, "is a symlink, which is not followed")),
             TargetSort::Other => Err(wrong_target(path, "is neither a directory, a file nor a block device")),
             TargetSort::Directory | TargetSort::File | TargetSort::Device => Ok(Self { file, kind, path }),
         }

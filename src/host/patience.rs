@@ -40,9 +40,9 @@ pub struct Late(Arc<AtomicBool>);
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PatienceError {
-    #[error("opening or reading it took more than {after:?}; it is looked at again when that ends")]
+    #[error("opening or reading it took more than {after:?}; it is read again when that ends")]
     Hangs { after: Duration },
-    #[error("asking it ended in a bug")]
+    #[error("a bug ended the request")]
     Bug,
     #[error("no thread could be started to ask it")]
     NoThread(#[source] std::io::Error),
@@ -130,7 +130,7 @@ impl<Whom: Ord + Clone> Patience<Whom> {
 
 /// Whoever decided on it does not wait any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it answered too late, and is decided on anew")]
+#[error("it answered too late, so the decision is made again")]
 pub struct TooLate;
 
 impl Late {

@@ -50,7 +50,7 @@ impl RealHost {
     fn prove_quiet(&self, disk: &RawDisk) -> Result<(), HostError> {
         match self.after.iter().find(|after| after.may_write(disk.devno)) {
             Some(Dying { pid, .. }) => {
-                let what = "which the agent before this one waits for, killed and not ended";
+                let what = "which the previous agent, killed but not ended, waits for";
                 Err(HostError::Busy { object: format!("{}, {what} (pid {pid}),", disk.path.display()) })
             }
             None => Ok(()),
@@ -146,7 +146,8 @@ mod tests {
             let why = chain(&host.scan().expect_err("it hangs"));
             assert_eq!(
                 why,
-                "cannot look at the machine's block devices: opening or reading it took more than 200ms; it is looked at again when that ends"
+                "cannot look at the machine's block devices: opening or reading it took more than 200ms; it is read \
+                 again when that ends"
             );
         }
         // The other end comes and goes.

@@ -58,11 +58,11 @@ fn warns(of: DiskWarning) -> DiskReport {
 
 fn language(disk: &RawDisk) -> Result<Language, &'static str> {
     if disk.kind != Kind::Disk {
-        return Err("only whole disks of NVMe, SATA and SAS say how they are");
+        return Err("only whole NVMe, SATA and SAS disks report their health");
     }
     match disk.transport.as_deref() {
         _ if disk.name.starts_with("nvme") => Ok(Language::Nvme),
-        _ if !disk.name.starts_with("sd") => Err("it is no disk of NVMe, SATA or SAS"),
+        _ if !disk.name.starts_with("sd") => Err("it is not an NVMe, SATA or SAS disk"),
         Some("sata") => Ok(Language::Ata),
         // Bridges are known to stop at commands that they do not know.
         Some("usb") => Err("it is behind a USB bridge, which is not asked"),
@@ -111,13 +111,13 @@ fn of_nvme(log: &[u8]) -> DiskReport {
     let Some(warning) = log.first() else { return unknown("its SMART log is empty") };
     // No real disk has no temperature and no spare, nor all of it.
     if [0, 0xff].contains(warning) && log.iter().all(|byte| byte == warning) {
-        return unknown("its SMART log says nothing");
+        return unknown("its SMART log reports nothing");
     }
     let known = NVME_WARNINGS.into_iter().enumerate();
     let mut warnings: Vec<DiskWarning> =
         known.filter(|(bit, _)| warning & (1 << bit) != 0).map(|(_, warning)| warning).collect();
     if warning >> NVME_WARNINGS.len() != 0 {
-        warnings.push(DiskWarning::Other("a warning that is not known here".to_owned()));
+        warnings.push(DiskWarning::Other("an unknown warning".to_owned()));
     }
     let words: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let health = match words.is_empty() {
@@ -229,8 +229,8 @@ mod tests {
             says(&of_nvme(&log), &failing(&format!("critical warning: {warning}")), &[warning]);
         }
         log[0] = 0b1000_0101;
-        let words = "spare space is low, its reliability is degraded by media errors, a warning that is not known here";
-        let unknown = DiskWarning::Other("a warning that is not known here".to_owned());
+        let words = "spare space is low, its reliability is degraded by media errors, an unknown warning";
+        let unknown = DiskWarning::Other("an unknown warning".to_owned());
         let warnings = [DiskWarning::SpareLow, DiskWarning::Unreliable, unknown];
         says(&of_nvme(&log), &failing(&format!("critical warning: {words}")), &warnings);
     }

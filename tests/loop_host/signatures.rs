@@ -194,7 +194,7 @@ fn loop_a_disk_that_is_gone_or_unbound_is_failed_and_never_blank() {
     let scanned = disk.raw();
     run("losetup", &["--detach", disk.text()]);
     let Probe::Failed(words) = signature::probe(&scanned) else { panic!("an unbound device is not blank") };
-    assert!(words.contains("is not the device that was looked at"), "{words}");
+    assert!(words.contains("is not the same device as before"), "{words}");
     let unbound = localpool::host::RawDisk { diskseq: None, ..scanned };
     let Probe::Failed(words) = signature::probe(&unbound) else { panic!("an unbound device is not blank") };
     assert!(words.contains("has no size"), "{words}");

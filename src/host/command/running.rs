@@ -126,7 +126,7 @@ impl Running {
                 Ok(Some(_)) | Err(_) => return,
             }
         }
-        tracing::warn!(pid = self.child.id(), "a killed command does not go; its disk may be dead");
+        tracing::warn!(pid = self.child.id(), "a killed command does not end; its disk may be dead");
         thread::spawn(move || self.child.wait());
     }
 }

@@ -28,7 +28,7 @@ fn a_code_that_is_not_allowed_is_an_error_with_the_last_words() {
     let error = shell("echo only on stdout; exit 8", LONG).run().unwrap_err();
     assert_eq!(error.to_string(), "sh failed with exit code 8: only on stdout");
     let error = shell("exit 1", LONG).run().unwrap_err();
-    assert_eq!(error.to_string(), "sh failed with exit code 1: it said nothing");
+    assert_eq!(error.to_string(), "sh failed with exit code 1: it printed no error");
 }
 
 #[test]

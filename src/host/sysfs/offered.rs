@@ -42,7 +42,7 @@ pub(super) fn mark(mnt: &Path, tree: &DevTree, disks: &mut [RawDisk]) {
 
 /// Any device may be offered there: none is known not to be.
 fn mark_unknown(folder: &Path, why: &io::Error, disks: &mut [RawDisk]) {
-    let words = format!("whether a link in {} offers it cannot be told: {why}", folder.display());
+    let words = format!("it is not known whether a link in {} offers it: {why}", folder.display());
     for disk in disks.iter_mut().filter(|disk| disk.offered == Offer::None) {
         disk.offered = Offer::NotKnown(words.clone());
     }

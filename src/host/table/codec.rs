@@ -69,9 +69,9 @@ fn shape(block: &[u8], bytes: u32) -> Result<(), TableError> {
     let why = if revision != REVISION {
         format!("its revision is {revision:#010x}, not 1.0")
     } else if bytes != HEADER || reserved != 0 {
-        format!("its header is of {bytes} bytes, with fields that we do not know")
+        format!("its header has {bytes} bytes, with unknown fields")
     } else if entry != ENTRY {
-        format!("its entries are of {entry} bytes, not {ENTRY}")
+        format!("its entries have {entry} bytes, not {ENTRY}")
     } else if slots == 0 || slots > SLOTS {
         format!("it has {slots} entries, not 1 to {SLOTS}")
     } else {
@@ -87,7 +87,7 @@ fn place(header: &Header, sector: usize, at: u64, last: u64) -> Result<(), Table
     let array = array_sectors(header.slots, sector);
     let Header { own, alternate, usable: (first, end), .. } = *header;
     if own != at {
-        return refuse(format!("its header says that it is at sector {own}, and is at {at}"));
+        return refuse(format!("its header says that it is at sector {own}, but it is at {at}"));
     }
     let end_of_table = own.max(alternate);
     if end_of_table > last {

@@ -168,9 +168,9 @@ pub fn choose(copies: &Copies, mark: &Mark) -> Result<Choice, TableRefusal> {
     let is_at_start = |part: &Part| matches!(part, Part::Primary | Part::Mbr);
     match copies.over.filter(|_| choice.stale.iter().any(is_at_start)) {
         Some(over) => Err(TableRefusal::Broken(format!(
-            "{over} was made over our partition table, of which the copy at the end of the disk is left; it stays as it is. If \
-             nobody needs it, `wipefs --offset` takes it away, and the pool has its disk again, with what is left of its \
-             volumes"
+            "{over} was made over localpool's partition table, of which only the copy at the end of the disk remains; \
+             localpool does not touch it. If nobody needs it, `wipefs --offset` removes it, and the pool uses the disk \
+             again, with what remains of its volumes"
         ))),
         None => Ok(choice),
     }
@@ -202,7 +202,7 @@ fn choose_primary(
     mark: &Mark,
 ) -> Result<Choice, TableRefusal> {
     if !primary.is_marked(mark) {
-        return Err(TableRefusal::Foreign("a GPT without our label".into()));
+        return Err(TableRefusal::Foreign("a GPT without localpool's label".into()));
     }
     let mut stale = Vec::new();
     let of = backup.as_ref().map_or_else(TableError::disk, |backup| Some(backup.disk()));
@@ -213,7 +213,7 @@ fn choose_primary(
         Ok(backup) if backup == primary => {}
         Ok(_) | Err(TableError::Unreadable { .. }) => stale.push(Part::Backup),
         Err(e) if e.is_damage() => stale.push(Part::Backup),
-        Err(e) => return Err(TableRefusal::Broken(format!("our table with another's backup: {e}"))),
+        Err(e) => return Err(TableRefusal::Broken(format!("localpool's table with the backup of another one: {e}"))),
     }
     stale.extend(stale_mbr(copies)?);
     Ok(Choice { table: primary.clone(), good: Part::Primary, stale })
@@ -221,7 +221,7 @@ fn choose_primary(
 
 fn choose_backup(copies: &Copies, damage: &TableError, backup: &Table, mark: &Mark) -> Result<Choice, TableRefusal> {
     if !backup.is_marked(mark) {
-        return Err(TableRefusal::Foreign(format!("a backup GPT without our label ({damage})")));
+        return Err(TableRefusal::Foreign(format!("a backup GPT without localpool's label ({damage})")));
     }
     if let Some(disk) = damage.disk().filter(|disk| *disk != backup.disk()) {
         return Err(two_disks(backup, disk));
@@ -236,7 +236,7 @@ fn stale_mbr(copies: &Copies) -> Result<Option<Part>, TableRefusal> {
     match &copies.mbr {
         Ok(Mbr::Protective) => Ok(None),
         Ok(Mbr::None) | Err(_) => Ok(Some(Part::Mbr)),
-        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(TableRefusal::Broken(format!("our table under {mbr}"))),
+        Ok(mbr @ (Mbr::Hybrid | Mbr::Dos)) => Err(TableRefusal::Broken(format!("localpool's table under {mbr}"))),
     }
 }
 

@@ -25,9 +25,9 @@ pub enum TableError {
     #[error("the checksum of the partition entries is {computed:08x}, not {stored:08x} as the header says")]
     EntriesCrc { disk: Uuid, stored: u32, computed: u32 },
     /// Sound by its checksum, and the kernel may well use it: it is somebody else's, and we do not change it.
-    #[error("a GPT that we do not edit: {why}")]
+    #[error("a GPT that localpool does not edit: {why}")]
     NotEdited { why: String },
-    #[error("the table is of a disk of {table} bytes, and this one has {disk}")]
+    #[error("the table is for a disk of {table} bytes, but this disk has {disk}")]
     Shrunk { table: u64, disk: u64 },
     #[error("sectors of {sector} bytes are neither 512 nor 4096")]
     Sector { sector: u32 },

@@ -28,13 +28,13 @@ pub enum TableWriteError {
         #[source]
         source: IoError,
     },
-    #[error("the disk has no table of ours to change")]
+    #[error("the disk has no partition table of localpool to change")]
     Refused(#[source] TableRefusal),
     #[error("the primary table is damaged and has to be repaired first")]
     Damaged,
-    #[error("the table has changed underneath: {what}")]
+    #[error("another program has changed the table: {what}")]
     ChangedUnderneath { what: String },
-    #[error("partition {number} is not ours to change")]
+    #[error("partition {number} does not belong to localpool")]
     Foreign { number: u32 },
     #[error("partition {guid} would change its number from {from} to {to}")]
     Renumbered { guid: Uuid, from: u32, to: u32 },
@@ -67,11 +67,11 @@ pub fn write_table(dev: &dyn BlockDevice, mark: &Mark, expected: &Table, new: &T
 /// The first table of a disk that was proved unclaimed; also rolls an unfinished claim forward.
 pub fn write_first(dev: &dyn BlockDevice, mark: &Mark, table: &Table) -> Result<(), TableWriteError> {
     if !table.is_marked(mark) {
-        return Err(TableWriteError::Shape { why: "does not have our label" });
+        return Err(TableWriteError::Shape { why: "does not have localpool's label" });
     }
     let copies = read_copies(dev);
     if dev.geometry().size / u64::from(table.sector()) * u64::from(table.sector()) != table.size() {
-        return Err(TableWriteError::Shape { why: "is of a disk of another size" });
+        return Err(TableWriteError::Shape { why: "is for a disk of another size" });
     }
     let occupied = |what: String| Err(TableWriteError::Occupied { what });
     match choose(&copies, mark) {
@@ -166,7 +166,7 @@ fn is_torn(primary: &Result<Table, TableError>, backup: &Result<Table, TableErro
 fn check_change(dev: &dyn BlockDevice, mark: &Mark, old: &Table, new: &Table) -> Result<(), TableWriteError> {
     let shape = |why| Err(TableWriteError::Shape { why });
     if !new.is_marked(mark) {
-        return shape("does not have our label");
+        return shape("does not have localpool's label");
     }
     if (old.disk(), old.sector(), old.slots()) != (new.disk(), new.sector(), new.slots()) {
         return shape("is of another disk");
@@ -204,7 +204,7 @@ fn difference(expected: &Table, found: &Table) -> Option<String> {
         match (expected.get(number), found.get(number)) {
             (None, Some(_)) => return Some(format!("partition {number} is new")),
             (Some(_), None) => return Some(format!("partition {number} is gone")),
-            (one, other) if one != other => return Some(format!("partition {number} is another")),
+            (one, other) if one != other => return Some(format!("partition {number} is a different one")),
             _ => {}
         }
     }

@@ -54,27 +54,24 @@ fn a_sealed_copy_of_our_own_table_is_still_our_table() {
 
 #[test]
 fn tables_of_another_shape_are_named_and_not_edited() {
-    let began = "a GPT that we do not edit: ";
+    let began = "a GPT that localpool does not edit: ";
     assert_eq!(
         says(&with_header(80, &u32::MAX.to_le_bytes())),
         format!("{began}it has 4294967295 entries, not 1 to 128")
     );
     assert_eq!(says(&with_header(80, &129u32.to_le_bytes())), format!("{began}it has 129 entries, not 1 to 128"));
     assert_eq!(says(&with_header(80, &[0; 4])), format!("{began}it has 0 entries, not 1 to 128"));
-    assert_eq!(says(&with_header(84, &256u32.to_le_bytes())), format!("{began}its entries are of 256 bytes, not 128"));
-    assert_eq!(says(&with_header(84, &[0; 4])), format!("{began}its entries are of 0 bytes, not 128"));
+    assert_eq!(says(&with_header(84, &256u32.to_le_bytes())), format!("{began}its entries have 256 bytes, not 128"));
+    assert_eq!(says(&with_header(84, &[0; 4])), format!("{began}its entries have 0 bytes, not 128"));
     assert_eq!(says(&with_header(8, &[0, 0, 2, 0])), format!("{began}its revision is 0x00020000, not 1.0"));
-    assert_eq!(
-        says(&with_header(20, &[1])),
-        format!("{began}its header is of 92 bytes, with fields that we do not know")
-    );
+    assert_eq!(says(&with_header(20, &[1])), format!("{began}its header has 92 bytes, with unknown fields"));
     assert_eq!(
         says(&with_header(12, &96u32.to_le_bytes())),
-        format!("{began}its header is of 96 bytes, with fields that we do not know")
+        format!("{began}its header has 96 bytes, with unknown fields")
     );
     assert_eq!(
         says(&with_header(24, &2u64.to_le_bytes())),
-        format!("{began}its header says that it is at sector 2, and is at 1")
+        format!("{began}its header says that it is at sector 2, but it is at 1")
     );
     assert_eq!(says(&with_header(72, &3u64.to_le_bytes())), format!("{began}its entries are at sector 3, not 2"));
     assert_eq!(
@@ -89,7 +86,7 @@ fn tables_of_another_shape_are_named_and_not_edited() {
 fn numbers_that_leave_the_disk_are_refused() {
     assert!(
         says(&with_header(32, &u64::MAX.to_le_bytes()))
-            .starts_with("the table is of a disk of 18446744073709551615 bytes")
+            .starts_with("the table is for a disk of 18446744073709551615 bytes")
     );
     assert!(says(&with_header(40, &[0; 8])).contains("its usable space is from sector 0 to"));
     assert!(says(&with_header(48, &u64::MAX.to_le_bytes())).contains("to 18446744073709551615"));
@@ -169,7 +166,7 @@ fn a_lone_backup_counts_only_with_our_label() {
         let strange = Mark { label: THEIRS, ..MARK };
         let refusal = choose(&read_copies(&dev), &strange).unwrap_err();
         assert!(
-            matches!(&refusal, TableRefusal::Foreign(words) if words.starts_with("a backup GPT without our label"))
+            matches!(&refusal, TableRefusal::Foreign(words) if words.starts_with("a backup GPT without localpool's label"))
         );
         let elsewhere = Mark { extent: Extent { start: MIB, end: 3 * MIB }, ..MARK };
         assert!(matches!(choose(&read_copies(&dev), &elsewhere), Err(TableRefusal::Foreign(_))));
@@ -195,9 +192,12 @@ fn a_table_for_the_other_sector_size_is_seen() {
 fn an_mbr_with_partitions_beside_our_table_is_refused() {
     let (dev, _) = written(512);
     dev.poke(462, &[0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
-    assert_eq!(refused(&dev), TableRefusal::Broken("our table under a hybrid MBR".into()));
+    assert_eq!(refused(&dev), TableRefusal::Broken("localpool's table under a hybrid MBR".into()));
     dev.poke(446, &[0; 16]);
-    assert_eq!(refused(&dev), TableRefusal::Broken("our table under a DOS partition table or boot sector".into()));
+    assert_eq!(
+        refused(&dev),
+        TableRefusal::Broken("localpool's table under a DOS partition table or boot sector".into())
+    );
     assert!(matches!(repair(&dev, &MARK, &sample(&dev)), Err(TableWriteError::Refused(_))));
     assert_eq!(dev.ops(), []);
 }

@@ -221,11 +221,11 @@ fn a_table_that_changed_underneath_is_not_written_over() {
         assert_eq!(dev.ops(), []);
         error.to_string()
     };
-    let began = "the table has changed underneath: partition ";
+    let began = "another program has changed the table: partition ";
     assert_eq!(said(&table.with(7, Some(entry(THEIRS, 7, 5 * MIB, 6 * MIB))).unwrap()), format!("{began}7 is new"));
     assert_eq!(said(&table.with(3, None).unwrap()), format!("{began}3 is gone"));
     let renamed = Entry { name: Name::tail("x"), ..foreign() };
-    assert_eq!(said(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is another"));
+    assert_eq!(said(&table.with(128, Some(renamed)).unwrap()), format!("{began}128 is a different one"));
     write_table(&dev, &MARK, &table, &new).unwrap();
 }
 
@@ -314,7 +314,7 @@ fn a_disk_that_shrank_is_refused() {
     let said = refused(&dev.resized(SIZE / 2));
     assert_eq!(
         said,
-        TableRefusal::Foreign("the table is of a disk of 16777216 bytes, and this one has 8388608".into())
+        TableRefusal::Foreign("the table is for a disk of 16777216 bytes, but this disk has 8388608".into())
     );
 }
 
