@@ -410,7 +410,7 @@ fn a_bare_device_whose_journal_is_lost_is_not_taken_while_it_holds_data_and_is_d
     let pass = (0..3).map(|_| lost.agent.pass().expect("looks")).last().expect("three");
     assert!(lost.pool.members().is_empty(), "it is not taken again");
     let left = &pass.outcomes[0].rejected;
-    assert!(left[0].1.to_string().contains("bytes that nothing recognises"), "{left:?}");
+    assert!(left[0].1.to_string().contains("unrecognised data"), "{left:?}");
 
     // What a tenant writes decides nothing, not even a label of this very node.
     machine.disk.poke(0, &[0; 4096]);

@@ -184,7 +184,7 @@ fn a_sector_that_cannot_be_written_again_keeps_its_disk_out_and_says_so() {
     disk.inject(Fault { what: "write", range: header, times: u32::MAX });
     let mut node = start(&host);
     let pass = node.passes().expect("looks");
-    assert!(pass.problems["fake0"].contains("could not mend the partition table"), "{:?}", pass.problems);
+    assert!(pass.problems["fake0"].contains("could not repair the partition table"), "{:?}", pass.problems);
     disk.clear_faults();
     node.passes().expect("looks");
     node.pool.usable(id("fs")).expect("back");

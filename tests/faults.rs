@@ -122,7 +122,7 @@ fn a_disk_whose_lock_others_keep_when_it_comes_is_looked_at_again_soon_without_a
     disk.inject(Fault { what: "lock", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let mut node = start(&host);
     let pass = node.agent.pass().expect("looks");
-    assert!(pass.problems["fake0"].contains("others keep its lock"), "{:?}", pass.problems);
+    assert!(pass.problems["fake0"].contains("other processes hold its lock"), "{:?}", pass.problems);
     assert!(pass.ripe_in.is_some_and(|wait| wait <= Duration::from_secs(1)), "{:?}", pass.ripe_in);
     disk.clear_faults();
     assert_eq!(node.agent.pass().expect("looks").problems.len(), 0);
@@ -621,7 +621,7 @@ fn of_several_disks_that_nobody_can_tell_apart_none_is_used_until_one_is_adopted
     let mut node = start(&host);
     assert!(problem(&mut node, "fake0").contains("`localpool disk adopt /dev/fake0`"));
     host.unplug("fake1");
-    assert!(problem(&mut node, "fake0").contains("nothing says which is the disk"));
+    assert!(problem(&mut node, "fake0").contains("it is not known which one is the disk"));
     host.plug("fake1", "SERIAL-B", copy);
     node.passes().expect("looks");
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
@@ -902,7 +902,7 @@ fn what_somebody_puts_on_a_free_bare_device_is_not_written_over_by_cleaning_or_b
             node.pool.create(&request("a", usage, MIB)).expect_err("it is not given out");
         }
         let why = problem(&mut node, "fake0");
-        assert!(why.contains("claim disputed: the device should be free, and holds ext4"), "{why}");
+        assert!(why.contains("claim disputed: the device should be free, but holds ext4"), "{why}");
         assert!(disk.content() == before, "something was written");
         node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         node.pool.work_until_idle().expect("erased");

@@ -583,7 +583,7 @@ fn a_dead_disk_that_the_journal_never_knew_is_given_up_by_its_id() {
         node.passes().expect("looks");
         let release = |disk: &str, run| Verb::ReleaseDisk { disk: disk.to_owned(), run };
         let refused = node.agent.verb(&release("gpt-none", Run::Dry)).expect_err("nobody knows it").to_string();
-        assert!(refused.contains("no disk here is gpt-none"), "{refused}");
+        assert!(refused.contains("this node has no disk gpt-none"), "{refused}");
         let said = node.agent.verb(&release(disk.as_str(), Run::Dry)).expect("could be").join("\n");
         assert!(said.contains("would give up") && said.contains(&format!("volume {}", id("a"))), "{said}");
         assert!(!matches!(node.pool.doubt(id("a"), Some(&disk)), Doubt::GivenUp(_)), "a dry run changes nothing");

@@ -19,7 +19,7 @@ use crate::show::ListedDevice;
 /// Why a verb was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    #[error("no disk here is {0}; `localpool devices -o wide` lists ids, paths and links")]
+    #[error("this node has no disk {0}; `localpool devices -o wide` lists ids, paths and links")]
     NoSuchDisk(String),
     #[error("{disk} is the id of several devices, {}: name one of them by its path", list(paths))]
     Several { disk: String, paths: Vec<PathBuf> },
@@ -27,15 +27,15 @@ pub enum AdminError {
     NotInPool { disk: String, why: String },
     #[error("{disk} cannot be taken over: {why}")]
     NotAdoptable { disk: String, why: String },
-    #[error("{disk}, which was {at}, is not away: {why}; unplug it, if it is to be forgotten")]
+    #[error("{disk}, which was {at}, is not missing: {why}; to give it up, unplug it first")]
     Here { disk: String, at: String, why: String },
-    #[error("no disk here is {disk}, and the API server does not say whether a volume of this node is on it")]
+    #[error("this node has no disk {disk}, and the API server does not report whether a volume of this node is on it")]
     NotTold {
         disk: String,
         #[source]
         source: OwnError,
     },
-    #[error("the machine's disks could not be looked at")]
+    #[error("the machine's disks could not be read")]
     Look(#[from] DiscoveryError),
     #[error("the disk could not be opened")]
     Open(#[source] HostError),
@@ -136,7 +136,7 @@ impl Reconciler {
         lines.extend(given_up);
         if snapshot.bare_id(&device).is_path() {
             lines.push(format!(
-                "it has no serial or WWN: should the node call it otherwise than {path} one day, a set that wants it may claim it"
+                "it has no serial or WWN: if it gets another path than {path}, a set that selects it may claim it"
             ));
         }
         Ok(lines)

@@ -40,7 +40,7 @@ pub(super) enum NotBlank {
     /// It is remembered.
     #[error(transparent)]
     Holds(#[from] NotZeros),
-    #[error("it waits for its turn to be read, as it must hold nothing but zeros")]
+    #[error("it is waiting to be read, because it must hold only zeros")]
     Waits,
     /// It does not answer, or not yet.
     #[error(transparent)]
@@ -272,7 +272,7 @@ mod tests {
         let last = pass();
         assert_eq!((last.claimed, last.problems), (vec![], std::collections::BTreeMap::new()));
         let holds = Rejection::NotZeros(NotZeros { first: 20 * MIB });
-        let words = format!("it holds bytes that nothing recognises, the first that was seen at byte {}", 20 * MIB);
+        let words = format!("it holds unrecognised data, first seen at byte {}", 20 * MIB);
         assert_eq!(holds.to_string(), words);
         assert_eq!(last.outcomes[0].rejected, [("fake0".into(), holds)]);
         assert_eq!(written.write_count(), 0);

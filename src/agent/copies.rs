@@ -81,7 +81,7 @@ impl Reconciler {
         let used = self.in_use();
         let written = self.pool.journal().identify(|identities| {
             for (id, seen) in sure {
-                tracing::warn!(disk = id.as_str(), copies = ?seen.copies, "there are copies of a disk of the pool; none takes its place by itself");
+                tracing::warn!(disk = id.as_str(), copies = ?seen.copies, "a disk of the pool has copies; none of them replaces it automatically");
                 let identity = identities.entry(id).or_default();
                 identity.copies.extend(seen.copies);
                 identity.original = seen.original.or(identity.original.take());
@@ -120,7 +120,7 @@ impl Reconciler {
             Earlier::Table { gone } => gone.contains(volume),
         };
         for (volume, record) in label.volumes.iter().filter(|(volume, _)| !is_gone(volume)) {
-            lines.push(format!("volume {volume} ({}) has the data that this one has", record.name));
+            lines.push(format!("volume {volume} ({}) has the data of this disk", record.name));
         }
         lines.extend(self.given_up(&id, is_gone));
         if run == Run::Real {
@@ -142,7 +142,7 @@ impl Reconciler {
         let refused = |why: String| AdminError::NotAdoptable { disk: path.clone(), why };
         let Some(own) = hardware(&device.raw) else {
             return Err(refused(
-                "nothing tells its hardware from that of the others: take those away instead".to_owned(),
+                "its hardware cannot be told apart from that of the others: unplug those instead".to_owned(),
             ));
         };
         let is_other = |other: &&Device| other.id == device.id && other.raw.name != device.raw.name;
@@ -150,14 +150,10 @@ impl Reconciler {
         for other in &others {
             let there = other.raw.path.display();
             if other.believed == Believed::Yes {
-                return Err(refused(format!(
-                    "the original is here, as {there}: take that away first, if this is to be used"
-                )));
+                return Err(refused(format!("the original is present, as {there}: unplug that first to use this one")));
             }
             if hardware(&other.raw).as_ref() == Some(&own) {
-                return Err(refused(format!(
-                    "{there} is the same hardware, as far as can be told: take that away first"
-                )));
+                return Err(refused(format!("{there} seems to be the same hardware: unplug that first")));
             }
         }
         let Some(label) = &device.label else { return Err(refused("it has no label".to_owned())) };
@@ -167,9 +163,9 @@ impl Reconciler {
         copies.extend(was.filter(|was| !was.is_path()));
 
         let mut lines = vec![format!("{} {path} ({own}) the pool disk {}", run.tense("make", "made"), device.id)];
-        lines.extend(copies.iter().map(|copy| format!("{copy} is a copy of it from then on, and is not used")));
+        lines.extend(copies.iter().map(|copy| format!("{copy} is its copy from then on, and is not used")));
         for (id, record) in &label.volumes {
-            lines.push(format!("volume {id} ({}) has the data that this one has", record.name));
+            lines.push(format!("volume {id} ({}) has the data of this disk", record.name));
         }
         lines.extend(self.given_up(&device.id, |volume| !label.volumes.contains_key(volume)));
         if run == Run::Real {

@@ -30,10 +30,9 @@ pub fn inventory(pool: &Pool, pass: &PassReport) -> Vec<ListedDevice> {
                 }
                 None => partition_note(pool, pass, device),
             },
-            Verdict::Unclaimed if pool.journal().released().contains(&device.id) => Some(format!(
-                "given back; `localpool disk adopt {}` lets sets claim it again",
-                device.raw.path.display()
-            )),
+            Verdict::Unclaimed if pool.journal().released().contains(&device.id) => {
+                Some(format!("released; `localpool disk adopt {}` lets sets claim it again", device.raw.path.display()))
+            }
             Verdict::Unclaimed => Some(unclaimed_note(pass, device)),
             _ => None,
         }
@@ -110,7 +109,7 @@ fn partition_note(pool: &Pool, pass: &PassReport, device: &Device) -> Option<Str
 
 fn unowned(content: &Content) -> String {
     let set = &content.label.set;
-    format!("; its set {set} does not exist: it offers nothing")
+    format!("; its set {set} does not exist: it offers no space")
 }
 
 fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
@@ -126,7 +125,7 @@ fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
         })
         .collect();
     match (pass.outcomes.is_empty(), left.is_empty()) {
-        (true, _) => "blank and not in use; no set asks for it".to_owned(),
+        (true, _) => "blank and not in use; no set selects it".to_owned(),
         (false, true) => "blank and not in use".to_owned(),
         (false, false) => format!("blank and not in use; {}", left.join("; ")),
     }
@@ -135,8 +134,8 @@ fn unclaimed_note(pass: &PassReport, device: &Device) -> String {
 fn lost_note(device: &Device, lost: &LostClaim) -> String {
     let of = match &lost.volume {
         Some(volume) => format!("of volume {} ({}), which the journal does not know", volume.id, volume.record.name),
-        None => "of the pool, as a journal said that was lost".to_owned(),
+        None => "of the pool, according to a journal that was lost".to_owned(),
     };
     let path = device.raw.path.display();
-    format!("a bare device {of}; not read, not used, and claimed by nobody until `localpool disk adopt {path}`")
+    format!("a bare device {of}; it is not read, used or claimed until `localpool disk adopt {path}`")
 }

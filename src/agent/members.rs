@@ -317,7 +317,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     let opened = match opened {
         Ok(Opened::Ours(opened)) => opened,
         Ok(Opened::Blank) => {
-            tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was stopped half way");
+            tracing::info!(disk = %device.raw.path.display(), "ended a claim or release that was interrupted");
             return Ok(());
         }
         Err(problem) => {

@@ -68,7 +68,7 @@ pub fn observe(
                 if failures == FAILURES {
                     return Err(error);
                 }
-                tracing::warn!(error = %chain(&error), "the machine's disks could not be looked at; trying again");
+                tracing::warn!(error = %chain(&error), "the machine's disks could not be read; trying again");
                 agent.events_lost();
                 LOOK_AGAIN
             }
@@ -97,7 +97,7 @@ fn wait(agent: &mut Reconciler, events: &impl Hints, due: Duration, wanted: &imp
             return true;
         }
         let hint = events.next(timeout).unwrap_or_else(|error| {
-            tracing::warn!(error = %chain(&error), "device events cannot be read; looking at everything instead");
+            tracing::warn!(error = %chain(&error), "device events cannot be read; scanning all devices instead");
             std::thread::sleep(LOOK_AGAIN);
             Some(Hint::Overflow)
         });

@@ -38,8 +38,8 @@ impl Reconciler {
                     let why = chain(&error);
                     tracing::warn!(
                         why,
-                        "the PoolVolumes of this node were not read: until they are, nothing is erased on a bare device, no volume \
-                         is made there, and no labelled disk joins that the journal does not know"
+                        "the PoolVolumes of this node were not read: until they are, localpool erases nothing and \
+                         makes no volume on a bare device, and adds no labelled disk that the journal does not know"
                     );
                     self.untold = Some(why);
                     error
@@ -69,8 +69,8 @@ impl Reconciler {
                 continue;
             }
             device.verdict = Verdict::Unknown(
-                "it carries our label, and the journal does not have it: it joins when the API server has named the volumes of this \
-                 node"
+                "it has a label of this node, but the journal does not know it: it joins the pool when the API server \
+                 has listed the volumes of this node"
                     .to_owned(),
             );
             device.label = None;

@@ -127,7 +127,7 @@ impl Reconciler {
         match self.give_up(&member) {
             Ok(()) => met.gave_back += 1,
             Err(error) => {
-                tracing::error!(disk = id.as_str(), error = %chain(&error), "the disk could not be given back")
+                tracing::error!(disk = id.as_str(), error = %chain(&error), "the disk could not be released")
             }
         }
     }

@@ -41,9 +41,9 @@ pub(super) struct Answers {
 /// Why a pass goes on without answers.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    #[error("the API server was asked, and has not answered yet")]
+    #[error("the API server has not answered yet")]
     NotYet,
-    #[error("asking the API server ended in a bug")]
+    #[error("a bug ended the request to the API server")]
     Bug,
     #[error("no thread could be started to ask the API server")]
     NoThread(#[source] std::io::Error),

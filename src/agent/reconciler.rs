@@ -282,7 +282,8 @@ impl Reconciler {
         let before = journal.before_look();
         let Some(disk) = member.known() else { return };
         if let Err(error) = journal.know(&member.id, disk, &before) {
-            tracing::warn!(disk = %member.id, error = %chain(&error), "it would not be missed after a restart");
+            tracing::warn!(disk = %member.id, error = %chain(&error), "after a restart it would not be reported as \
+                                                                       missing");
         }
     }
 
@@ -348,7 +349,7 @@ mod tests {
             };
             assert_eq!(
                 why,
-                "could not be read: opening or reading it took more than 500ms; it is looked at again when that ends"
+                "could not be read: opening or reading it took more than 500ms; it is read again when that ends"
             );
             assert!(pass.ripe_in.is_some(), "no event tells when it answers");
             claimed.extend(pass.claimed);

@@ -137,7 +137,7 @@ fn listen(events: &DeviceEvents, outbox: &Sender<Request>) {
 }
 
 fn report(error: &HostError) {
-    tracing::warn!(error = %chain(error), "device events cannot be read; looking at everything instead");
+    tracing::warn!(error = %chain(error), "device events cannot be read; scanning all devices instead");
 }
 
 /// The last pass, and when the next one is due. Requests that come meanwhile do not put that off.
@@ -247,7 +247,7 @@ fn pass(agent: &mut Reconciler) -> Option<PassReport> {
                 }
             }
             Err(error) => {
-                tracing::error!(error = %chain(&error), "the machine's disks could not be looked at");
+                tracing::error!(error = %chain(&error), "the machine's disks could not be read");
                 return None;
             }
         }

@@ -127,7 +127,7 @@ pub(super) fn as_if_blank(device: &Device) -> Device {
 }
 
 pub(super) fn not_wiped(wipe: &Wipe, why: &str) -> String {
-    format!("it is to be wiped, as LocalVolume {} orders: {why}", by(wipe))
+    format!("LocalVolume {} orders to wipe it: {why}", by(wipe))
 }
 
 fn by(wipe: &Wipe) -> String {

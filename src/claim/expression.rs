@@ -50,7 +50,7 @@ impl Expression {
         };
         let thread = std::thread::Builder::new().name("expression".to_owned()).stack_size(STACK).spawn(work);
         let thread = thread.map_err(|error| ExpressionError::Broken(error.to_string()))?;
-        thread.join().unwrap_or_else(|_| Err(ExpressionError::Broken("the reader of CEL failed on it".to_owned())))
+        thread.join().unwrap_or_else(|_| Err(ExpressionError::Broken("the CEL parser failed on it".to_owned())))
     }
 
     pub fn text(&self) -> &str {
@@ -67,9 +67,9 @@ impl Expression {
         match result {
             Ok(Ok(Value::Bool(true))) => Ok(()),
             Ok(Ok(Value::Bool(false))) => Err(Mismatch::Expression { text: self.shown() }),
-            Ok(Ok(other)) => failed(format!("it gives {}, not true or false", kind_of(&other))),
+            Ok(Ok(other)) => failed(format!("it returns {}, not true or false", kind_of(&other))),
             Ok(Err(error)) => failed(shortened(&error.to_string())),
-            Err(_) => failed("the evaluator of CEL failed on it".to_owned()),
+            Err(_) => failed("the CEL evaluator failed on it".to_owned()),
         }
     }
 
@@ -98,7 +98,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib().with_op
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::List(_) => "a list",
         Value::Map(_) => "a map",
         Value::Null => "null",
@@ -108,7 +108,7 @@ fn kind_of(value: &Value) -> &'static str {
 
 /// The parser's first complaint, in one line.
 fn first_of(errors: &ParseErrors) -> String {
-    let Some(first) = errors.errors.first() else { return "it says no more".to_owned() };
+    let Some(first) = errors.errors.first() else { return "it gives no details".to_owned() };
     if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
         return "it is nested too deeply".to_owned();
     }

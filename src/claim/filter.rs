@@ -126,7 +126,7 @@ mod tests {
         let nameless = RawDisk { serial: None, wwid: None, ..raw };
         assert_eq!(
             check(|f| f.lists = lists(&[("serials", &["*"])]), &nameless),
-            left_by("serials", "it names no serial")
+            left_by("serials", "it reports no serial")
         );
         assert_eq!(check(|f| f.lists = lists(&[("wwns", &["*"])]), &nameless), left_by("wwns", "it has no WWN"));
     }
@@ -150,7 +150,7 @@ mod tests {
         }
         let unknown = RawDisk { transport: None, numa_node: None, ..raw };
         let said = check(|f| f.lists = lists(&[("transports", &["nvme"])]), &unknown).unwrap_err().to_string();
-        assert_eq!(said, "how it is attached is not known, and nvme is wanted");
+        assert_eq!(said, "it is not known how it is attached, and the set requires nvme");
         assert!(check(|f| f.lists = lists(&[("numaNodes", &["0"])]), &unknown).is_err());
     }
 
@@ -210,11 +210,11 @@ mod tests {
         assert_eq!(check(|f| f.lists = lists(&[("vendors", &["at"])]), &raw()), Ok(()));
         assert_eq!(
             check(|f| f.lists = lists(&[("vendors", &["ata"])]), &disk("vda")),
-            left_by("vendors", "it names no vendor")
+            left_by("vendors", "it reports no vendor")
         );
         assert_eq!(
             check(|f| f.lists = lists(&[("models", &["ata"])]), &disk("vda")),
-            left_by("models", "it names no model")
+            left_by("models", "it reports no model")
         );
     }
 
@@ -288,11 +288,11 @@ mod tests {
             "it is NonRotational",
             "its vendor",
             "its model",
-            "it names no serial",
+            "it reports no serial",
             "it has no WWN",
-            "how it is attached",
+            "it is not known how it is attached",
             "its sectors have 512 bytes",
-            "it is on no NUMA node",
+            "its NUMA node is not known",
             "no path",
             "its name is excluded",
         ];

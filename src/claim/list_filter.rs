@@ -130,7 +130,7 @@ pub static LISTS: &[ListFilter] = &[
     ListFilter {
         field: "transports",
         what: "how it is attached, as lsblk names it: `nvme`, `sata`, `sas`, `virtio`, `usb`, …",
-        description: "How it is attached, as lsblk says: nvme, sata, sas, virtio, usb, iscsi, fc, ...",
+        description: "How it is attached, as lsblk names it: nvme, sata, sas, virtio, usb, iscsi, fc, ...",
         origin: Origin::Ours,
         elements: Elements::Words,
         facts: &["transport"],
@@ -138,7 +138,7 @@ pub static LISTS: &[ListFilter] = &[
         says: |raw| raw.transport.clone().into_iter().collect(),
         why: |is, wanted| match is {
             Some(is) => format!("it is attached by {is}, not {wanted}"),
-            None => format!("how it is attached is not known, and {wanted} is wanted"),
+            None => format!("it is not known how it is attached, and the set requires {wanted}"),
         },
     },
     ListFilter {
@@ -163,7 +163,7 @@ pub static LISTS: &[ListFilter] = &[
         says: |raw| raw.numa_node.map(|node| node.to_string()).into_iter().collect(),
         why: |is, wanted| match is {
             Some(is) => format!("it is on NUMA node {is}, not {wanted}"),
-            None => "it is on no NUMA node that is known".to_owned(),
+            None => "its NUMA node is not known".to_owned(),
         },
     },
 ];
@@ -171,7 +171,7 @@ pub static LISTS: &[ListFilter] = &[
 fn named(what: &str, is: Option<&str>, but: &str) -> String {
     match is {
         Some(is) => format!("its {what} {is:?} {but}"),
-        None => format!("it names no {what}"),
+        None => format!("it reports no {what}"),
     }
 }
 

@@ -67,12 +67,14 @@ impl fmt::Display for Mismatch {
             Self::Network { by } => {
                 write!(
                     f,
-                    "its bytes come over a network ({}), and excludeNetworkDisks is set",
+                    "its data comes over a network ({}), and excludeNetworkDisks is set",
                     by.unwrap_or("by its bus")
                 )
             }
             Self::Expression { text } => write!(f, "the expression is not true for it: {text}"),
-            Self::ExpressionFails { text, why } => write!(f, "the expression cannot be asked of it: {why}: {text}"),
+            Self::ExpressionFails { text, why } => {
+                write!(f, "the expression cannot be evaluated for it: {why}: {text}")
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ pub enum NoAnswer {
     #[error("{0}")]
     Failed(Box<dyn std::error::Error + Send + Sync>),
     /// It names a path of this node that does not answer.
-    #[error("which device {} of the PersistentVolume {volume} is", path.display())]
+    #[error("cannot find out which device {} of the PersistentVolume {volume} is", path.display())]
     Path {
         path: PathBuf,
         volume: String,

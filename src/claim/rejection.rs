@@ -65,7 +65,7 @@ pub enum Rejection {
 
 /// What a device holds that must hold nothing but zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it holds bytes that nothing recognises, the first that was seen at byte {first}")]
+#[error("it holds unrecognised data, first seen at byte {first}")]
 pub struct NotZeros {
     pub first: u64,
 }
@@ -88,7 +88,8 @@ impl fmt::Display for Rejection {
         match self {
             Self::NodeNotSelected => f.write_str("the set's nodeSelector does not select this node"),
             Self::HeldBack => f.write_str(
-                "nothing new is claimed: the cluster's CRDs are not this version's, as status.sets of the DevicePool says",
+                "nothing new is claimed: the cluster's CRDs are not of this version; status.sets of the DevicePool has \
+                 the details",
             ),
             Self::Tainted => f.write_str("the node has a taint that the set's tolerations do not tolerate"),
             Self::StandsBack => f.write_str(
@@ -101,18 +102,19 @@ impl fmt::Display for Rejection {
             Self::DoesNotFit(why) => write!(f, "does not fit: {why}"),
             Self::NotZeros(why) => why.fmt(f),
             Self::Health(why) => why.fmt(f),
-            Self::GivenBack => f.write_str("given back; `localpool disk adopt` lets sets claim it again"),
+            Self::GivenBack => f.write_str("released; `localpool disk adopt` lets sets claim it again"),
             Self::UnstableIdentity => {
-                f.write_str("it is known only by its path, so it cannot be used raw: it may be another disk tomorrow")
+                f.write_str("it is known only by its path, so it cannot be used raw: another disk may have that path \
+                             after a reboot")
             }
             Self::NamedByBridge => f.write_str(
-                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; a layout with a label \
-                 knows its disk by that",
+                "it is on USB, so it cannot be used raw: its bridge may give the same name to another disk; use a \
+                 layout with a label, which identifies the disk",
             ),
-            Self::HoldsNoTable => f.write_str("it takes no partition table, and the set has a partitioningSpec"),
+            Self::HoldsNoTable => f.write_str("it cannot have a partition table, and the set has a partitioningSpec"),
             Self::InSet(set) => write!(f, "the set {set} has it"),
             Self::OlderSet(set) => write!(f, "the older set {set} takes it"),
-            Self::Full { most } => write!(f, "the set has its maxDeviceCount of {most}"),
+            Self::Full { most } => write!(f, "the set has reached its maxDeviceCount of {most}"),
             Self::AllNamed { most: 1 } => f.write_str("the LocalVolume has a disk for its one path here already"),
             Self::AllNamed { most } => {
                 write!(f, "the LocalVolume has a disk for each of its {most} paths here already")
@@ -120,16 +122,16 @@ impl fmt::Display for Rejection {
             Self::Renumbered { astray } => write!(
                 f,
                 "{astray} of the LocalVolume's disks here {} not where its paths lead, so this name may have been \
-                 another disk's: name it by a link of /dev/disk/by-id if it is meant",
+                 another disk's: if this disk is meant, name it by a link in /dev/disk/by-id",
                 if *astray == 1 { "is" } else { "are" }
             ),
             Self::BelowMinimum { matching, least } => {
                 write!(f, "{matching} matching, below the set's minDeviceCount of {least}")
             }
             Self::TooYoung(Ripeness::Waiting(left)) => {
-                write!(f, "seen too recently: it must stay as it is for {} s more", left.as_secs_f64().ceil())
+                write!(f, "seen too recently: it must stay unchanged for {} s more", left.as_secs_f64().ceil())
             }
-            Self::TooYoung(_) => f.write_str("seen too recently: it must stay as it is for a while"),
+            Self::TooYoung(_) => f.write_str("seen too recently: it must stay unchanged for a while"),
             Self::WaitsForMinimum { ripe, least } => {
                 write!(f, "waits for the set's minDeviceCount of {least}: {ripe} seen for long enough")
             }
@@ -141,7 +143,9 @@ impl fmt::Display for ContentFate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Without the seconds that are left: each would be a write of a status.
-            Self::Wipe => f.write_str("it is wiped when it has stayed so for a while, as it is ordered"),
+            Self::Wipe => {
+                f.write_str("it will be wiped when it has stayed unchanged for a while, as the LocalVolume orders")
+            }
             Self::WouldWipe => f.write_str("it would be wiped first, unless its table has partitions"),
             Self::Spare(spared) => write!(f, "not wiped: {spared}"),
             Self::Reject(rejection) => write!(f, "not wiped: {rejection}"),

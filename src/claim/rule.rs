@@ -169,7 +169,7 @@ pub enum MinHealth {
 pub enum Unwell {
     #[error("its SMART status says that it is failing ({0})")]
     Failing(String),
-    #[error("it does not say how it is ({0}), and minHealth is Passed")]
+    #[error("it does not report its health ({0}), and minHealth is Passed")]
     Silent(String),
 }
 

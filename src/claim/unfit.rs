@@ -3,7 +3,7 @@
 /// Why a disk cannot have a layout; `Display` names the numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    #[error("the disk has {size} bytes, of which none are left for volumes after the label and both tables")]
+    #[error("the disk has {size} bytes, which is too small for volumes beside the label and both partition tables")]
     NoRoom { size: u64 },
     #[error(
         "{count} partitions of {each} bytes need {needed} bytes, and the disk has room for {room} beside its label and tables"
@@ -11,7 +11,7 @@ pub enum LayoutError {
     DoesNotHold { count: u64, each: u64, needed: u64, room: u64 },
     #[error("this would make {count} partitions, and a disk of the pool holds at most {most} beside its label")]
     TooMany { count: u64, most: usize },
-    #[error("partitioningSpec says neither a size nor a count")]
+    #[error("partitioningSpec has neither partSize nor count")]
     Neither,
     #[error("a partition of {each} bytes is too small: the least is {least}")]
     TooSmall { each: u64, least: u64 },

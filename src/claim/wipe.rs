@@ -102,11 +102,11 @@ impl fmt::Display for Spared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blank => f.write_str("there is nothing on it"),
-            Self::NotTheirs => f.write_str("only what is known, and nobody's pool disk, is wiped"),
-            Self::InUse => f.write_str("what is in use is never wiped"),
-            Self::BadSort => f.write_str("no content is what keeps it out"),
+            Self::NotTheirs => f.write_str("localpool only wipes known content, and never a disk of a pool"),
+            Self::InUse => f.write_str("a device in use is never wiped"),
+            Self::BadSort => f.write_str("its content is not the reason why it is not claimed"),
             Self::HasPartitions => f.write_str("delete the partitions first, if nothing on them is needed"),
-            Self::Promised => f.write_str("another provisioner has given it away"),
+            Self::Promised => f.write_str("another provisioner offers it"),
             Self::Bare => f.write_str(
                 "a partition or a mapped device may hold a volume whose record was lost: `wipefs --all` blanks it",
             ),
@@ -114,7 +114,7 @@ impl fmt::Display for Spared {
                 "the device of a volume is missing, and this may be that one with another serial or WWN: \
                  `wipefs --all` blanks it if it is not",
             ),
-            Self::Twin(path) => write!(f, "{path} may be the same disk, and in use"),
+            Self::Twin(path) => write!(f, "{path}, which is in use, may be the same disk"),
         }
     }
 }

@@ -41,7 +41,7 @@ pub fn volume_name(text: &str) -> Result<&str, Error> {
     let name = required("name", text)?;
     match name.contains(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         false => Ok(name),
-        true => invalid(format!("name {name:?} holds a control character")),
+        true => invalid(format!("name {name:?} contains a control character")),
     }
 }
 
@@ -59,7 +59,7 @@ pub fn access(capability: Option<&VolumeCapability>) -> Result<Capability, Error
         | Mode::SingleNodeMultiWriter => {}
         Mode::MultiNodeReaderOnly | Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter => {
             return invalid(format!(
-                "access mode {} is not supported: a local volume lives on one node",
+                "access mode {} is not supported: a local volume is on one node only",
                 mode.as_str_name()
             ));
         }

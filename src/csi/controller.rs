@@ -137,7 +137,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
                 };
                 (Some(confirmed), String::new())
             }
-            Ok(_) => (None, "the volume was made for another use".to_owned()),
+            Ok(_) => (None, "the volume was made with other capabilities".to_owned()),
             Err(error) => (None, error.to_string()),
         };
         Ok(Response::new(ValidateVolumeCapabilitiesResponse { confirmed, message }))

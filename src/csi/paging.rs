@@ -12,7 +12,10 @@ pub fn page(volumes: Vec<Volume>, token: &str, max_entries: i32) -> Result<(Vec<
     let after = match token {
         "" => None,
         text => Some(text.parse::<VolumeId>().map_err(|_| {
-            Status::aborted(format!("starting_token {:?} is none of ours; start again without one", clip(text)))
+            Status::aborted(format!(
+                "starting_token {:?} was not issued by this driver; start again without one",
+                clip(text)
+            ))
         })?),
     };
     let mut rest: Vec<Volume> = volumes.into_iter().filter(|v| after.is_none_or(|after| v.id > after)).collect();

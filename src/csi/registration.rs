@@ -58,7 +58,7 @@ impl Registration for RegistrationService {
         let RegistrationStatus { plugin_registered, error } = request.into_inner();
         match plugin_registered {
             true => tracing::info!("kubelet has registered the driver"),
-            false => tracing::error!(error, "kubelet refused the registration; it is offered again"),
+            false => tracing::error!(error, "kubelet refused the registration; trying again"),
         }
         self.said.send_replace(if plugin_registered { Registered::Yes } else { Registered::Refused });
         Ok(Response::new(RegistrationStatusResponse {}))

@@ -44,7 +44,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, ServeError> {
     }
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(bad("is there already, and is no socket: remove it, or choose another path".to_owned()));
+            return Err(bad("exists already, and is not a socket: remove it, or choose another path".to_owned()));
         }
         _ => {}
     }
@@ -93,8 +93,8 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "precious").expect("written");
         for (path, words) in [
-            (dir.path().to_owned(), "no socket"),
-            (file.clone(), "no socket"),
+            (dir.path().to_owned(), "not a socket"),
+            (file.clone(), "not a socket"),
             (dir.path().join("a".repeat(200)), "too long"),
         ] {
             let error = bind(&path).expect_err("refused");

@@ -156,7 +156,7 @@ fn of_one(raw: &RawDisk) -> Attachment {
         Kind::Loop(None) => local("a loop device without a file"),
         Kind::Loop(Some(_)) => unknown("a file of a filesystem that shows no device"),
         Kind::Partition(_) | Kind::Dm(_) | Kind::Md(_) => unknown("what it is built on was not seen"),
-        Kind::Other(_) => unknown("a sort of device that is not known here"),
+        Kind::Other(_) => unknown("an unknown type of device"),
     }
 }
 
@@ -187,7 +187,7 @@ fn disk(raw: &RawDisk) -> Attachment {
         Some(_) => PLAIN,
         // First a controller that does not name its transport, as RAID cards; then a disk that is attached to nothing.
         None if raw.place.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pci")) => PLAIN,
-        None => unknown("nothing says what it hangs on"),
+        None => unknown("it is not known how it is attached"),
     }
 }
 

@@ -107,13 +107,13 @@ fn settle_alone(device: &mut Device, identity: &Identity) {
     let (id, path) = (&device.id, device.raw.path.display());
     device.believed = Believed::No(match &identity.original {
         Some(original) => format!(
-            "a copy of the pool disk {id}: it was seen beside the original ({original}), whose place it never takes by \
-             itself; bring the original back, or, if that is gone for good, make this one the disk: `localpool disk adopt \
-             {path}`"
+            "a copy of the pool disk {id}: it was seen together with the original ({original}), and never replaces it \
+             automatically; bring the original back, or, if that is impossible, use this one instead: `localpool disk \
+             adopt {path}`"
         ),
         None => format!(
-            "one of several with the identity {id} that were seen together, and nothing says which is the disk: \
-             `localpool disk adopt {path}` says that it is this one"
+            "one of several devices with the identity {id} that were seen together, and it is not known which one is \
+             the disk: `localpool disk adopt {path}` chooses this one"
         ),
     });
 }
@@ -154,9 +154,7 @@ fn settle_group(devices: &mut [Device], group: &[usize], identity: &Identity) {
         }
         let tail = trusted.clone().unwrap_or_else(|| {
             let path = device.raw.path.display();
-            format!(
-                "; which of them is the disk cannot be told: `localpool disk adopt {path}` says that it is this one"
-            )
+            format!("; it is not known which of them is the disk: `localpool disk adopt {path}` chooses this one")
         });
         device.believed = Believed::No(format!("{}{tail}", Reason::SameIdentity { id, others }));
     }
@@ -184,8 +182,8 @@ pub fn settle_unread(devices: &mut [Device], last: &BTreeMap<DiskId, HardwareId>
         if let Some((at, why)) = original.and_then(|hardware| unread.get(&hardware)) {
             let (id, path) = (&device.id, device.raw.path.display());
             device.believed = Believed::No(format!(
-                "a copy of the pool disk {id}: the original is here, as {at}, and {why}; bring that in order, or unplug it, or \
-                 make this one the disk: `localpool disk adopt {path}`",
+                "a copy of the pool disk {id}: the original is present, as {at}, and {why}; repair or unplug the \
+                 original, or use this one instead: `localpool disk adopt {path}`",
                 at = at.display()
             ));
         }
@@ -351,7 +349,7 @@ mod tests {
     #[test]
     fn an_unclaimed_disk_with_a_path_that_is_theirs_or_unknown_is_left_alone() {
         let path = |name, verdict| device(RawDisk { wwid: Some("naa.5000".into()), ..disk(name) }, verdict);
-        for other in [Verdict::Theirs(Reason::Busy), Verdict::Unknown("not looked at yet".into())] {
+        for other in [Verdict::Theirs(Reason::Busy), Verdict::Unknown("not read yet".into())] {
             let mut devices = [path("sda", Verdict::Unclaimed), path("sdb", other.clone())];
             settle(&mut devices, &Identities::new());
             assert!(matches!(devices[0].verdict, Verdict::Theirs(Reason::SameIdentity { .. })), "{other:?}");

@@ -16,7 +16,7 @@ const SETTING: &str = "global_filter";
 /// Our part of the file.
 pub fn text() -> String {
     format!(
-        "{BEGIN}\n# What is in localpool's partitions is its tenants': LVM looks at none of it.\n\
+        "{BEGIN}\n# localpool's partitions hold its tenants' data: LVM ignores them.\n\
          devices {{\n    {SETTING} = [ \"r|^/dev/disk/by-localpool/|\" ]\n}}\n{END}\n"
     )
 }

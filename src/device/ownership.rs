@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
             return Decision::Decided(verdict);
         }
         if let Kind::Other(sort) = &disk.unwrap_or(raw).kind {
-            return Decision::Decided(Verdict::Unknown(format!("a sort of device that is not known here: {sort}")));
+            return Decision::Decided(Verdict::Unknown(format!("an unknown type of device: {sort}")));
         }
         if let (Kind::Partition(partition), None) = (&raw.kind, disk) {
             return Decision::Decided(Verdict::Unknown(format!("its disk {} was not seen", partition.disk)));

@@ -179,19 +179,19 @@ impl fmt::Display for Reason {
         match self {
             Self::Component { of, how } => write!(f, "a part of {of}, {how}: use {of} instead"),
             Self::OnPoolVolume { below } => {
-                write!(f, "built on {below}, which is of a pool disk, by whoever uses that volume")
+                write!(f, "built on {below}, which belongs to a pool disk, by the user of that volume")
             }
             Self::OnGivenUp { below } => write!(
                 f,
-                "on {below}, which was given up with what the user of its volume wrote there; `localpool disk adopt /dev/{below}` \
-                 lets sets have it, and `wipefs --all` blanks what nobody needs"
+                "on {below}, which was given up with what the user of its volume wrote there; `localpool disk adopt \
+                 /dev/{below}` lets sets claim it, and `wipefs --all` blanks it if nobody needs it"
             ),
             Self::LoopOverDevice { device } => {
                 write!(f, "a loop device over the block device {}: use that device instead", device.display())
             }
             Self::NoMedium => f.write_str("no medium: its size is zero"),
             Self::Mounted { device, target } => write!(f, "{device} is mounted at {}", target.display()),
-            Self::Swap { device } => write!(f, "{device} is used as swap; `swapoff /dev/{device}` gives it up"),
+            Self::Swap { device } => write!(f, "{device} is used as swap; `swapoff /dev/{device}` ends that"),
             Self::NodeBound { device, target } => {
                 write!(f, "the device node of {device} is bind-mounted at {}: a raw block volume", target.display())
             }

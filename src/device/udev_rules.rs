@@ -13,7 +13,7 @@ pub fn text() -> String {
     let properties = ["TYPE", "USAGE", "UUID", "UUID_ENC", "UUID_SUB", "UUID_SUB_ENC", "LABEL", "LABEL_ENC"];
     let blank: String = properties.map(|name| format!("ENV{{ID_FS_{name}}}=\"\"\n")).concat();
     format!(
-        r#"# From `localpool udev-rules`. What is in localpool's partitions is its tenants': this host assembles no array or
+        r#"# From `localpool udev-rules`. localpool's partitions hold its tenants' data: this host assembles no array or
 # volume group of it, scans no filesystem in it, and makes no link in /dev/disk/by-uuid or by-label to it.
 ACTION=="remove", GOTO="localpool_end"
 SUBSYSTEM!="block", GOTO="localpool_end"

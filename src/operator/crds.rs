@@ -62,7 +62,8 @@ pub async fn apply(client: Client, ownership: Ownership) -> Result<Vec<String>, 
     match refused.is_empty() {
         true => Ok(lines),
         false => Err(Error::Refused(format!(
-            "{} came from another owner and was left alone, so nothing new will be claimed; the chart's value crds.takeOwnership (--take-ownership) replaces it, keeping its objects",
+            "{} belongs to another owner and was not changed, so nothing new will be claimed; the chart's value \
+             crds.takeOwnership (--take-ownership) replaces it and keeps its objects",
             refused.join(", ")
         ))),
     }

@@ -76,7 +76,7 @@ pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
             error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(|e| &**e));
         if let Some(kube::Error::Api(status)) = api {
             words.push(match status.message.contains("404 page not found") {
-                true => format!("the API server does not serve this kind: is its CRD there? {} makes it", HOW),
+                true => format!("the API server does not serve this kind: is its CRD there? {} creates it", HOW),
                 false => status.message.clone(),
             });
             break;

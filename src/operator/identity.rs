@@ -33,9 +33,10 @@ pub fn of_this_cluster(client: Client, cluster: String, runtime: Handle, mut ask
 /// The API server belongs to another cluster than this node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node says {written}, and the API \
-     server is that of cluster {now}. If this machine belongs to that one now: `localpool state set-aside cluster` in the \
-     agent's pod, then delete that pod; disks of the old cluster are left alone from then on until `localpool disk adopt`"
+    "they are of another cluster: the file `{CLUSTER_FILE}` in the state directory of this node names {written}, but \
+     the API server belongs to cluster {now}. If this machine belongs to that cluster now: run `localpool state \
+     set-aside cluster` in the agent's pod, then delete that pod; after that, disks of the old cluster are not touched \
+     until `localpool disk adopt`"
 )]
 struct OtherCluster {
     written: String,
@@ -57,7 +58,8 @@ mod tests {
     fn an_api_server_of_another_cluster_than_the_state_directory_says_is_refused_in_words() {
         assert_eq!(same_cluster("uid-1", "uid-1"), Ok(()));
         let why = same_cluster("uid-1", "uid-2").expect_err("another cluster").to_string();
-        for word in ["says uid-1", "of cluster uid-2", "`localpool state set-aside cluster`", "`localpool disk adopt`"]
+        for word in
+            ["names uid-1", "belongs to cluster uid-2", "`localpool state set-aside cluster`", "`localpool disk adopt`"]
         {
             assert!(why.contains(word), "{why}");
         }

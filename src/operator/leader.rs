@@ -130,7 +130,7 @@ impl Leader {
             }
             Err(error) => {
                 self.metrics.errors.with_label_values(&[controller]).inc();
-                tracing::warn!(controller, "{}; it is tried again", chain(&error));
+                tracing::warn!(controller, "{}; trying again", chain(&error));
                 false
             }
         }

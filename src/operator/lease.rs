@@ -51,7 +51,7 @@ pub async fn hold(client: Client, lease: Lease, leads: watch::Sender<bool>, stop
                 }
                 Err(error) if !said => {
                     said = true;
-                    tracing::warn!(lease = lease.name, "the lease cannot be read and is tried again: {}", chain(&error));
+                    tracing::warn!(lease = lease.name, "the lease cannot be read; trying again: {}", chain(&error));
                 }
                 Err(_) => {}
             },
@@ -85,7 +85,7 @@ async fn follow<T>(
         // Without a listener the manager releases the lease and ends.
         drop(held);
         if tokio::time::timeout(RELEASE, task).await.is_err() {
-            tracing::warn!("the lease was not let go in time; the other replica takes over when it runs out");
+            tracing::warn!("the lease was not released in time; the other replica takes over when it expires");
         }
     }
     told

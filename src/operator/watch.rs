@@ -209,7 +209,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
 fn say(what: &str, reading: Reading) {
     match reading {
         Reading::Lost { key, why } => {
-            tracing::warn!(what, name = key, "an object cannot be read, and nothing is done about it: {why}");
+            tracing::warn!(what, name = key, "an object cannot be read, and is ignored: {why}");
         }
         Reading::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
     }
@@ -244,7 +244,7 @@ impl TroubleNews {
     fn say(&self, what: &str) {
         match self {
             Self::Fails(error) => {
-                tracing::warn!(what, error, "cannot watch; trying again, and working with what is known");
+                tracing::warn!(what, error, "cannot watch; trying again, and using the last known objects");
             }
             Self::Over => tracing::info!(what, "the API server answers again"),
         }

@@ -129,7 +129,10 @@ impl Background {
             busy.map(|member| member.id().to_string()).collect()
         };
         if self.news.worked.attempt(LAST_CHUNK, || busy().is_empty().then_some(())).is_none() {
-            tracing::info!(disks = busy().join(", "), "background work is cut off; it goes on at the next start");
+            tracing::info!(
+                disks = busy().join(", "),
+                "background work is interrupted; it continues after the next start"
+            );
         }
     }
 }

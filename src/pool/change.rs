@@ -34,7 +34,7 @@ impl Pool {
     pub fn expand(&self, id: Uuid, required: u64, limit: Option<u64>) -> Result<VolumeView, PoolError> {
         let (member, view) = self.find_usable(id)?;
         if let Some(limit) = limit.filter(|limit| *limit < view.size) {
-            let why = "the volume has already".to_owned();
+            let why = "the volume already has".to_owned();
             return Err(NoPlace::Limit { limit, least: view.size, why }.into());
         }
         // What is behind the volume may be on its way to free space: worth a moment.
@@ -145,7 +145,8 @@ impl Pool {
     pub(super) fn note(&self, member: &Member) {
         let Member::Labelled(disk) = member else { return };
         if let Err(error) = self.journal().note(&disk.id, disk.shown().content.written, || disk.known()) {
-            tracing::warn!(disk = %disk.id, error = %chain(&error), "an earlier state of it would pass for it after a restart");
+            tracing::warn!(disk = %disk.id, error = %chain(&error), "after a restart an earlier state of it would not \
+                                                                     be noticed");
         }
     }
 }

@@ -113,7 +113,7 @@ impl Pool {
                 }
                 Attempt::ByOther => {}
                 Attempt::Failed(error) => {
-                    tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed a new volume; another one is tried");
+                    tracing::warn!(volume = %request.name, error = %chain(&error), "a disk failed while a volume was made; another disk is tried");
                     // Of a lock that others keep a look would find nothing.
                     if !error.is_locked() {
                         self.nudge();

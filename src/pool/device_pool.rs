@@ -97,7 +97,7 @@ impl Pool {
                 disk.release()?;
                 // A look may have come in between.
                 if let Err(error) = self.journal.forget(&member.id) {
-                    tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was given back, and is missed after a restart");
+                    tracing::warn!(disk = %member.id, error = %chain(&error), "the disk was released, but will be reported as missing after a restart");
                 }
             }
             Member::Bare(member) => member.release()?,

@@ -73,7 +73,7 @@ impl PoolDisk {
     /// The pool works without a hold, as it does where no agent runs.
     fn warn_unless(&self, held: Result<(), HostError>) {
         if let Err(error) = held {
-            tracing::warn!(disk = %self.disk.path().display(), error = %chain(&error), "the disk is not held against others");
+            tracing::warn!(disk = %self.disk.path().display(), error = %chain(&error), "the disk is not locked against other programs");
         }
     }
 
@@ -131,7 +131,7 @@ impl PoolDisk {
     fn keep_out(&mut self, number: u32, extent: Extent, error: &ApplyError) {
         let why = error.busy().unwrap_or_default();
         if self.content.held.get(&number).is_none_or(|known| known.why != why) {
-            tracing::warn!(disk = %self.disk.path().display(), why, "a partition without a volume is left alone");
+            tracing::warn!(disk = %self.disk.path().display(), why, "a partition without a volume is not touched");
         }
         self.content.held.insert(number, BusyPartition { extent, why });
     }
@@ -164,7 +164,7 @@ impl PoolDisk {
         let released = self.change(release);
         match released {
             // Whoever still has this disk at hand must not write a label on it again.
-            Ok(()) => self.lost = Some("it was given back".to_owned()),
+            Ok(()) => self.lost = Some("it was released".to_owned()),
             Err(_) => self.warn_unless(self.hold()),
         }
         released

@@ -23,13 +23,13 @@ pub struct LastSeen {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Earlier {
     #[error(
-        "its label has number {found}, and had number {seen} when the disk was last seen here: an older copy of it, or a \
-         snapshot that was put back; what was made, grown or deleted since is not on it"
+        "its label has number {found}, but had number {seen} when the disk was last seen here: this is an older copy \
+         of the disk, or a restored snapshot; volumes that were made, grown or deleted since then are not on it"
     )]
     Label { found: u64, seen: u64 },
     #[error(
-        "its partition table lacks {}, which the label describes: an older table was put back, or somebody deleted partitions; \
-         what is in their place is not touched",
+        "its partition table lacks {}, which the label describes: an older table was restored, or somebody deleted \
+         partitions; the data in their place is not touched",
         volumes(gone)
     )]
     Table { gone: BTreeSet<Uuid> },

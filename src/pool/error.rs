@@ -35,10 +35,11 @@ pub enum PoolError {
     Found { id: Uuid },
     #[error("the disk {disk} of volume {id} {why}")]
     DiskAway { id: Uuid, disk: DiskId, why: String },
-    #[error("the disks of this node were not looked at yet, and volume {id} may be on one of them")]
+    #[error("the disks of this node were not read yet, and volume {id} may be on one of them")]
     NotLookedAt { id: Uuid },
     #[error(
-        "the PoolVolumes of this node were not read yet, and volume {id} may be on a device of which the journal says something else"
+        "the PoolVolumes of this node were not read yet, and volume {id} may be on a device for which the journal has \
+         another record"
     )]
     NotTold { id: Uuid },
     #[error("volume {id} cannot be used: {why}")]
@@ -96,7 +97,7 @@ pub enum ApplyError {
         source: Box<StepError>,
     },
     /// Nothing has changed, and the caller may come back.
-    #[error("{disk} was not changed, as others keep its lock")]
+    #[error("{disk} was not changed, because other processes hold its lock")]
     Locked {
         disk: String,
         #[source]
@@ -105,14 +106,14 @@ pub enum ApplyError {
     /// Nothing has changed, and the caller may come back: the disk is slow, or hangs.
     #[error("{disk} was not changed: {stuck}")]
     Stuck { disk: String, stuck: Stuck },
-    #[error("{disk} is not used, as another process, perhaps another agent, holds it")]
+    #[error("{disk} is not used, because another process, perhaps another agent, holds it")]
     Held {
         disk: String,
         #[source]
         source: HostError,
     },
     #[error(
-        "{disk} is as it was at an earlier time: {earlier}. Bring back what was there last, or take the disk as it is with \
+        "{disk} is in an earlier state: {earlier}. Bring back its latest state, or use the disk as it is with \
          `localpool disk adopt {disk}`"
     )]
     Earlier { disk: String, earlier: Earlier },
@@ -146,7 +147,7 @@ pub enum StepError {
     Table(#[from] TableWriteError),
     #[error("the label was not written")]
     Label(#[from] LabelError),
-    #[error("an earlier state of the disk was put back meanwhile")]
+    #[error("an earlier state of the disk was restored meanwhile")]
     Earlier,
     #[error("somebody else wrote a label there meanwhile, for node {0}")]
     Relabelled(String),
@@ -250,7 +251,7 @@ pub enum BareError {
     Unmap(#[source] HostError),
     #[error("the device failed")]
     Io(#[from] IoError),
-    #[error("the claim was not written down")]
+    #[error("the claim was not recorded")]
     Journal(#[from] StoreError),
 }
 
@@ -290,8 +291,9 @@ pub enum StoreError {
     #[error("could not use the state directory")]
     State(#[source] HostError),
     #[error(
-        "{JOURNAL} in the state directory of this node cannot be used: {0}; what is on labelled disks is served, nothing is \
-         claimed, and what only this file could tell is refused, until `localpool state set-aside journal` begins a new one"
+        "{JOURNAL} in the state directory of this node cannot be used: {0}; volumes on labelled disks are served, \
+         nothing is claimed, and requests that need this file are refused, until `localpool state set-aside journal` \
+         starts a new one"
     )]
     Damaged(String),
     #[error("{JOURNAL} can be read, and nothing is wrong with it: it stays where it is")]

@@ -20,7 +20,8 @@ impl Unasked {
         let way_out = match knowledge {
             Knowledge::Whole | Knowledge::Part => format!("bring the disk back, or {}", give_up(&disk)),
             Knowledge::None => {
-                "the state directory, which would tell, was empty when this process began; mend the disk, or unplug it"
+                "the state directory, which would record that, was empty when this process started; repair the disk, \
+                 or unplug it"
                     .to_owned()
             }
         };
@@ -94,7 +95,7 @@ impl Pool {
         }
         for (disk, claim) in self.journal().bare_claims().into_iter().filter(|(disk, _)| self.member(disk).is_none()) {
             let listed = claim.volume.iter().map(|volume| volume.id).collect();
-            let why = "was not looked at yet".to_owned();
+            let why = "was not read yet".to_owned();
             unasked.push(Unasked { disk, why, listed, knowledge: Knowledge::Whole });
         }
         let is_told = |one: &Unasked| unasked.iter().any(|told| told.disk == one.disk);
@@ -210,10 +211,10 @@ fn words(id: Uuid, disks: &[(DiskId, Option<String>)]) -> String {
     let named: Vec<String> = disks.iter().map(on).collect();
     let way_out = match disks.iter().find(|(_, away)| away.is_some()) {
         Some((disk, _)) => format!("bring that disk back, or {}", give_up(disk)),
-        None => format!("`localpool volume settle {id} --keep DISK` says which"),
+        None => format!("`localpool volume settle {id} --keep DISK` chooses one"),
     };
     format!(
-        "it is, or may be, on several disks: {}; none of them is used before it is known which is right: {way_out}",
+        "it is, or may be, on several disks: {}; none of them is used until it is known which one is right: {way_out}",
         named.join("; and on ")
     )
 }

@@ -142,7 +142,7 @@ impl Ground {
     }
 }
 
-/// Runs the leader whenever this replica leads, for ever.
+/// Runs the leader whenever this replica is the leader, for ever.
 async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: impl AsyncFn()) {
     loop {
         let leading = *leads.borrow_and_update();
@@ -153,10 +153,10 @@ async fn follow(mut leads: watch::Receiver<bool>, metrics: &Metrics, leader: imp
             }
         };
         if leading {
-            tracing::info!("this replica leads");
+            tracing::info!("this replica is the leader");
             tokio::select! {
                 () = leader() => {}
-                () = changed => tracing::info!("this replica does not lead any more"),
+                () = changed => tracing::info!("this replica is not the leader any more"),
             }
         } else {
             changed.await;

@@ -56,7 +56,7 @@ async fn serve(settings: DiscoverySettings, stop: CancellationToken) -> Result<(
     let reporter = Reporter { client: client.clone(), namespace, node, resync };
     tokio::select! {
         ended = find(&settings, &client, &found) => ended,
-        ended = reporter.run(rows) => ended.context("telling the cluster"),
+        ended = reporter.run(rows) => ended.context("reporting to the cluster"),
         () = stop.cancelled() => Ok(()),
     }
 }
@@ -80,7 +80,7 @@ async fn find(settings: &DiscoverySettings, client: &kube::Client, found: &Found
             let _ = tokio::time::timeout(RESTART, back.arrived()).await;
             continue;
         }
-        tracing::info!("no agent answers on this node: looking at the disks without one");
+        tracing::info!("no agent answers on this node: reading the disks without one");
         look(settings, client, found, arrival).await?;
     }
 }
@@ -96,7 +96,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     let mut stream = match agent.watch_inventory(WatchRequest {}).await {
         Ok(stream) => stream.into_inner(),
         Err(status) => {
-            tracing::warn!(error = status.message(), "the agent of this node gives no inventory");
+            tracing::warn!(error = status.message(), "the agent of this node provides no inventory");
             return AgentAnswer::NobodyThere;
         }
     };
@@ -105,14 +105,14 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
         // Without a first reply the agent counts as absent; after it there may be nothing to report for days.
         let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
         let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
-            tracing::warn!("the agent of this node answers, and does not tell of its devices");
+            tracing::warn!("the agent of this node answers, but does not report its devices");
             return AgentAnswer::NobodyThere;
         };
         let words = match message {
             Ok(Some(reply)) => match serde_json::from_str::<DeviceList>(&reply.text) {
                 Ok(DeviceList { devices }) => {
                     if replies == 0 {
-                        tracing::info!("the agent of this node tells of its devices");
+                        tracing::info!("the agent of this node reports its devices");
                     }
                     replies += 1;
                     found.send_replace(Some(Arc::new(devices)));
@@ -123,7 +123,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
             Ok(None) => "it stopped".to_owned(),
             Err(status) => status.message().to_owned(),
         };
-        tracing::info!("the agent of this node tells nothing any more: {words}");
+        tracing::info!("the agent of this node stopped reporting: {words}");
         if replies == 0 {
             tokio::time::sleep(AGAIN).await;
             return AgentAnswer::NobodyThere;
@@ -158,11 +158,11 @@ async fn look(settings: &DiscoverySettings, client: &kube::Client, found: &Found
     tokio::pin!(looks);
     let until = AwaitedAgent::new(arrival);
     tokio::select! {
-        looked = &mut looks => return looked?.context("looking at the disks of this node"),
+        looked = &mut looks => return looked?.context("reading the disks of this node"),
         () = until.arrived() => {}
     }
     ended.store(true, Ordering::Relaxed);
-    looks.await?.context("looking at the disks of this node")
+    looks.await?.context("reading the disks of this node")
 }
 
 /// The UID of the cluster, by which disks of other clusters are recognised.
@@ -196,7 +196,8 @@ impl AwaitedAgent {
             Ok::<_, HostError>(())
         });
         if let Ok(Err(error)) = waited.await {
-            tracing::warn!(error = %chain(&error), "an agent's start cannot be seen; one is asked for now and then");
+            tracing::warn!(error = %chain(&error), "the start of an agent cannot be noticed; trying to reach one from \
+                                                    time to time");
             tokio::time::sleep(RESTART).await;
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn install_all(udev_rules_dir: Option<&Path>, lvm_dir: Option<&Path>)
     for done in done.into_iter().flatten() {
         match done {
             Ok(line) => tracing::info!("{line}"),
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "the host is not kept off what tenants write"),
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "the host does not ignore what tenants write"),
         }
     }
 }
@@ -44,7 +44,7 @@ fn install(dir: &Path, file: &str, text: &str, then: &str) -> Result<String, Hos
     let path = dir.join(file);
     Ok(match state::install(dir, file, text)? {
         true => format!("{} is written; {then}", path.display()),
-        false => format!("{} is as it should be", path.display()),
+        false => format!("{} is up to date", path.display()),
     })
 }
 
@@ -60,7 +60,7 @@ mod tests {
         assert!(install_lvm_filter(dir.path()).expect("written").contains("is written"));
         let text = state::texts(dir.path(), "conf").expect("read").remove("lvmlocal.conf").expect("there");
         assert!(text.starts_with("local {\n}\n") && text.contains("r|^/dev/disk/by-localpool/|"), "{text}");
-        assert_eq!(install_lvm_filter(dir.path()).expect("there"), format!("{} is as it should be", file.display()));
+        assert_eq!(install_lvm_filter(dir.path()).expect("there"), format!("{} is up to date", file.display()));
     }
 
     #[test]

@@ -40,9 +40,9 @@ fn identity_of(state: &StateDir, machine_id: &Path) -> Result<String> {
     match state.store_first(FILE, format!("{identity}\n")) {
         // The next start gets the same result, as long as no journal exists without a recorded identity.
         Err(error) if is_known => {
-            tracing::warn!(error = %chain(&error), identity, "which machine this is could not be written down")
+            tracing::warn!(error = %chain(&error), identity, "the identity of this machine could not be recorded")
         }
-        written => written.context("writing down which machine this is")?,
+        written => written.context("recording the identity of this machine")?,
     }
     Ok(identity)
 }
@@ -56,8 +56,7 @@ fn told(state: &dyn StateStore, machine_id: &Path) -> Result<Option<(String, boo
                 .map_or_else(|| "what their labels say".to_owned(), |id| format!("`{}`", of_machine(id)));
             bail!(
                 "the file `{FILE}` in the state directory does not say which machine this is: {identity:?}. Write one line into \
-                 it: {own}, or `{ANY}` where the disks were claimed by a version that did not tell machines apart; \
-                 `localpool devices --state-dir /nowhere` names the cluster of those that are neither"
+                 it: {own}, or `{ANY}` if the disks were claimed by a version that did not distinguish machines; `localpool devices --state-dir /nowhere` shows the cluster of disks that have neither"
             );
         }
         return Ok(Some((identity.to_owned(), true)));

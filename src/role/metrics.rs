@@ -48,7 +48,7 @@ impl NodeMetrics {
                 "localpool_pool_failing_disks",
                 "Disks of this node's pool on which background work fails.",
             )?,
-            is_journal_damaged: gauge("localpool_pool_journal_damaged", "1: the node's journal cannot be used.")?,
+            is_journal_damaged: gauge("localpool_pool_journal_damaged", "1 if the node's journal cannot be used.")?,
             api_writes,
             sets: SetMetrics::new(&registry)?,
             pool: Arc::default(),

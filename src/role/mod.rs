@@ -81,7 +81,7 @@ async fn until_stopped<Work: Future<Output = Result<()>>>(work: impl FnOnce(Canc
     tracing::info!("stopping");
     stop.cancel();
     tokio::time::timeout(LONGEST_STOP, work).await.unwrap_or_else(|_| {
-        tracing::warn!("work was still under way at the end; it goes on after the next start");
+        tracing::warn!("work was still under way when the process ended; it continues after the next start");
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ async fn with_grace(stop: &CancellationToken, calls: impl Future<Output = Result
     tokio::select! {
         ended = calls => ended,
         () = overdue => {
-            tracing::warn!("calls were still under way at the end; they converge after the next start");
+            tracing::warn!("calls were still under way when the process ended; they converge after the next start");
             Ok(())
         }
     }

@@ -48,8 +48,8 @@ impl Parts {
     /// Waits for the first part that ends.
     pub async fn end(&mut self) -> Error {
         match self.0.join_next().await {
-            Some(Ok((what, Ok(())))) => anyhow!("{what} ended by itself"),
-            Some(Ok((what, Err(bug)))) => Error::new(bug).context(format!("{what} ended in a bug")),
+            Some(Ok((what, Ok(())))) => anyhow!("{what} ended unexpectedly"),
+            Some(Ok((what, Err(bug)))) => Error::new(bug).context(format!("a bug ended {what}")),
             Some(Err(bug)) => Error::new(bug),
             None => std::future::pending().await,
         }
@@ -70,12 +70,14 @@ impl Parts {
                 if let Ok((what, Err(bug))) = ended
                     && bug.is_panic()
                 {
-                    tracing::error!(error = %bug, "{what} ended in a bug");
+                    tracing::error!(error = %bug, "a bug ended {what}");
                 }
             }
         };
         if tokio::time::timeout(END, all).await.is_err() {
-            tracing::warn!("a disk is still at work at the end; that converges after the next start");
+            tracing::warn!(
+                "work on a disk was still under way when the process ended; it converges after the next start"
+            );
         }
     }
 }
@@ -125,7 +127,7 @@ mod tests {
         let mut parts = Parts::default();
         parts.add_agent(thread);
         let why = ends(parts).await;
-        assert!(why.contains("the agent's thread ended in a bug") && why.contains("a bug, on purpose"), "{why}");
+        assert!(why.contains("a bug ended the agent's thread") && why.contains("a bug, on purpose"), "{why}");
     }
 
     #[tokio::test]
@@ -135,18 +137,18 @@ mod tests {
         parts.add_agent(thread);
         parts.add("a task", tokio::spawn(async { panic!("a bug, on purpose") }));
         let why = ends(parts).await;
-        assert!(why.contains("a task ended in a bug") && why.contains("a bug, on purpose"), "{why}");
+        assert!(why.contains("a bug ended a task") && why.contains("a bug, on purpose"), "{why}");
 
         let mut parts = Parts::default();
         parts.add("a task", tokio::spawn(async {}));
-        assert_eq!(ends(parts).await, "a task ended by itself");
+        assert_eq!(ends(parts).await, "a task ended unexpectedly");
 
         let mut tasks = JoinSet::new();
         tasks.spawn(std::future::pending());
         tasks.spawn(async { panic!("a bug, on purpose") });
         let mut parts = Parts::default();
         parts.add_all("a watch", tasks);
-        assert!(ends(parts).await.contains("a watch ended in a bug"));
+        assert!(ends(parts).await.contains("a bug ended a watch"));
     }
 
     #[tokio::test]

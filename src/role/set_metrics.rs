@@ -23,22 +23,22 @@ type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 type Source = (String, Receiver<Option<Arc<Seen>>>);
 
 const FIGURES: [Figure; 10] = [
-    ("disks", "Disks of this node that the set has, missing ones too.", |counts| counts.disks),
+    ("disks", "Disks of this node that the set has, including missing ones.", |counts| counts.disks),
     ("partitions", "Partitions on them: slots, taken or free, or volumes.", |counts| counts.partitions),
     ("volumes", "Volumes on them.", |counts| counts.volumes),
-    ("unmatched_disks", "Devices of this node that the set leaves.", |counts| counts.unmatched),
+    ("unmatched_disks", "Devices of this node that the set does not take.", |counts| counts.unmatched),
     (
         "orphaned_disks",
-        "Disks whose set does not exist, so that they offer nothing, or would not choose them any more.",
+        "Disks whose set does not exist, so that they offer no space, or whose set would not choose them any more.",
         |counts| counts.orphaned,
     ),
-    ("missing_disks", "Disks of the set that are not there.", |counts| counts.missing),
+    ("missing_disks", "Disks of the set that are missing.", |counts| counts.missing),
     ("missing_paths", "Paths of a LocalVolume that lead to no device of this node.", |counts| counts.missing_paths),
-    ("not_ready_disks", "Disks of the set that are there and cannot be used.", |counts| counts.not_ready),
-    ("unstable_disks", "Disks whose hardware has no name that stays: no serial and no WWN.", |counts| counts.unstable),
+    ("not_ready_disks", "Disks of the set that are present, but cannot be used.", |counts| counts.not_ready),
+    ("unstable_disks", "Disks whose hardware has no stable name: no serial and no WWN.", |counts| counts.unstable),
     (
         "mismatched_disks",
-        "Disks whose hardware calls itself otherwise than when they were claimed: firmware, cabling, or a copy.",
+        "Disks whose hardware reports another name than when they were claimed: firmware, cabling, or a copy.",
         |counts| counts.mismatched,
     ),
 ];
@@ -73,7 +73,8 @@ impl SetMetrics {
             registry.register(Box::new(gauges.clone()))?;
             Ok(gauges)
         };
-        let discovered = gauges("localpool_discovered_devices", "Devices of this node, whosever they are.", &["node"])?;
+        let discovered =
+            gauges("localpool_discovered_devices", "All devices of this node, whoever owns them.", &["node"])?;
         let mut figures = Vec::new();
         for (name, help, _) in FIGURES {
             figures.push(gauges(&format!("localpool_set_{name}"), help, &["node", "namespace", "set"])?);

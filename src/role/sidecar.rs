@@ -80,14 +80,14 @@ pub async fn begin(client: &Client, namespace: &str, sidecar: &Sidecar) -> Durat
         match write(client, namespace, sidecar).await {
             Ok(life) => {
                 if !said.is_empty() {
-                    tracing::info!("the sidecars have an identity again");
+                    tracing::info!("the sidecars have a valid token again");
                 }
                 return life;
             }
             Err(error) => {
                 let words = format!("{error:#}");
                 if words != said {
-                    tracing::warn!("the sidecars have no fresh identity yet; it is tried again: {words}");
+                    tracing::warn!("the sidecars have no new token yet; trying again: {words}");
                     said = words;
                 }
             }

@@ -50,7 +50,7 @@ fn read_sets(path: &Path, node: &str) -> Result<Vec<Rule>> {
     let documents = sets::documents(path).context("--sets")?;
     let (rules, errors) = sets::read(&documents, node);
     for error in &errors {
-        tracing::error!(file = %path.display(), "{error}; this set is left out, its disks are not touched");
+        tracing::error!(file = %path.display(), "{error}; this set is ignored, and its disks are not touched");
     }
     if rules.is_empty() {
         tracing::warn!(file = %path.display(), "no valid set: nothing will be claimed");

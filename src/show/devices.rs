@@ -39,7 +39,7 @@ impl std::str::FromStr for Format {
             "wide" => Ok(Self::Wide),
             "json" => Ok(Self::Json),
             "yaml" => Ok(Self::Yaml),
-            other => Err(format!("{other:?} is no output format: it is one of table, wide, json, yaml")),
+            other => Err(format!("{other:?} is not an output format: use table, wide, json or yaml")),
         }
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let joined = tokio::task::spawn_blocking(work).await;
-    joined.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
+    joined.unwrap_or_else(|e| Err(Error::Internal(format!("a bug ended the operation: {e}"))))
 }
 
 impl Volumes for LocalVolumes {
@@ -71,7 +71,7 @@ impl Volumes for LocalVolumes {
             Nodes::AnyOf(nodes) => nodes.contains(node),
         };
         if !here {
-            return Err(Error::Exhausted(format!("this is node {node}, and the volume is wanted on another one")));
+            return Err(Error::Exhausted(format!("this is node {node}, but the volume is requested on another node")));
         }
         let health = self.health.clone();
         self.locked(id, come_back, move |pool| {

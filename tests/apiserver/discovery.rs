@@ -137,7 +137,7 @@ async fn there_is_one_discovery_and_another_name_is_refused_with_the_one_to_use(
     let api: Api<LocalVolumeDiscovery> = Api::namespaced(cluster.client.clone(), &space);
     let refused = api.create(&PostParams::default(), &object(&space, "example-autodetect", json!({}))).await;
     let words = refused.expect_err("refused").to_string();
-    assert!(words.contains("it is called auto-discover-devices: use this name"), "{words}");
+    assert!(words.contains("is called auto-discover-devices: use this name"), "{words}");
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn the_status_tells_of_pods_that_run_that_cannot_and_that_are_not_even_mad
     work.daemon("a DaemonSet", |_| true).await;
     work.says("Discovering False Starting").await;
     work.count(2, 2, 2).await;
-    assert_eq!(work.says("Discovering True Running").await, "devices of 2 of 2 nodes are looked at");
+    assert_eq!(work.says("Discovering True Running").await, "devices of 2 of 2 nodes are being discovered");
 
     let before = work.metrics.writes.with_label_values(&["discovery"]).get();
     stage.node(&unique("worker")).await;

@@ -240,7 +240,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     let shared = [format!("--state-dir={}", state.display()), format!("--node-name={node}")];
     let args = [&["discovery".to_owned(), format!("--namespace={space}")][..], &shared].concat();
     let discovery = Program::start(&cluster, &format!("{node}-discovery"), &args);
-    discovery.said("looking at the disks without one").await;
+    discovery.said("reading the disks without one").await;
     found(&results, &node, "a result", |result| result.status.is_some()).await;
 
     let begun = Instant::now();
@@ -261,7 +261,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
     ]
     .concat();
     let agent = Program::start(&cluster, &format!("{node}-agent"), &args);
-    discovery.said("the agent of this node tells of its devices").await;
+    discovery.said("the agent of this node reports its devices").await;
     let claimed = has(&results, &node, "the agent claimed it", &alone, DeviceState::NotAvailable).await;
     assert_eq!(claimed.status.reason.as_deref(), Some("in pool"));
     let begun = Instant::now();
@@ -277,7 +277,7 @@ async fn loop_a_disk_that_is_added_is_in_the_result_without_an_agent_and_with_on
 
     let log = agent.stop();
     assert!(!log.contains("calls were still under way"), "a stop does not wait for those who listen: {log}");
-    discovery.said("tells nothing any more").await;
+    discovery.said("stopped reporting").await;
     discovery.said("no agent answers on this node").await;
     let third = Loop::attach();
     has(&results, &node, "and again without an agent", &third, DeviceState::Available).await;

@@ -203,7 +203,7 @@ async fn another_owners_schema_under_our_annotation_is_not_believed() {
     until("pool and set say which CRD it is, and what to do", async || {
         let words = claiming_says(client, "foreign-3", "HeldBack").await;
         let of_set = pools.get("foreign-3").await.ok()?.status?.sets.pop()?.message;
-        let all = ["localvolumesets.", "another schema was put over it, which drops", "`helm upgrade`"];
+        let all = ["localvolumesets.", "another schema replaced it, which drops", "`helm upgrade`"];
         (all.iter().all(|part| words.contains(part)) && of_set == Some(words)).then_some(())
     })
     .await;

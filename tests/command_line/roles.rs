@@ -170,7 +170,7 @@ fn a_role_serves_on_until_it_is_stopped_whoever_reads() {
         ("node", "waiting, touching nothing"),
         ("controller", "serving CSI"),
         // It gets its devices from the agent that answers, and looks at none itself.
-        ("discovery", "tells of its devices"),
+        ("discovery", "reports its devices"),
     ] {
         check_that_it_serves(&world, name, &role(name, &world), log);
     }

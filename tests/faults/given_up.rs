@@ -67,7 +67,7 @@ fn a_partition_on_a_bare_device_that_was_given_up_is_given_to_nobody_by_itself()
         let Verdict::Theirs(reason @ Reason::OnGivenUp { .. }) = &verdict else { panic!("{verdict:?}") };
         assert!(reason.to_string().contains("localpool disk adopt /dev/fake0"), "{reason}");
         let dry = node.agent.verb(&adopt("/dev/fake0", Run::Dry)).expect("it could be");
-        assert!(dry[0].contains("let what is on /dev/fake0"), "{dry:?}");
+        assert!(dry[0].contains("let the content of /dev/fake0"), "{dry:?}");
     }
     assert!(platter.content() == before, "something was written");
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");

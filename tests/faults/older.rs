@@ -87,7 +87,7 @@ fn where_nobody_remembers_which_one_was_in_use_neither_is_used_until_one_is_adop
     host.state().store(JOURNAL, &lines.collect::<Vec<_>>().join("\n")).expect("stored");
     let mut node = start(&host);
     for name in ["fake0", "fake1"] {
-        assert!(problem(&mut node, name).contains("cannot be told"), "{name}");
+        assert!(problem(&mut node, name).contains("it is not known which of them"), "{name}");
     }
     assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
     assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is not there");
@@ -119,7 +119,7 @@ fn a_disk_that_is_back_and_cannot_be_opened_says_why_in_each_pass_and_does_not_l
         node.passes().expect("looks");
         let shown = node.pool.labelled_disks()[0].shown();
         assert!(
-            matches!(&shown.standing, Standing::NotReady(why) if why.contains("at an earlier time")),
+            matches!(&shown.standing, Standing::NotReady(why) if why.contains("in an earlier state")),
             "{:?}",
             shown.standing
         );
@@ -179,7 +179,7 @@ fn a_state_from_before_the_last_change_is_not_used_though_no_pass_came_since() {
         disk.put_content(earlier);
         let mut node = start(&host);
         let why = problem(&mut node, "fake0");
-        assert!(why.contains("at an earlier time"), "{what}: {why:?}");
+        assert!(why.contains("in an earlier state"), "{what}: {why:?}");
         assert!(node.pool.usable(id("a")).is_err() && node.pool.delete(id("a")).is_err(), "{what}");
     }
 }
@@ -213,7 +213,7 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
         drop(node);
         disk.put_content(earlier);
         let mut node = start(&host);
-        assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+        assert!(problem(&mut node, "fake0").contains("in an earlier state"));
         node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
         assert_eq!(problem(&mut node, "fake0"), "");
         for name in ["c", "f", "g"].into_iter().take(more) {
@@ -223,7 +223,7 @@ fn what_was_given_up_for_an_earlier_state_does_not_take_its_place_when_it_comes_
         disk.put_content(later);
         let mut node = start(&host);
         let why = problem(&mut node, "fake0");
-        assert!(why.contains("at an earlier time"), "{more}: {why:?}");
+        assert!(why.contains("in an earlier state"), "{more}: {why:?}");
         assert!(node.pool.usable(id("a")).is_err(), "its data is another one");
         for name in ["c", "f", "g"].into_iter().take(more) {
             assert!(node.pool.delete(id(name)).is_err(), "{name} was acknowledged, and never deleted");
@@ -242,13 +242,13 @@ fn what_was_given_up_stays_so_though_the_agent_dies_right_after_the_adoption() {
     drop(node);
     disk.put_content(earlier);
     let mut node = start(&host);
-    assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+    assert!(problem(&mut node, "fake0").contains("in an earlier state"));
     node.agent.verb(&adopt("/dev/fake0", Run::Real)).expect("adopted");
     drop(node);
     disk.put_content(later);
     let mut node = start(&host);
     let why = problem(&mut node, "fake0");
-    assert!(why.contains("at an earlier time"), "{why:?}");
+    assert!(why.contains("in an earlier state"), "{why:?}");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn is_refused_until_it_is_adopted(host: &Arc<FakeHost>, disk: &Arc<Platter>, mut
             node = start(host);
         }
         let why = problem(&mut node, "fake0");
-        assert!(why.contains("at an earlier time") && why.contains("disk adopt /dev/fake0"), "{why:?}");
+        assert!(why.contains("in an earlier state") && why.contains("disk adopt /dev/fake0"), "{why:?}");
         assert!(node.pool.usable(id("a")).is_err(), "it may have other data by now");
         assert!(node.pool.delete(id("b")).is_err(), "nobody knows that it is gone");
         assert!(node.pool.create(&request("b", BLOCK, MIB)).is_err(), "nor that it is nowhere");
@@ -336,7 +336,7 @@ fn an_earlier_state_that_is_put_back_under_a_disk_in_use_is_not_written_over() {
     disk.put_content(earlier.clone());
     assert!(node.pool.create(&request("c", BLOCK, MIB)).is_err());
     assert!(disk.content() == earlier, "something was written");
-    assert!(problem(&mut node, "fake0").contains("at an earlier time"));
+    assert!(problem(&mut node, "fake0").contains("in an earlier state"));
 }
 
 /// Both copies of the partition table, with the protective MBR.

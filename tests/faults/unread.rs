@@ -72,7 +72,7 @@ fn a_copy_does_not_take_its_place_before_it_is_adopted() {
         assert!(usable.is_err(), "it is served from the copy: {usable:?}");
         assert!(copy.content() == content, "the copy was written");
         let why = problem(&mut node, "fake1");
-        assert!(why.contains("the original is here, as /dev/fake0, and could not be read: "), "{why}");
+        assert!(why.contains("the original is present, as /dev/fake0, and could not be read: "), "{why}");
 
         node.agent.verb(&adopt("/dev/fake1", Run::Real)).expect("a person says so");
         assert_eq!(problem(&mut node, "fake1"), "");

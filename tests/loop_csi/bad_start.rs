@@ -79,7 +79,7 @@ async fn loop_a_socket_path_that_is_no_socket_stops_the_start_and_stays_as_it_is
     fs::create_dir(&directory).unwrap();
     fs::write(&file, "precious").unwrap();
     let long = lab.path(&"s".repeat(120));
-    for (path, words) in [(&directory, "is no socket"), (&file, "is no socket"), (&long, "too long")] {
+    for (path, words) in [(&directory, "not a socket"), (&file, "not a socket"), (&long, "too long")] {
         start.socket = path.clone();
         assert_refuses_to_start(&start, &disk, &[text(path), words]);
     }

@@ -42,7 +42,7 @@ async fn loop_a_partition_that_a_tenant_made_inside_a_bare_volume_is_never_given
     // The tenant maps it while the driver runs: the driver sees it, and does not touch it.
     map(&disk);
     disk.announce();
-    driver.await_verdict(&part, "Theirs", "which is of a pool disk, by whoever uses that volume");
+    driver.await_verdict(&part, "Theirs", "which belongs to a pool disk, by the user of that volume");
     assert_eq!(client.capacity("parts", &block()).await, (0, 0));
     assert!(client.try_create(create(&lab.named("second"), "parts", MIB, &block())).await.is_err());
     assert_eq!(disk.fingerprint(), table, "something was written to the tenant's volume");
@@ -74,7 +74,9 @@ async fn loop_a_filesystem_that_an_older_journal_does_not_know_of_is_not_made_ag
     let (driver, mut client) = start.ready().await;
     driver.await_verdict(&disk.node, "Ours", "claim disputed");
     assert!(client.stage(&made.id, &staging, &mount("ext4")).await.is_err());
-    assert!(driver.cli_ok(&["disk", "adopt", disk.path(), "--dry-run"]).contains("a filesystem is kept where it is"));
+    assert!(
+        driver.cli_ok(&["disk", "adopt", disk.path(), "--dry-run"]).contains("a filesystem of this volume is kept")
+    );
     assert_eq!(disk.fingerprint(), before, "something was written");
     driver.cli_ok(&["disk", "adopt", disk.path()]);
     client.stage(&made.id, &staging, &mount("ext4")).await.unwrap();
@@ -93,6 +95,6 @@ async fn loop_a_filesystem_that_somebody_makes_on_a_free_bare_device_is_left_alo
     for capability in [block(), mount("ext4")] {
         assert!(client.try_create(create(&lab.named("new"), "bare", MIB, &capability)).await.is_err());
     }
-    driver.await_verdict(&disk.node, "Ours", "claim disputed: the device should be free, and holds ext4");
+    driver.await_verdict(&disk.node, "Ours", "claim disputed: the device should be free, but holds ext4");
     assert_eq!(disk.fingerprint(), before, "something was written");
 }

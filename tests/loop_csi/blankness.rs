@@ -12,7 +12,7 @@ async fn loop_a_disk_with_bytes_that_nothing_recognises_is_left_by_a_set_that_as
     let strict = set(&lab, "set", "pool-*.img", &format!("blankness: Zeros\n  {CARVED}"));
     let (driver, _client) = Start::named(&lab, "strict", &strict).ready_at_once().await;
     driver.await_verdict(&blank.node, "Ours", "in pool");
-    let why = "set default/set: it holds bytes that nothing recognises, the first that was seen at byte 98566144";
+    let why = "set default/set: it holds unrecognised data, first seen at byte 98566144";
     driver.await_verdict(&written.node, "Unclaimed", why);
     assert_eq!(written.writes(), 0);
     // After an event it is read again.

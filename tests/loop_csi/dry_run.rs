@@ -96,7 +96,7 @@ async fn loop_a_dry_run_without_an_agent_writes_nothing_anywhere_and_says_what_i
     };
     let mend = format!("would first complete on {} what the agent", disk.path());
     says(&start.state, &start.node, "release", &[&mend, "would wipe", "no agent uses the state directory"]);
-    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without the journal", "taken to be `standalone-"]);
+    says(&nobody, &start.node, "release", &[&mend, "would wipe", "without the journal", "assumed to be `standalone-"]);
     says(&nobody, "other", "adopt", &["would write the label", "to node other", "no agent uses the state directory"]);
     assert_eq!(documents(&start.state), state, "a dry run changed the state directory");
     assert!(!nobody.exists(), "a dry run made a state directory");

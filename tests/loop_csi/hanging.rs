@@ -233,7 +233,7 @@ async fn loop_a_driver_that_is_killed_while_a_disk_hangs_is_followed_by_one_that
     assert!(killed.waits_in_the_kernel(), "the first one has ended");
     assert_served(&lab, &mut client, &well.id).await;
     assert!(
-        eventually(SOON, || driver.verdict(&sick.node).1.contains("killed and not ended")),
+        eventually(SOON, || driver.verdict(&sick.node).1.contains("killed but not ended")),
         "{:?}",
         driver.verdict(&sick.node)
     );

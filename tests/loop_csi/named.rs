@@ -83,7 +83,7 @@ async fn loop_content_is_destroyed_by_order_only_and_never_what_is_mounted_parti
         let wanted = |line: &&str| line.split_whitespace().nth(1) == Some(disk.path());
         plan.lines().filter(wanted).collect::<Vec<_>>().join("\n")
     };
-    assert!(line(&mounted).contains("not wiped: what is in use is never wiped"), "{plan}");
+    assert!(line(&mounted).contains("not wiped: a device in use is never wiped"), "{plan}");
     driver.stop();
     let after: Vec<_> = spared.iter().map(|disk| (disk.fingerprint(), disk.writes())).collect();
     assert_eq!(after, before, "a disk that nobody may touch was written");

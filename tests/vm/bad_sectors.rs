@@ -89,7 +89,7 @@ fn lose_all(bench: &mut Bench, disk: &Disk) {
     bench.eventually("disk and copy are looked at", |bench| {
         says(bench, &disk.serial, "could not be read")?;
         says(bench, &copy.serial, "a copy of the pool disk")?;
-        says(bench, &copy.serial, "the original is here")
+        says(bench, &copy.serial, "the original is present")
     });
     bench.guest.run(&format!("sleep {}; udevadm settle", 2 * MIN_AGE.as_secs()));
     let staged = bench.csi(async |csi| csi.stage(&volume.id, volume.usage).await);

@@ -20,7 +20,7 @@ const GREEDY: [&str; 2] = ["second-tenant", "third-tenant"];
 const LABELLED: &str = "hot-scsi";
 
 /// In the reason why nobody else may have what is built on it.
-const OF_POOL: &str = "which is of a pool disk";
+const OF_POOL: &str = "which belongs to a pool disk";
 
 /// What the tenant builds on the device `D`, and its node.
 struct Build {

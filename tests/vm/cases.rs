@@ -387,7 +387,7 @@ fn layered() -> Vec<Case> {
         case("bcache backing disk", [scsi("bcache")],
             "make-bcache -B $D >/dev/null; udevadm settle; [[ -e /dev/bcache0 ]] || echo $D >/sys/fs/bcache/register; udevadm settle",
             theirs("a bcache device")).busy()
-            .on_it("echo /dev/bcache0", unknown("a sort of device that is not known here: bcache"), None),
+            .on_it("echo /dev/bcache0", unknown("an unknown type of device: bcache"), None),
         case("bcache label, nobody uses it", [scsi("bcache-idle")],
             "make-bcache -B $D >/dev/null; udevadm settle; echo 1 >/sys/block/${D#/dev/}/bcache/stop; udevadm settle
              for try in {1..50}; do [[ ! -e /sys/block/${D#/dev/}/bcache ]] || sleep 0.2; done", theirs("holds bcache"))

@@ -48,7 +48,7 @@ pub fn check(bench: &mut Bench, report: &mut Report) {
         }
         for serial in SAY_NOTHING {
             let said = &passed[serial];
-            assert!(said.starts_with("leave") && said.contains("it does not say how it is"), "{passed:#?}");
+            assert!(said.starts_with("leave") && said.contains("it does not report its health"), "{passed:#?}");
         }
         let not_failing = plan(bench, "NotFailing");
         assert!(not_failing.values().all(|said| said.starts_with("take")), "{not_failing:#?}");

@@ -35,7 +35,7 @@ fn build(bench: &mut Bench) {
         target(&id)
     ));
     let devices = bench.by_path();
-    let of_disk = |path| (path, "which is of a pool disk, by whoever uses that volume");
+    let of_disk = |path| (path, "which belongs to a pool disk, by the user of that volume");
     let over = [("/dev/loop5", "a loop device over the block device")];
     for (path, words) in mapped.lines().map(of_disk).chain(over) {
         let device = &devices[path];

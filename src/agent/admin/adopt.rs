@@ -126,7 +126,8 @@ impl Reconciler {
         let claim = self.pool().journal().bare_claim(&member.id);
         let what = match member.view() {
             Some(view) if claim.is_some_and(|claim| claim.should_be_blank()) => format!(
-                "{} {path}, with volume {}; a filesystem is kept where it is this volume's, and else made over what is there",
+                "{} {path}, with volume {}; a filesystem of this volume is kept; otherwise a new one is made over what \
+                 is there",
                 run.tense("take", "took"),
                 view.id
             ),
@@ -147,8 +148,8 @@ impl Reconciler {
         }
         let path = device.raw.path.display();
         Ok(vec![
-            format!("{} what is on {path} ({id}) say whose it is", run.tense("let", "let")),
-            "sets claim what is blank of it; what is on it stays as it is".to_owned(),
+            format!("{} the content of {path} ({id}) decide who owns it", run.tense("let", "let")),
+            "sets claim it only if it is blank; its content stays unchanged".to_owned(),
         ])
     }
 
@@ -182,5 +183,5 @@ impl Reconciler {
 fn several(id: &DiskId, lost: &LostClaim) -> String {
     let verb = |one: &LostVolume| format!("`localpool volume settle {} --keep {id}` ({})", one.id, one.record.name);
     let verbs: Vec<String> = lost.volumes().map(verb).collect();
-    format!("several PoolVolumes name it; the one that is right is kept by {}", verbs.join(" or "))
+    format!("several PoolVolumes name it; to keep the right one, use {}", verbs.join(" or "))
 }

@@ -13,7 +13,7 @@ use crate::device::{DiskId, may_be_hardware};
 use crate::pool::{DiskView, LostClaim, LostVolume, Member, PoolError, Standing, ToldVolume, VolumeView};
 
 /// Goes on after the volume's name.
-const GIVEN_UP: &str = "is given up: its deletion is answered, and erases nothing";
+const GIVEN_UP: &str = "is given up: deleting it succeeds, and erases nothing";
 
 impl Reconciler {
     pub(super) fn is_missing(&self, text: &str) -> bool {
@@ -42,7 +42,7 @@ impl Reconciler {
         match self.pool().member(id) {
             // Nothing on a bare device says that it was ours.
             Some(Member::Bare(member)) => {
-                let adopt = format!("should it come back, no set claims it until `localpool disk adopt {id}`");
+                let adopt = format!("if it comes back, no set claims it until `localpool disk adopt {id}`");
                 match member.view() {
                     Some(VolumeView { id, record, .. }) => {
                         let name = record.map_or_else(String::new, |record| record.name);
@@ -58,7 +58,7 @@ impl Reconciler {
                 for volume in known.filter_map(|(_, known)| known.volumes).flatten() {
                     lines.push(format!("volume {volume} {GIVEN_UP}"));
                 }
-                lines.push("should it come back, it joins the pool with its volumes".to_owned());
+                lines.push("if it comes back, it joins the pool with its volumes".to_owned());
             }
         }
         if run == Run::Real && !self.pool().forget(id)? {
@@ -70,7 +70,7 @@ impl Reconciler {
     /// What a release of a disputed bare device means for the volume that its PoolVolume has there.
     pub(super) fn given_up_with(&self, id: &DiskId) -> Vec<String> {
         let Some(told) = self.pool().journal().contradiction(id) else { return Vec::new() };
-        let stays = "what is on the device stays there; sets claim it only if it is blank then";
+        let stays = "the content of the device stays unchanged; sets claim the device only if it is blank";
         told.volumes().map(given_up).chain([stays.to_owned()]).collect()
     }
 
@@ -85,7 +85,7 @@ impl Reconciler {
             vec![format!("{} the bare device {id}, which the journal did not know", run.tense("give up", "gave up"))];
         lines.extend(lost.volumes().map(given_up));
         if lost.volume.is_none() {
-            lines.push("a volume on it, if there is one, is given up; which one is not known here".to_owned());
+            lines.push("if it has a volume, that volume is given up; this node does not know which one".to_owned());
         }
         lines.push(format!("no set claims it until `localpool disk adopt {id}`, and then only if it is blank"));
         if run == Run::Real {
@@ -114,7 +114,7 @@ impl Reconciler {
         let mut lines = vec![format!("{} {id}, which the journal did not know", run.tense("give up", "gave up"))];
         lines.extend(on.iter().filter_map(|told| told.volume.as_ref()).map(given_up));
         if !may_be_hardware(id.as_str()) {
-            lines.push("should it come back, it joins the pool with its volumes".to_owned());
+            lines.push("if it comes back, it joins the pool with its volumes".to_owned());
         }
         if run == Run::Real {
             self.pool().journal().let_go_unknown(id).map_err(PoolError::from)?;

@@ -25,25 +25,25 @@ impl Reconciler {
         let mut lines = vec![first];
         match lost.is_empty() {
             true => lines.push(
-                "forgotten: which bare devices the pool had, if it had any, as no id of one can be read; one that shows a \
-                 filesystem or data is left alone, and one that is blank may be claimed anew"
+                "forgotten: which bare devices the pool had, if it had any, because their ids cannot be read; a device \
+                 with a filesystem or data is not touched, and a blank one may be claimed again"
                     .to_owned(),
             ),
             false => lines.push(
-                "forgotten: the claims of these bare devices, and their volumes; each is left alone, and not read, until \
-                 `localpool disk adopt ID` lets what is on it say whose it is:"
+                "forgotten: the claims of these bare devices, and their volumes; each device is not touched and not \
+                 read until `localpool disk adopt ID` lets its content decide who owns it:"
                     .to_owned(),
             ),
         }
         lines.extend(lost.keys().map(|id| format!("  {id}")));
         lines.push(
-            "forgotten: disks that are away, and what is on them: they are not missed, and a volume of theirs may be made \
-             a second time, which is a conflict once they are back"
+            "forgotten: disks that are missing, and the volumes on them: they are not reported as missing, and such a \
+             volume may be made a second time, which is a conflict when the disk comes back"
                 .to_owned(),
         );
         lines.push(
-            "forgotten: disks that were given back, where their ids cannot be read, and which disks are known copies of \
-             others; what labelled disks say is not forgotten"
+            "forgotten: disks that were released, if their ids cannot be read, and which disks are known copies of \
+             others; what is in the labels of disks is not forgotten"
                 .to_owned(),
         );
         Ok(lines)
@@ -64,8 +64,8 @@ impl Reconciler {
                 journal.give_up_lost(id).map_err(PoolError::from)?;
             }
             return Ok(vec![
-                format!("{} what is on {path} ({id}) say whose it is", run.tense("let", "let")),
-                "a set claims it only if it is blank; what is on it stays as it is".to_owned(),
+                format!("{} the content of {path} ({id}) decide who owns it", run.tense("let", "let")),
+                "a set claims it only if it is blank; its content stays unchanged".to_owned(),
             ]);
         };
         let (host, raw) = (std::sync::Arc::clone(&self.host), device.raw.clone());
@@ -91,7 +91,7 @@ impl Reconciler {
         }
         let mut lines = vec![format!("{} {path} ({id}) with volume {volume}, {is}", run.tense("take", "took"))];
         lines.extend(erased.map(|bytes| {
-            format!("at least its first {bytes} bytes were erased already, with the volume that was there before")
+            format!("at least its first {bytes} bytes were erased already, together with the previous volume")
         }));
         Ok(lines)
     }

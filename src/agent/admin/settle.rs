@@ -28,7 +28,10 @@ impl Reconciler {
             let fresh =
                 if run == Run::Dry { "a fresh id".to_owned() } else { format!("the id {} ({})", aside.id, aside.name) };
             let give = run.tense("give", "gave");
-            lines.push(format!("{give} {fresh} to what is on {}: found, its data as it is", described(&aside.was)));
+            lines.push(format!(
+                "{give} {fresh} to the volume on {}: it is found, and its data is unchanged",
+                described(&aside.was)
+            ));
         }
         if run == Run::Real {
             let (pool, wanted) = (Arc::clone(self.pool()), settlement.clone());
@@ -57,7 +60,8 @@ impl Reconciler {
             None => {
                 let kept = claimed.filter(|claimed| claimed.id == id).ok_or_else(|| {
                     let named: Vec<String> = all.iter().map(|(id, name)| of(*id, name)).collect();
-                    let why = format!("as the PoolVolumes and the journal say, disk {disk} has {}", named.join(" or "));
+                    let why =
+                        format!("according to the PoolVolumes and the journal, disk {disk} has {}", named.join(" or "));
                     PoolError::NotSettled { id, why }
                 })?;
                 if run == Run::Real {
@@ -68,7 +72,7 @@ impl Reconciler {
         };
         let gone = all.iter().filter(|(other, _)| *other != id);
         lines.extend(gone.map(|(other, name)| {
-            format!("{} is not there: its deletion is answered, and erases nothing", of(*other, name))
+            format!("{} is not there: deleting it succeeds, and erases nothing", of(*other, name))
         }));
         Ok(lines)
     }

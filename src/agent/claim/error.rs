@@ -31,7 +31,7 @@ pub(in crate::agent) enum ClaimError {
     NotBlank,
     #[error(transparent)]
     Read(#[from] IoError),
-    #[error("it holds bytes that nothing recognises, and a raw device must read as zeros")]
+    #[error("it holds unrecognised data, and a raw device must read as zeros")]
     NotZeros,
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -65,12 +65,12 @@ pub(in crate::agent) enum TakeError {
     /// The journal does not know the devices of the pool.
     #[error(transparent)]
     Journal(StoreError),
-    #[error("nothing is claimed while it cannot be told on which devices this node's volumes are")]
+    #[error("nothing is claimed while it is not known which devices have the volumes of this node")]
     Own(#[from] OwnError),
     /// This pass saw the device before it was known.
-    #[error("a volume is on a device that the journal does not know; all is looked at again first")]
+    #[error("a volume is on a device that the journal does not know; all devices are read again first")]
     Learnt,
-    #[error("nothing is claimed while it cannot be told what other PersistentVolumes promise")]
+    #[error("nothing is claimed while it is not known which devices other PersistentVolumes promise")]
     Promises(#[from] NoAnswer),
 }
 

@@ -81,8 +81,8 @@ fn nothing_is_claimed_while_promises_cannot_be_told_and_nothing_is_asked_without
     }));
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
-    let words =
-        "nothing is claimed while it cannot be told what other PersistentVolumes promise: the API server is away";
+    let words = "nothing is claimed while it is not known which devices other PersistentVolumes promise: the API \
+                 server is away";
     assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
     assert!(["fake0", "fake1"].iter().all(|name| host.platter(name).expect("a disk").write_count() == 0));
     let before = *asked.lock().expect("no panic");
@@ -116,8 +116,8 @@ fn an_api_server_that_takes_its_time_keeps_no_pass_waiting_and_its_answer_makes_
     });
     let (claimed, last) = passes(&mut agent, 3);
     assert!(claimed.is_empty());
-    let words = "nothing is claimed while it cannot be told on which devices this node's volumes are: the API server was \
-                 asked, and has not answered yet";
+    let words = "nothing is claimed while it is not known which devices have the volumes of this node: the API server \
+                 has not answered yet";
     assert_eq!(last.problems.values().next().map(String::as_str), Some(words));
     assert!(host.platter("fake0").expect("a disk").write_count() == 0);
     answers.send(vec![promise()]).expect("somebody asks");
@@ -238,7 +238,7 @@ fn a_disk_that_is_away_when_the_agent_starts_keeps_its_place_until_it_is_given_u
     let mut agent = start(&host, vec![rule()]);
     let (claimed, last) = passes(&mut agent, 3);
     assert_eq!((claimed, agent.pool().labelled_disks().len()), (vec![], 0));
-    assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
+    assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has reached its maxDeviceCount of 1");
     let views = agent.pool().disk_views();
     assert_eq!((views.len(), &views[0].id, &views[0].standing), (1, &id, &Standing::Missing));
     assert_eq!((views[0].path.to_str(), views[0].size), (Some("/dev/fake0"), GEOMETRY.size));
@@ -295,7 +295,7 @@ fn a_bare_device_with_a_volume_that_changes_its_identity_is_taken_by_no_set() {
         let (claimed, last) = passes(&mut agent, 4);
         assert_eq!((claimed, platter.write_count()), (vec![], before));
         let said: Vec<String> = last.outcomes.iter().map(|outcome| outcome.rejected[0].1.to_string()).collect();
-        assert!(said[1].contains("it holds bytes that nothing recognises"), "{said:?}");
+        assert!(said[1].contains("it holds unrecognised data"), "{said:?}");
     }
     // Another disk of the size is no suspect once it was read, and one of another size is none at all.
     host.add_disk("fake1", "B", GEOMETRY);
@@ -350,7 +350,7 @@ fn a_set_that_is_made_again_while_a_disk_of_it_is_away_counts_that_disk() {
         }
         let (claimed, last) = passes(&mut agent, 4);
         assert_eq!(claimed, [""; 0], "{layout:?} {restart}");
-        assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has its maxDeviceCount of 1");
+        assert_eq!(last.outcomes[0].rejected[0].1.to_string(), "the set has reached its maxDeviceCount of 1");
         host.plug("fake0", "A", platter);
         passes(&mut agent, 2);
         volume(&agent, 1).expect("it offers its disk");

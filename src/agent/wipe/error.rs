@@ -14,7 +14,7 @@ const DELETE: &str = "delete them first, if nothing on them is needed";
 pub(in crate::agent) enum WipeError {
     #[error(transparent)]
     Look(#[from] DiscoveryError),
-    #[error("what is on it is not known")]
+    #[error("its content is not known")]
     NotKnown,
     /// It does not answer, or not yet.
     #[error(transparent)]
@@ -27,13 +27,13 @@ pub(in crate::agent) enum WipeError {
     Host(#[from] HostError),
     #[error("{0}")]
     Probe(String),
-    #[error("what is on it is another than before")]
+    #[error("its content has changed")]
     Changed,
     #[error("it has partitions: {DELETE}")]
     Mapped,
     #[error("its partition table has partitions: {DELETE}")]
     Partitions,
-    #[error("whether it has partitions cannot be known: {0}")]
+    #[error("it is not known whether it has partitions: {0}")]
     Table(TableError),
     #[error("it has a partition table for sectors of {0} bytes: `wipefs --all` blanks it")]
     OtherSector(u32),
@@ -42,7 +42,7 @@ pub(in crate::agent) enum WipeError {
     /// Reading a table, or writing.
     #[error(transparent)]
     Disk(#[from] IoError),
-    #[error("it was wiped, and yet {}", crate::host::chain(.0))]
+    #[error("it was wiped, but {}", crate::host::chain(.0))]
     StillThere(DiscoveryError),
 }
 

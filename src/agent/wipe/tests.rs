@@ -112,7 +112,11 @@ fn a_named_disk_is_wiped_after_its_time_and_claimed_after_another() {
     case.mkfs("fake1");
     let first = case.pass();
     assert_eq!(first.ripe_in, Some(AGE));
-    assert!(words(&first, "fake0").contains("it is wiped when it has stayed so"), "{}", words(&first, "fake0"));
+    assert!(
+        words(&first, "fake0").contains("it will be wiped when it has stayed unchanged"),
+        "{}",
+        words(&first, "fake0")
+    );
     assert_eq!(case.platter("fake0").write_count(), 0, "the fake mkfs counts as a tenant's writes do: not");
     case.host.advance(AGE - Duration::from_secs(1));
     case.pass();
@@ -155,7 +159,7 @@ fn what_changes_before_its_time_begins_its_time_anew() {
     // Another filesystem: seen only by the last look, as no event told of it.
     case.host.filesystems().make(FsKind::Xfs, Path::new("/dev/fake0"), Uuid::from_u128(8)).expect("mkfs");
     let pass = case.pass();
-    assert!(pass.problems["fake0"].contains("is another than before"), "{:?}", pass.problems);
+    assert!(pass.problems["fake0"].contains("has changed"), "{:?}", pass.problems);
     assert_eq!(case.platter("fake0").write_count(), 0);
     case.agent.event(&"fake0".into());
     case.pass();
@@ -172,7 +176,7 @@ fn a_wipe_whose_last_look_could_not_read_the_disk_is_tried_again_by_the_clock() 
     case.platter("fake0").inject(Fault { what: "read", range: Extent { start: 0, end: u64::MAX }, times: u32::MAX });
     let failed = case.pass();
     let said = &failed.problems["fake0"];
-    assert!(said.contains("is another than before: could not be read"), "{said}");
+    assert!(said.contains("has changed: could not be read"), "{said}");
     assert_eq!((failed.ripe_in, case.platter("fake0").write_count()), (Some(SOON), 0), "{said}");
     case.platter("fake0").clear_faults();
     assert!(case.pass().problems["fake0"].contains("it was wiped"));
@@ -211,8 +215,8 @@ fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it(
     let gone = |case: &Case| case.host.before_the_next_claim(|platter| platter.poke(16, &[9; 16]));
     type Change<'c> = &'c dyn Fn(&Case);
     let changes: [(Change<'_>, Change<'_>, &str); 3] = [
-        (&|case| case.mkfs("fake0"), &another, "is another than before"),
-        (&|case| case.mkfs("fake0"), &gone, "is another than before"),
+        (&|case| case.mkfs("fake0"), &another, "has changed"),
+        (&|case| case.mkfs("fake0"), &gone, "has changed"),
         (&partitioned, &|_| (), "has partitions"),
     ];
     for (before, then, expected) in changes {
@@ -247,10 +251,10 @@ fn a_disk_that_is_in_use_is_never_wiped() {
     case.mkfs("fake0");
     case.platter("fake0").set_in_use(0, true);
     let said = case.stays("fake0");
-    assert!(said.contains("opened exclusively") && said.contains("what is in use is never wiped"), "{said}");
+    assert!(said.contains("opened exclusively") && said.contains("a device in use is never wiped"), "{said}");
     case.host.edit("fake0", |raw| raw.swap = true);
     let said = case.stays("fake0");
-    assert!(said.contains("what is in use is never wiped"), "{said}");
+    assert!(said.contains("a device in use is never wiped"), "{said}");
 }
 
 #[test]
@@ -277,7 +281,7 @@ fn an_empty_table_is_wiped_and_one_with_partitions_is_not_though_the_kernel_show
         (&|case| backup_only(&full, case), Some("has partitions")),
         (&|case| case.platter("fake0").poke(0, &dos), None),
         (&|case| case.platter("fake0").poke(0, &dos_full), Some("has partitions")),
-        (&damaged, Some("cannot be known")),
+        (&damaged, Some("it is not known whether")),
     ];
     for (at, (put, refusal)) in cases.into_iter().enumerate() {
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
@@ -310,7 +314,7 @@ fn a_disk_that_an_older_set_would_take_or_that_was_given_back_is_not_wiped() {
     case.agent.give_up(&member).expect("released");
     case.mkfs("fake0");
     let said = case.stays("fake0");
-    assert!(said.contains("not wiped: given back"), "{said}");
+    assert!(said.contains("not wiped: released"), "{said}");
 }
 
 /// A disk was claimed as /dev/fake0; after a reboot it is fake1, and another disk, with data, is fake0.
@@ -383,7 +387,7 @@ fn a_disk_that_another_provisioner_promises_is_never_wiped_nor_while_that_cannot
     };
     for (answer, expected) in [
         (Ok(vec![promise("/dev/fake0")]), "the PersistentVolume local-pv-1 of provisioner local-volume-provisioner"),
-        (Err("no answer"), "it cannot be told what other PersistentVolumes promise: no answer"),
+        (Err("no answer"), "it is not known which devices other PersistentVolumes promise: no answer"),
     ] {
         let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
         case.agent.question.ask_promises(Box::new(move || answer.clone().map_err(|why| NoAnswer::Failed(why.into()))));
@@ -420,7 +424,7 @@ fn a_filesystem_that_somebody_makes_right_before_the_wipe_is_not_wiped() {
     // The same kind, another one.
     case.host.before_the_next_claim(|platter| platter.poke(16, &[9; 16]));
     let pass = case.passes(2);
-    assert!(words(&pass, "fake0").contains("another than before"), "{}", words(&pass, "fake0"));
+    assert!(words(&pass, "fake0").contains("has changed"), "{}", words(&pass, "fake0"));
     assert_eq!(case.platter("fake0").write_count(), 0);
 }
 

@@ -123,7 +123,7 @@ fn the_expression_of_a_set_is_asked_last_of_its_filters_and_what_it_cannot_say_i
     let election = run(&[asks("a", named), asks("b", "device.size")], &devices, &[], &ripe);
     assert_eq!((took(&election, "a"), took(&election, "b")), (vec!["sdb"], vec![]));
     assert_eq!(left(&election, "a", "sda").to_string(), "the expression is not true for it: device.name == 'sdb'");
-    assert!(left(&election, "b", "sda").to_string().contains("it gives a number, not true or false"));
+    assert!(left(&election, "b", "sda").to_string().contains("it returns a number, not true or false"));
     let small = Rule { filter: Filter { max_size: Some(1), ..asks("c", named).filter }, ..rule("c") };
     assert!(matches!(
         left(&run(&[small], &devices, &[], &ripe), "c", "sda"),
@@ -141,7 +141,7 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
         (took(&election, "a").into_iter().map(str::to_owned).collect::<Vec<_>>(), why)
     };
     let failing = "its SMART status says that it is failing (critical warning: spare space is low)";
-    let silent = "it does not say how it is (it is fake), and minHealth is Passed";
+    let silent = "it does not report its health (it is fake), and minHealth is Passed";
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     assert_eq!(took_by(None), (words(&["failing", "silent", "well"]), vec![]));
     assert_eq!(took_by(Some(MinHealth::NotFailing)), (words(&["silent", "well"]), words(&[failing])));
@@ -181,7 +181,7 @@ fn network_disks_are_left_where_a_set_excludes_them() {
     let mut devices = disks(&["sda", "nvme0n1"]);
     devices[1].raw.model = Some("Amazon Elastic Block Store".into());
     let local = Rule { filter: Filter { exclude_network: true, ..rule("x").filter }, ..rule("local") };
-    let said = "its bytes come over a network (Amazon EBS), and excludeNetworkDisks is set";
+    let said = "its data comes over a network (Amazon EBS), and excludeNetworkDisks is set";
     let election = run(std::slice::from_ref(&local), &devices, &[], &ripe);
     assert_eq!(took(&election, "local"), ["sda"]);
     assert_eq!(left(&election, "local", "nvme0n1").to_string(), said);
@@ -238,7 +238,7 @@ fn what_an_older_set_waits_for_is_not_snatched_by_a_younger() {
     let election = run(&rules, &disks(&["sda", "sdb", "sdc"]), &[], &young);
     assert_eq!(election.claims, []);
     assert_eq!(left(&election, "a", "sda"), Rejection::WaitsForMinimum { ripe: 2, least: 3 });
-    assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay as it is for 9 s more");
+    assert_eq!(left(&election, "a", "sdc").to_string(), "seen too recently: it must stay unchanged for 9 s more");
     assert_eq!(left(&election, "b", "sda"), Rejection::OlderSet(set("a")));
 }
 
@@ -417,7 +417,7 @@ fn another_nodes_set_and_a_layout_that_does_not_fit_take_nothing() {
     let election = Case { fits, ..Case::new(&[rule("a")], &devices) }.elect();
     assert_eq!(
         left(&election, "a", "sda").to_string(),
-        "does not fit: the disk has 3 bytes, of which none are left for volumes after the label and both tables"
+        "does not fit: the disk has 3 bytes, which is too small for volumes beside the label and both partition tables"
     );
 }
 
@@ -457,13 +457,13 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
         (is_wiped, left(&election, "lv/fast", "sdb").to_string())
     };
     let ripe = || Ok(Ripeness::Ripe);
-    let soon = "; it is wiped when it has stayed so for a while, as it is ordered";
+    let soon = "; it will be wiped when it has stayed unchanged for a while, as the LocalVolume orders";
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[], ripe());
     assert!(is_wiped && words.ends_with(soon), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
     assert!(!is_wiped && words.ends_with(soon), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(Spared::InUse));
-    assert!(!is_wiped && words.ends_with("; not wiped: what is in use is never wiped"), "{words}");
+    assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
     assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");
     let dry = Rule { dry_run: true, ..order.clone() };

@@ -32,9 +32,9 @@ const FUNCTIONS: [&str; 12] = [
 /// Names of types, for `type(x) == int`.
 const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
-const GROWS: &str = "joins with + inside of a macro (all, exists, exists_one, filter, map), which is not allowed";
-const LISTS: &str = "makes a list or map of what a macro (all, exists, exists_one, filter, map) goes through, which is not allowed: \
-     inside of one, lists hold constants";
+const GROWS: &str = "joins with + inside a macro (all, exists, exists_one, filter, map), which is not allowed";
+const LISTS: &str = "makes a list or map of the elements of a macro (all, exists, exists_one, filter, map), which is \
+                     not allowed: inside a macro, lists may only hold constants";
 
 pub(super) fn check(expression: &IdedExpr) -> Result<(), ExpressionError> {
     let cost = CostWalk { bound: Vec::new(), depth: 0, macros: 0 }.cost(expression)?;
@@ -85,7 +85,7 @@ impl<'e> CostWalk<'e> {
             }
             Expr::List(list) => self.all(&list.elements),
             Expr::Map(_) | Expr::Struct(_) => {
-                Err(ExpressionError::NotAllowed("makes a map or a message, of which there is no use here"))
+                Err(ExpressionError::NotAllowed("makes a map or a message, which is not supported here"))
             }
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
@@ -183,7 +183,7 @@ fn is_literal(expression: &IdedExpr) -> bool {
 /// The pattern of `matches` is written out, so that it can be tried here.
 fn pattern(argument: Option<&IdedExpr>) -> Result<(), ExpressionError> {
     let Some(Expr::Literal(LiteralValue::String(pattern))) = argument.map(|argument| &argument.expr) else {
-        return Err(ExpressionError::NotAllowed("has a pattern of matches that is no constant text"));
+        return Err(ExpressionError::NotAllowed("has a pattern of matches that is not a constant string"));
     };
     let failed = |error: regex::Error| {
         let why = error.to_string();

@@ -14,13 +14,13 @@ pub(super) const MOST_COST: u64 = 100_000;
 /// Why a text is no expression that a set may have; `Display` goes on after the name of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
-    #[error("is empty: leave the field out where nothing is asked")]
+    #[error("is empty: omit the field if there is no condition")]
     Empty,
     #[error("has {0} bytes; at most {MOST_BYTES} are allowed")]
     TooLong(usize),
-    #[error("is no CEL: {0}")]
+    #[error("is not valid CEL: {0}")]
     Syntax(String),
-    #[error("{0:?} is not known; what there is is `device`, with {fields}", fields = fields())]
+    #[error("{0:?} is not known; the only variable is `device`, with {fields}", fields = fields())]
     Variable(String),
     #[error("`device` has no {0:?}; it has {fields}", fields = fields())]
     Field(String),

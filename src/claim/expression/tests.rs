@@ -99,9 +99,9 @@ fn a_device_for_which_it_is_not_true_is_left_and_so_is_one_on_which_it_fails() {
     let said = |text: &str| ask(text, &device).unwrap_err().to_string();
     assert_eq!(said("device.size < 5"), "the expression is not true for it: device.size < 5");
     for (text, why) in [
-        ("device.size", "it gives a number, not true or false"),
-        ("device.model", "it gives a text, not true or false"),
-        ("device.links", "it gives a list, not true or false"),
+        ("device.size", "it returns a number, not true or false"),
+        ("device.model", "it returns a string, not true or false"),
+        ("device.links", "it returns a list, not true or false"),
         ("device.links[7] == ''", "Index out of bounds"),
         ("device.size / (device.numaNode - 1) > 0", "Division by zero"),
         ("device.size > '1Gi'", "no matching overload"),
@@ -109,7 +109,7 @@ fn a_device_for_which_it_is_not_true_is_left_and_so_is_one_on_which_it_fails() {
         ("device[device.name] == ''", "No such key: sda"),
     ] {
         let said = said(text);
-        assert!(said.starts_with("the expression cannot be asked of it: ") && said.contains(why), "{said}");
+        assert!(said.starts_with("the expression cannot be evaluated for it: ") && said.contains(why), "{said}");
         assert!(said.contains(text), "{said}");
     }
 }
@@ -119,25 +119,25 @@ fn what_is_not_known_or_not_allowed_is_refused_when_it_is_read() {
     for (text, why) in [
         ("", "is empty"),
         (" \n", "is empty"),
-        ("disk.size > 5", "\"disk\" is not known; what there is is `device`"),
+        ("disk.size > 5", "\"disk\" is not known; the only variable is `device`"),
         ("device.sise > 5", "`device` has no \"sise\"; it has attachedBy, attachment, byPath"),
         ("device['sise'] > 5", "`device` has no \"sise\""),
         ("has(device.sise)", "`device` has no \"sise\""),
-        ("device.size >", "is no CEL: line 1, column 14: "),
-        ("device.size = 5", "is no CEL: line 1, column 13: "),
-        ("'", "is no CEL: line 1, column 1: "),
+        ("device.size >", "is not valid CEL: line 1, column 14: "),
+        ("device.size = 5", "is not valid CEL: line 1, column 13: "),
+        ("'", "is not valid CEL: line 1, column 1: "),
         ("lowercase(device.model) == 'a'", "there is no function \"lowercase\" here; there are bool, bytes, contains"),
         ("device.model.lowerAscii() == 'a'", "no function \"lowerAscii\""),
         ("timestamp('2026-01-01T00:00:00Z') == device.name", "no function \"timestamp\""),
         ("device.model.matches('(')", "the pattern \"(\" of matches: unclosed group"),
         ("device.model.matches('(a{1000}){1000}')", "of matches: "),
-        ("device.model.matches(device.name)", "a pattern of matches that is no constant text"),
+        ("device.model.matches(device.name)", "a pattern of matches that is not a constant string"),
         ("{'a': 1}['a'] == 1", "makes a map"),
         ("a.b{c: 1} == 1", "makes a map or a message"),
         ("optional.of(1).hasValue()", "there is no function \"hasValue\""),
-        ("device.links.exists(l, l + l == '')", "joins with + inside of a macro"),
-        ("(device.links + device.links).exists(l, l == '')", "joins with + inside of a macro"),
-        ("device.links.map(l, [l, l]).all(l, true)", "makes a list or map of what a macro"),
+        ("device.links.exists(l, l + l == '')", "joins with + inside a macro"),
+        ("(device.links + device.links).exists(l, l == '')", "joins with + inside a macro"),
+        ("device.links.map(l, [l, l]).all(l, true)", "makes a list or map of the elements of a macro"),
         ("device.links.exists(l, m == '')", "\"m\" is not known"),
         ("device.links.exists(l, true) && l == ''", "\"l\" is not known"),
     ] {

@@ -8,16 +8,16 @@ use crate::host::{HostError, KernelName};
 pub enum DiscoveryError {
     #[error("could not look for block devices")]
     Scan(#[source] HostError),
-    #[error("the disks are not looked at before it is known on which of them volumes are")]
+    #[error("the disks are not read before it is known which of them have volumes")]
     NotTold(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("{name} is gone")]
     Gone { name: KernelName },
-    #[error("{name} is another device than before")]
+    #[error("{name} is not the same device as before")]
     Changed { name: KernelName },
-    #[error("what is on {name}, or its use, is another than before")]
+    #[error("the content or the use of {name} has changed")]
     ChangedContent { name: KernelName },
     /// It could not be read, or another program has it open: that may pass.
-    #[error("what is on {name}, or its use, is another than before: {why}")]
+    #[error("the content or the use of {name} has changed: {why}")]
     NotSeen { name: KernelName, why: NotFree },
     #[error("{name} is not free any more: {}", since_the_look(.why))]
     NotFree { name: KernelName, why: NotFree },

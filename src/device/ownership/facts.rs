@@ -8,7 +8,7 @@ use crate::host::{Contents, Kind, LoopBacking, MountHow, Partition, Probe, RawDi
 /// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
 const RUNNING: [&str; 2] = ["running", "live"];
 /// What `Unknown` says of a device that nobody has looked at.
-pub const NOT_LOOKED: &str = "not looked at yet";
+pub const NOT_LOOKED: &str = "not read yet";
 
 pub(super) fn unusable_label(why: &str) -> String {
     format!("carries a localpool label that cannot be used: {why}")

@@ -218,7 +218,7 @@ fn what_is_most_dangerous_is_said_first() {
     raw.removable = true;
     let steps: [(Change, &str); 6] = [
         (|raw| raw.mounts.retain(|used| used.how == MountHow::Node), "sda is mounted at /"),
-        (|raw| raw.swap = false, "sda is used as swap; `swapoff /dev/sda` gives it up"),
+        (|raw| raw.swap = false, "sda is used as swap; `swapoff /dev/sda` ends that"),
         (|raw| raw.mounts.clear(), "the device node of sda is bind-mounted at /x: a raw block volume"),
         (|raw| raw.holders.clear(), "sda is held by bcache0, a bcache device"),
         (|raw| raw.read_only = false, "sda is read-only"),

@@ -72,11 +72,11 @@ pub enum LabelError {
         #[source]
         source: IoError,
     },
-    #[error("no label is there")]
+    #[error("there is no label")]
     Absent,
     #[error("the label header is damaged: {why}")]
     Header { why: &'static str },
-    #[error("the label says that it is {says} bytes long, and there is room for {room}")]
+    #[error("the label says that it is {says} bytes long, but there is only room for {room}")]
     Length { says: u32, room: u32 },
     #[error("the label's checksum is {computed:08x}, not {stored:08x} as its header says")]
     Payload { stored: u32, computed: u32 },
@@ -94,7 +94,7 @@ pub enum LabelError {
     NewerFormat { disk: Uuid, format: u32 },
     #[error("a label of {bytes} bytes does not fit into {room}")]
     TooLarge { bytes: usize, room: u32 },
-    #[error("the label's sequence number has come to its end")]
+    #[error("the label's sequence number cannot grow any more")]
     Exhausted,
     #[error("the label cannot be wiped: {why}")]
     InUse { why: String },

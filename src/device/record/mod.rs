@@ -134,7 +134,7 @@ fn with_table(choice: Choice, copies: &Copies, labels: LabelCopies) -> Record {
 
 /// Our entry is there, but no label of that disk.
 fn without_label(labels: &LabelCopies) -> Record {
-    let mut words = "our partition table without a label that verifies".to_owned();
+    let mut words = "localpool's partition table without a label that verifies".to_owned();
     for half in [Half::A, Half::B] {
         match labels.get(half) {
             Err(e @ LabelError::Unreadable { .. }) => return Record::Unreadable(e.to_string()),
@@ -169,8 +169,9 @@ fn without_table(labels: &LabelCopies) -> Record {
 /// A label with space in use, and without a release.
 fn bereft(label: &Label) -> Option<String> {
     let (volumes, erasing) = (label.volumes.len(), label.erasing.len());
-    (!label.releasing && volumes + erasing > 0)
-        .then(|| format!("a label of ours with {volumes} volumes and {erasing} being erased, but no partition table"))
+    (!label.releasing && volumes + erasing > 0).then(|| {
+        format!("a label of localpool with {volumes} volumes and {erasing} being erased, but no partition table")
+    })
 }
 
 /// A lone backup whose header is sound and names the disk of our label, but whose entries are torn or cannot be read: a

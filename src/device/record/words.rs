@@ -11,10 +11,10 @@ impl fmt::Display for Record {
             Record::Nothing => f.write_str("no partition table and no label"),
             Record::Foreign(words) | Record::Unreadable(words) | Record::Broken(words) => f.write_str(words),
             Record::Ours(own) => write!(f, "a disk of set {}", own.label.set),
-            Record::UnfinishedClaim(_) | Record::TornClaim { .. } => f.write_str("a claim that was stopped half way"),
-            Record::UnfinishedRelease { .. } => f.write_str("a release that was stopped half way"),
+            Record::UnfinishedClaim(_) | Record::TornClaim { .. } => f.write_str("a claim that was interrupted"),
+            Record::UnfinishedRelease { .. } => f.write_str("a release that was interrupted"),
             Record::Newer(FORMAT) => f.write_str(
-                "a label whose content only a later version of localpool understands; its node needs that one",
+                "a label whose content only a later version of localpool understands; its node needs that version",
             ),
             Record::Newer(format) => write!(f, "a label of format {format}, written by a later version of localpool"),
         }

@@ -37,15 +37,16 @@ impl Metrics {
         let volumes = IntGaugeVec::new(opts("volumes", "PoolVolumes of the cluster, by phase."), &["phase"])?;
         let abnormal = opts("abnormal_volumes", "Volumes that are not healthy, by the worst reason of each.");
         let abnormal = IntGaugeVec::new(abnormal, &["reason"])?;
-        let deleted = opts("set_deletion_timestamp_seconds", "When a set that still exists was deleted.");
-        let accepted = "When the oldest volume was made that is accepted, and not ready; 0 without one.";
+        let deleted = opts("set_deletion_timestamp_seconds", "Deletion time of a set that still exists.");
+        let accepted = "Creation time of the oldest volume that is accepted but not ready; 0 if there is none.";
         let accepted = IntGauge::with_opts(opts("accepted_timestamp_seconds", accepted))?;
         registry.register(Box::new(accepted.clone()))?;
         let deleted_sets = IntGaugeVec::new(deleted, &["namespace", "set"])?;
-        let leader = IntGauge::with_opts(opts("leader", "1 where this replica holds the lease."))?;
-        let writes = opts("reconciles_total", "What the leader's controllers brought up to date, by controller.");
+        let leader = IntGauge::with_opts(opts("leader", "1 if this replica holds the lease."))?;
+        let writes = opts("reconciles_total", "Reconciliations of the leader, by controller.");
         let writes = IntCounterVec::new(writes, &["controller"])?;
-        let errors = opts("reconcile_errors_total", "What they could not, by controller; it is tried again.");
+        let errors =
+            opts("reconcile_errors_total", "Failed reconciliations of the leader, by controller; each is tried again.");
         let errors = IntCounterVec::new(errors, &["controller"])?;
         registry.register(Box::new(volumes.clone()))?;
         registry.register(Box::new(abnormal.clone()))?;

@@ -62,7 +62,11 @@ impl Definition {
             Ok(None) => Self::Absent,
             Err(error) => {
                 let error = chain(&error);
-                tracing::warn!(crd = name, error, "the CRD could not be read; nothing is claimed by it until it is");
+                tracing::warn!(
+                    crd = name,
+                    error,
+                    "the CRD could not be read; until it is read, its objects claim nothing"
+                );
                 Self::Unread
             }
         }
@@ -77,7 +81,7 @@ impl Definition {
         match self {
             Self::Ours(_) => Some(Ok(())),
             Self::Other { name, why, edition: _ } => Some(Err(format!(
-                "the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} brings it up to date"
+                "the CRD {name} is not of this version of localpool ({why}), so {so}: {HOW} updates it"
             ))),
             Self::Absent | Self::Unread => None,
         }

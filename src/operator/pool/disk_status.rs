@@ -26,7 +26,7 @@ pub fn disk_status(view: &DiskView, condition: &Condition, before: &[DiskStatus]
     } = view;
     let (state, message) = match standing {
         Standing::Ready if !owned => {
-            let words = format!("its set {set} does not exist: it offers nothing");
+            let words = format!("its set {set} does not exist: it offers no space");
             (DiskState::Ready, Some(words))
         }
         Standing::Ready => {

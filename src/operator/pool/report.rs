@@ -154,7 +154,7 @@ fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &Devic
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
     let (reason, message) = match world.cordoned {
         true => ("Cordoned", "no new volumes here: spec.cordon is set"),
-        false => ("AgentReady", "the node's agent works"),
+        false => ("AgentReady", "the node's agent is running"),
     };
     DevicePoolStatus {
         disk_count: count(disks.len()),
@@ -183,7 +183,7 @@ fn claiming(
     }
     if let Some(why) = untold {
         let words = format!(
-            "the PoolVolumes of this node were not read, so nothing is claimed, and bare devices offer nothing: {why}"
+            "the PoolVolumes of this node were not read, so nothing is claimed, and bare devices offer no space: {why}"
         );
         return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
@@ -196,7 +196,7 @@ fn claiming(
             (Holds::False, "DiskmakerRuns", words)
         }
         (None, Diskmaker::NotKnown) => {
-            let words = "whether the Local Storage Operator's diskmaker runs on this node is not known yet";
+            let words = "it is not known yet whether the Local Storage Operator's diskmaker runs on this node";
             (Holds::Unknown, "NotKnown", words.to_owned())
         }
         (None, Diskmaker::Absent) => (Holds::True, "AgentReady", "the sets claim disks here".to_owned()),

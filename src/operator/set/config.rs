@@ -130,7 +130,7 @@ async fn hand_over(
         let asks = written != judged || (!ours && now.told != told);
         let replaced = asks && Definitions::read(&operator.client).await != *definitions;
         if replaced {
-            let why = || Some(Err("a CRD of the sets has just changed: they are read anew".to_owned()));
+            let why = || Some(Err("a CRD of the sets has just changed: the sets are read again".to_owned()));
             (now.schema, now.volume_schema) = (why(), why());
         }
         (judged, told) = (written, now.told);

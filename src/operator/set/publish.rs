@@ -126,7 +126,7 @@ impl Leader {
             Ok(class) => {
                 self.note("classes", Ok(()));
                 let kind = K::kind(&());
-                let note = format!("StorageClass {} was made for the {kind}", class.name_any());
+                let note = format!("StorageClass {} was created for the {kind}", class.name_any());
                 let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
                 let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
                 (Class::Ours, told)

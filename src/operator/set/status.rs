@@ -178,17 +178,17 @@ fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
 
 pub fn class_condition(name: &str, class: &Class) -> Said {
     match class {
-        Class::Ours => (true, "Ready", format!("StorageClass {name} leads to localpool")),
-        Class::Missing => (false, "Missing", format!("StorageClass {name} is not made yet")),
+        Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
+        Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
         Class::Foreign { provisioner } => (
             false,
             "ForeignProvisioner",
             format!(
-                "StorageClass {name} has the provisioner {provisioner} and is left alone; the set's disks can be had \
-                 through a StorageClass of localpool with parameters.class {name}"
+                "StorageClass {name} has the provisioner {provisioner} and is not changed; to use the set's disks, \
+                 create a StorageClass of localpool with parameters.class {name}"
             ),
         ),
-        Class::Refused(why) => (false, "Refused", format!("StorageClass {name} could not be made: {why}")),
+        Class::Refused(why) => (false, "Refused", format!("StorageClass {name} could not be created: {why}")),
     }
 }
 

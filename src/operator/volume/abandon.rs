@@ -22,7 +22,7 @@ pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<
     if within(&format!("reading Node {node}"), nodes.get_metadata_opt(node)).await?.is_some() {
         return refused(format!(
             "node {node} of volume {id} exists: its agent would write the object again. Delete the volume's claim \
-             instead, or the Node object first where the machine is gone for good"
+             instead; if the machine never comes back, delete the Node object first"
         ));
     }
     let claim = object.spec.volume_name.clone();
@@ -43,7 +43,9 @@ pub async fn abandon(client: Client, id: VolumeId, dry_run: bool) -> Result<Vec<
     }
     if let Some(persistent) = objects.persistent_volume(&name).await? {
         let name = persistent.name_any();
-        lines.push(format!("PersistentVolume {name} still names it: delete its claim, and it goes"));
+        lines.push(format!(
+            "PersistentVolume {name} still names it: delete its claim, and the PersistentVolume is deleted too"
+        ));
     }
     Ok(lines)
 }

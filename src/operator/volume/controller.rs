@@ -75,7 +75,7 @@ impl ClusterVolumes {
             drop(guard);
             result
         });
-        task.await.unwrap_or_else(|e| Err(Error::Internal(format!("the operation ended in a bug: {e}"))))
+        task.await.unwrap_or_else(|e| Err(Error::Internal(format!("a bug ended the operation: {e}"))))
     }
 
     async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {

@@ -153,7 +153,7 @@ fn aborted(words: String) -> CreateStep {
 
 fn exists(object: &PoolVolume, what: &str) -> Error {
     let (id, node) = (object.name_any(), &object.spec.node);
-    Error::Exists(format!("volume {id} on node {node} has this name already, and is another one: {what}"))
+    Error::Exists(format!("volume {id} on node {node} has this name already, but is a different volume: {what}"))
 }
 
 /// The answer for a volume whose node was deleted.

@@ -46,7 +46,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     if !ordered && differs(object) {
         let words = words(object).unwrap_or_default();
         return DeleteStep::Answer(Err(Error::Precondition(format!(
-            "volume {id} is on a disk, and nobody's: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
+            "volume {id} is on a disk, but belongs to nobody: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }
@@ -60,7 +60,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     }
     if !ordered && phase(object) == Phase::Found {
         return DeleteStep::Answer(Err(Error::Precondition(format!(
-            "volume {id} was found on a disk of node {node} and is nobody's: before it can be deleted, run \
+            "volume {id} was found on a disk of node {node} and belongs to nobody: before it can be deleted, run \
              `localpool volume adopt {id}` in the agent's pod there"
         ))));
     }

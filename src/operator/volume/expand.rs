@@ -92,7 +92,7 @@ fn growing(object: &PoolVolume, status: &PoolVolumeStatus, wish: i64, facts: Exp
         }
         Some(asked) if asked == wish => ExpandStep::TakeBack(
             size,
-            Error::Aborted(format!("an earlier expansion of volume {id} failed and was taken back; try again")),
+            Error::Aborted(format!("an earlier expansion of volume {id} failed and was undone; try again")),
         ),
         // The same wish failed before, and the agent has not seen yet that it was withdrawn.
         _ if failed(wish) && !facts.grace => ExpandStep::Wait,

@@ -68,8 +68,8 @@ impl VolumeReconcile {
         let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
         let message = || {
             format!(
-                "node {}: the PersistentVolume {name} tells of the volume, and no disk of this node has it: no empty one is made in its \
-                 place. Bring its disk back, or delete the claim",
+                "node {}: the PersistentVolume {name} names the volume, but no disk of this node has it: no empty one \
+                 is made in its place. Bring its disk back, or delete the claim",
                 self.operator.node
             )
         };

@@ -74,12 +74,12 @@ impl Modes {
         let (asked, only) = words(wanted.usage);
         let selector = &wanted.selector;
         let named: Vec<&str> = self.able.iter().take(NAMED).map(String::as_str).collect();
-        let scheduler = "the scheduler, which does not know of modes, is asked for another node, and a nodeSelector of the \
-                         pod or a class for each mode spares it the search";
+        let scheduler = "the scheduler does not know volume modes and has to choose another node; a nodeSelector of \
+                         the pod, or a class for each mode, saves it the search";
         let others = match (named.is_empty(), self.able.len().saturating_sub(NAMED)) {
             (true, _) => "no node has a disk for that now".to_owned(),
-            (false, 0) => format!("that is what {} can serve: {scheduler}", named.join(", ")),
-            (false, more) => format!("that is what {} and {more} more can serve: {scheduler}", named.join(", ")),
+            (false, 0) => format!("{} can serve it: {scheduler}", named.join(", ")),
+            (false, more) => format!("{} and {more} more can serve it: {scheduler}", named.join(", ")),
         };
         Error::Exhausted(format!(
             "node {node}: the sets of {selector} that have disks there allow volumeMode {only} only, and a volume of \
@@ -182,7 +182,7 @@ mod tests {
         {
             assert!(words.contains(part), "{words}");
         }
-        assert!(said(&["a", "b", "c", "d"]).contains("what a, b, c and 1 more can serve"));
+        assert!(said(&["a", "b", "c", "d"]).contains("a, b, c and 1 more can serve"));
         assert!(said(&[]).contains("no node has a disk for that now"));
     }
 }

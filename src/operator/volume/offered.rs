@@ -48,10 +48,10 @@ pub fn rules<'a>(selector: &Selector, candidates: &'a [Candidate]) -> Result<Vec
     let invalid =
         |candidate: &Candidate| Some((candidate.what.clone(), candidate.reading.as_ref().as_ref().err()?.join("; ")));
     Err(Error::Precondition(match candidates.iter().find_map(invalid) {
-        Some((what, problems)) => format!("{what}, which is to give disks to {selector}, is not valid: {problems}"),
+        Some((what, problems)) => format!("{what}, which should give disks to {selector}, is not valid: {problems}"),
         None => format!(
-            "no LocalVolumeSet and no LocalVolume gives disks to {selector}: make one, or mend the parameters of the \
-             StorageClass"
+            "no LocalVolumeSet and no LocalVolume gives disks to {selector}: create one, or correct the parameters of \
+             the StorageClass"
         ),
     }))
 }
@@ -142,7 +142,7 @@ mod tests {
             (
                 Some("typo"),
                 None,
-                "LocalVolumeSet d/typo, which is to give disks to class typo, is not valid: spec.dryrun",
+                "LocalVolumeSet d/typo, which should give disks to class typo, is not valid: spec.dryrun",
             ),
         ] {
             let refused = asked(class, set, MOUNT);

@@ -142,7 +142,7 @@ impl Queue {
     fn ended(&mut self, ended: Result<(task::Id, Requeue), JoinError>) -> Option<Uuid> {
         let (task, next) = ended.unwrap_or_else(|error| {
             let volume = self.busy.get(&error.id()).map(|id| VolumeId::from(*id).to_string());
-            tracing::error!(volume, %error, "work on a volume ended in a bug; trying again later");
+            tracing::error!(volume, %error, "a bug ended the work on a volume; trying again later");
             (error.id(), Requeue::Again)
         });
         let id = self.busy.remove(&task)?;

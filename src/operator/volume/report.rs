@@ -73,7 +73,7 @@ impl VolumeReconcile {
                 tracing::warn!(
                     volume = self.name(),
                     disk = %described.disk,
-                    "the label had lost its description of a volume, and has that of the object"
+                    "the label had lost its description of a volume; it was restored from the object"
                 );
                 described
             }
@@ -81,7 +81,7 @@ impl VolumeReconcile {
                 tracing::error!(
                     volume = self.name(),
                     error = chain(&error),
-                    "the label does not describe a volume, and could not be given what its object says"
+                    "the label does not describe a volume, and its description could not be restored from the object"
                 );
                 view
             }
@@ -136,7 +136,8 @@ impl VolumeReconcile {
                     tracing::error!(
                         volume = name,
                         other = object.spec.node,
-                        "the volume is on a disk of this node, and its object names another one; nothing is done until one of them is gone"
+                        "the volume is on a disk of this node, but its object names another disk; nothing is done \
+                         until one of the two is gone"
                     );
                     return Ok(Requeue::Again);
                 }
@@ -153,7 +154,7 @@ impl VolumeReconcile {
         tracing::warn!(
             volume = name,
             ?phase,
-            "the object of a volume was gone, and is written again: its data is on disk"
+            "the object of a volume was missing, and is written again: its data is on disk"
         );
         self.known.learn(object.clone(), sent);
         self.write(&object, status::ready(&object, view, &self.operator.health.of_volume(view), phase)).await?;

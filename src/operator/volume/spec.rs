@@ -162,7 +162,8 @@ pub fn stale(object: &PoolVolume, now: Timestamp) -> Option<String> {
     let age = now.duration_since(object.metadata.creation_timestamp.as_ref()?.0);
     (age > STALE).then(|| {
         format!(
-            "it was asked for {} minutes ago by this node's clock, and no CreateVolume lasts so long; whoever still wants it asks again",
+            "it was requested {} minutes ago by this node's clock, and no CreateVolume call lasts that long; if it is \
+             still needed, it is requested again",
             age.as_mins()
         )
     })

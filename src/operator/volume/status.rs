@@ -73,10 +73,10 @@ impl Refusal {
     pub fn given_up(self, node: &str, disk: &str, times: u32) -> Self {
         let Self { reason, message } = self;
         let what = match &reason {
-            Reason::JournalFailed => "the state directory failed it".to_owned(),
-            _ => format!("disk {disk} failed it"),
+            Reason::JournalFailed => "the state directory failed".to_owned(),
+            _ => format!("disk {disk} failed"),
         };
-        Self { reason, message: format!("node {node}: {what} {times} times, the last time so: {message}") }
+        Self { reason, message: format!("node {node}: {what} {times} times, the last time with: {message}") }
     }
 }
 
@@ -108,7 +108,8 @@ pub fn ready(object: &PoolVolume, view: &VolumeView, condition: &Condition, phas
     let message = match (phase, &view.conflict) {
         (_, Some(why)) => Some(why.clone()),
         (Phase::Found, None) => Some(format!(
-            "found on disk {}, and no PersistentVolume of this node claims it: kept, not used; `localpool volume adopt {}` in the agent's pod makes it usable",
+            "found on disk {}, and no PersistentVolume of this node claims it: it is kept, but not used; `localpool \
+             volume adopt {}` in the agent's pod makes it usable",
             view.disk,
             crate::volume::VolumeId::from(view.id)
         )),

@@ -74,7 +74,7 @@ impl VolumeReconcile {
     ) -> Result<T, Error> {
         let pool = Arc::clone(&self.operator.pool);
         let done = tokio::task::spawn_blocking(move || work(&pool)).await;
-        done.map_err(|error| Error::Refused(format!("the operation ended in a bug: {error}")))
+        done.map_err(|error| Error::Refused(format!("a bug ended the operation: {error}")))
     }
 
     pub async fn once(&self) -> Result<Requeue, Error> {
@@ -119,7 +119,11 @@ impl VolumeReconcile {
             (VolumeAction::Delete, Some(object), _) => self.delete(&object).await,
             (VolumeAction::LetGo, Some(object), _) => {
                 if let (Some(_), Doubt::GivenUp(why)) = (&object.metadata.deletion_timestamp, &doubt) {
-                    tracing::warn!(volume = self.name(), why, "a volume is let go, and not erased");
+                    tracing::warn!(
+                        volume = self.name(),
+                        why,
+                        "the object of a volume is removed, and the volume is not erased"
+                    );
                 }
                 self.let_go(&object).await
             }

@@ -33,8 +33,8 @@ impl BareDevice {
         let away = |why: String| BareError::Away { disk: self.id.clone(), why };
         let contents = match self.host.probe(raw) {
             Probe::Looked(contents) => contents,
-            Probe::Failed(why) => return Err(away(format!("could not be looked at: {why}"))),
-            Probe::NotLooked => return Err(away("was not looked at".to_owned())),
+            Probe::Failed(why) => return Err(away(format!("could not be read: {why}"))),
+            Probe::NotLooked => return Err(away("was not read".to_owned())),
         };
         let signature = contents.signatures.into_iter().next().map(|signature| signature.kind);
         if let Some(found) = signature.or(contents.table) {
@@ -57,7 +57,7 @@ impl BareDevice {
         let held = self.host.open(raw, Access::Alone).map_err(BareError::opening)?;
         let Some(found) = self.found_on(raw, &*held, claim)? else { return Ok(()) };
         let why = disputed(claim, &found);
-        tracing::warn!(disk = %self.id, why, "a bare device is left alone");
+        tracing::warn!(disk = %self.id, why, "a bare device is not touched");
         state.becomes_not_ready(NotReady::Disputed(why));
         let why = state.standing.why_away().unwrap_or_default();
         Err(BareError::Away { disk: self.id.clone(), why })
@@ -84,8 +84,8 @@ impl BareDevice {
         };
         Ok(found.map(|found| {
             format!(
-                "{DISPUTED}: volume {} was deleted and is to be erased here, and the device holds {found}; `localpool disk adopt` \
-                 erases it all the same, and `localpool disk release` leaves it as it is",
+                "{DISPUTED}: volume {} was deleted and should be erased here, but the device holds {found}; `localpool \
+                 disk adopt` erases it anyway, and `localpool disk release` keeps it unchanged",
                 erasing.was
             )
         }))
@@ -95,8 +95,8 @@ impl BareDevice {
     fn not_of(&self, volume: Uuid, raw: &RawDisk) -> Option<String> {
         let contents = match self.host.probe(raw) {
             Probe::Looked(contents) => contents,
-            Probe::Failed(why) => return Some(format!("what could not be looked at: {why}")),
-            Probe::NotLooked => return Some("what was not looked at".to_owned()),
+            Probe::Failed(why) => return Some(format!("content that could not be read: {why}")),
+            Probe::NotLooked => return Some("content that was not read".to_owned()),
         };
         let own = volume.to_string();
         let is_own =
@@ -131,7 +131,7 @@ impl BareDevice {
             Err(busy @ HostError::Busy { .. }) => {
                 let why = format!("{busy}: not erased before that ends; tried again");
                 if state.held.as_ref() != Some(&why) {
-                    tracing::warn!(disk = %self.id, why, "the bare device of a deleted volume is left alone");
+                    tracing::warn!(disk = %self.id, why, "the bare device of a deleted volume is not touched");
                     state.held = Some(why);
                 }
                 return Ok(None);
@@ -143,7 +143,7 @@ impl BareDevice {
         }
         let found = self.put_there(self.here(state)?, &*disk, claim)?;
         if let Some(why) = found {
-            tracing::warn!(disk = %self.id, why, "a bare device is left alone");
+            tracing::warn!(disk = %self.id, why, "a bare device is not touched");
             state.becomes_not_ready(NotReady::Disputed(why));
             return Ok(None);
         }
@@ -154,10 +154,11 @@ impl BareDevice {
 pub(super) fn disputed(claim: &BareClaim, found: &str) -> String {
     match &claim.volume {
         None => format!(
-            "{DISPUTED}: the device should be free, and holds {found}; `localpool disk adopt` erases it and offers it again"
+            "{DISPUTED}: the device should be free, but holds {found}; `localpool disk adopt` erases it and offers it \
+             again"
         ),
         Some(volume) => format!(
-            "{DISPUTED}: volume {} has no filesystem yet, as the journal says, and the device holds {found}; was the \
+            "{DISPUTED}: volume {} has no filesystem yet, according to the journal, but the device holds {found}; was the \
              journal restored from a backup? `localpool disk adopt` keeps a filesystem of this volume, and gives up anything \
              else",
             volume.id
@@ -182,7 +183,7 @@ pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostClaim) -> 
         (Some(_), of_claim) => {
             let all = told.volumes().map(|one| &one.id).chain(of_claim.iter().map(|one| &one.id));
             let verbs: Vec<String> = all.map(settle).collect();
-            format!("the one that is right is kept by {}", verbs.join(" or "))
+            format!("to keep the right one, use {}", verbs.join(" or "))
         }
     };
     let said = match volumes.is_empty() {
@@ -190,13 +191,13 @@ pub(super) fn contradicted(id: &DiskId, claim: &BareClaim, told: &LostClaim) -> 
         false => volumes.join(" and "),
     };
     format!(
-        "{DISPUTED}: as the PoolVolumes say, {said} is on the device, and as the journal says, {is}; one of the \
-         two was put back from a backup: the node's root disk, or etcd. {way_out}"
+        "{DISPUTED}: according to the PoolVolumes, {said} is on the device, but according to the journal, {is}; one of \
+         the two was restored from a backup: the node's root disk, or etcd. {way_out}"
     )
 }
 
 pub(super) fn too_small(claim: &BareClaim, size: u64) -> String {
-    format!("{DISPUTED}: the device has {size} bytes, and was claimed with {}", claim.size)
+    format!("{DISPUTED}: the device has {size} bytes, but was claimed with {}", claim.size)
 }
 
 /// What tells a device from the one that was claimed, though both have one identity: the disk that it is on, as a copy of a
@@ -206,14 +207,14 @@ pub(super) fn on_another_disk(claim: &BareClaim, whole: Option<&Hardware>) -> Op
     let is = match whole {
         Some(whole) if !was.differs_from(whole) => return None,
         Some(whole) => format!("it is on the disk {whole}"),
-        None => "nothing tells which disk it is on".to_owned(),
+        None => "it is not known which disk it is on".to_owned(),
     };
     let then = match &claim.volume {
         Some(volume) => format!("takes it as it is, with volume {}", volume.id),
         None => "erases it and offers it again".to_owned(),
     };
     Some(format!(
-        "{DISPUTED}: the device was claimed on the disk {was}, and {is}; it may be a copy: bring that disk back, or, if it is \
-         gone for good, `localpool disk adopt` {then}"
+        "{DISPUTED}: the device was claimed on the disk {was}, but {is}; it may be a copy: bring that disk back, or, \
+         if that is impossible, `localpool disk adopt` {then}"
     ))
 }

@@ -104,11 +104,11 @@ impl PoolDisk {
 fn is_another(label: &Label, id: Uuid, owner: &Owner) -> Option<String> {
     // One of another disk was copied over it since.
     if label.disk != id {
-        return Some(format!("it carries the label of disk {}, and not of {id}, by now", label.disk));
+        return Some(format!("it now has the label of disk {}, not of {id}", label.disk));
     }
     // Of two nodes that claim a disk which both see, the label that was written last is the one that is there.
     let is_other = (&label.cluster, &label.node) != (&owner.cluster, &owner.node);
-    is_other.then(|| format!("it carries the label of node {}, cluster {}, by now", label.node, label.cluster))
+    is_other.then(|| format!("it now has the label of node {}, cluster {}", label.node, label.cluster))
 }
 
 fn undo_claim(disk: &dyn Disk, table: &Table) -> Result<(), ApplyError> {
@@ -131,7 +131,7 @@ fn mend_tables(disk: &dyn Disk, choice: &Choice) -> Result<(), ApplyError> {
     tracing::info!(disk = %disk.path().display(), good = %choice.good, "rewriting partition table copies");
     let _guard = lock(disk)?;
     let mended = table::repair(disk, &MARK, &choice.table);
-    mended.map_err(|e| ApplyError::step(&disk.path(), "mend the partition table", e.into()))
+    mended.map_err(|e| ApplyError::step(&disk.path(), "repair the partition table", e.into()))
 }
 
 /// Whoever works on a disk of ours holds the partition of its label, see [`PoolDisk::hold`]. One that is not mapped is held by

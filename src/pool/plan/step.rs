@@ -114,7 +114,7 @@ pub enum PlanError {
     Layout(#[from] LayoutError),
     #[error("there is no volume {id} on this disk")]
     NoSuchVolume { id: uuid::Uuid },
-    #[error("the disk has 128 partitions, and a GPT of ours holds no more")]
+    #[error("the disk has 128 partitions, and localpool's partition table cannot hold more")]
     TableFull,
     #[error("the place at bytes {extent} is not free any more")]
     Taken { extent: Extent },
@@ -124,7 +124,7 @@ pub enum PlanError {
     NotEmpty { volumes: usize, erasing: usize },
     #[error("{why}")]
     Held { why: String },
-    #[error("the disk holds {count} partitions that are not ours")]
+    #[error("the disk holds {count} partitions that do not belong to localpool")]
     Foreign { count: usize },
     #[error("the partition table would become invalid")]
     Table(#[from] crate::host::table::TableError),

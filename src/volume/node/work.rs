@@ -49,8 +49,8 @@ impl Work {
     fn prove_unshared(&self, table: &[Mount], view: &VolumeView) -> Result<(), Error> {
         let Some(target) = self.host.mounts().stale_bind_of(table, &view.node) else { return Ok(()) };
         Err(Error::Precondition(format!(
-            "the device of volume {}, {}, has the number of one that was published at {} and is gone: whoever has that node \
-             would share this volume; call NodeUnpublishVolume for that path, or unmount it",
+            "the device of volume {}, {}, has the number of one that was published at {} and is gone: a program that \
+             has that node open would share this volume; call NodeUnpublishVolume for that path, or unmount it",
             view.id,
             view.node.display(),
             target.display()
@@ -106,7 +106,7 @@ impl Work {
             if now.node != view.node {
                 let (was, is) = (view.node.display(), now.node.display());
                 return Err(Error::Precondition(format!(
-                    "volume {} was at {was} and is at {is} now: call again",
+                    "volume {} was at {was} but is at {is} now: call again",
                     view.id
                 )));
             }
@@ -154,7 +154,7 @@ impl Work {
         }
         let elsewhere = published(&ours, staging);
         if let Some(other) = elsewhere.first().filter(|_| request.single_target) {
-            let words = format!("the volume may be published once only, and is at {}", other.display());
+            let words = format!("the volume can only be published once, and is published at {}", other.display());
             return Err(Error::Precondition(words));
         }
         match kind {

@@ -166,8 +166,9 @@ fn a_label_of_another_disk_does_not_verify() {
     let copied = MemoryDisk::new(SIZE, 512);
     write_label(&copied, &label(OTHER), Some(NewestCopy { half: Half::B, sequence: 8 })).unwrap();
     dev.poke(A, &copied.bytes(A, 4096));
-    let words =
-        format!("our partition table without a label that verifies; A is of disk {OTHER}; B: no label is there");
+    let words = format!(
+        "localpool's partition table without a label that verifies; A is of disk {OTHER}; B: there is no label"
+    );
     assert_eq!(broken(&dev), words);
     // Nor does one whose header was changed to name this disk.
     poke_frame(&dev, A, |head| head[16..32].copy_from_slice(&DISK.to_bytes_le()));
@@ -182,7 +183,7 @@ fn blank_foreign_and_unreadable_disks_are_told_apart() {
         let dev = MemoryDisk::new(SIZE, sector);
         let foreign = table(&dev).with(1, None).unwrap();
         dev.poke(u64::from(sector), &crate::host::table::primary_bytes(&foreign));
-        assert!(matches!(read_record(&dev), Record::Foreign(words) if words == "a GPT without our label"));
+        assert!(matches!(read_record(&dev), Record::Foreign(words) if words == "a GPT without localpool's label"));
         let dev = MemoryDisk::new(SIZE, sector);
         dev.break_range(Extent { start: A, end: A + 4096 });
         assert!(matches!(read_record(&dev), Record::Unreadable(_)));
@@ -215,7 +216,7 @@ fn our_table_without_any_label_is_broken_and_one_bad_copy_is_not() {
     let words = broken(&dev);
     assert!(
         words.starts_with(
-            "our partition table without a label that verifies; A: no label is there; B: the label's checksum"
+            "localpool's partition table without a label that verifies; A: there is no label; B: the label's checksum"
         ),
         "{words}"
     );

@@ -50,7 +50,7 @@ impl Creating {
     /// The message about a pod that is stuck; `why` is the newest warning about it.
     pub fn told(&self, why: Option<&Event>) -> String {
         let minutes = PATIENCE.as_mins();
-        let first = format!("{}: its container is not made after {minutes} minutes", self.node);
+        let first = format!("{}: its container was not created after {minutes} minutes", self.node);
         let Some(why) = why else { return first };
         let said = [&why.reason, &why.message].into_iter().flatten().map(|words| words.trim());
         let said: Vec<&str> = said.filter(|words| !words.is_empty()).collect();
@@ -138,7 +138,7 @@ mod tests {
         };
         let newest = newest(vec![event("2026-01-01T00:02:00Z", "new"), event("2026-01-01T00:01:00Z", "old")]);
         let stuck = &creating(json!({"phase": "Pending"}))[0];
-        assert_eq!(stuck.told(newest.as_ref()), "a: its container is not made after 3 minutes: FailedMount: new");
-        assert_eq!(stuck.told(None), "a: its container is not made after 3 minutes");
+        assert_eq!(stuck.told(newest.as_ref()), "a: its container was not created after 3 minutes: FailedMount: new");
+        assert_eq!(stuck.told(None), "a: its container was not created after 3 minutes");
     }
 }

@@ -24,7 +24,7 @@ const NAMES: Uuid = Uuid::from_u128(0x6c6f6361_6c70_4f6f_8c6c_da3305e70001);
 /// Why a template is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    #[error("it is no DaemonSet")]
+    #[error("it is not a DaemonSet")]
     Json(#[from] serde_json::Error),
     #[error("it has no {0}")]
     Missing(&'static str),
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_template_that_is_none_is_refused() {
         for (text, words) in
-            [("{", "no DaemonSet"), ("{}", "metadata.name"), (r#"{"metadata": {"name": "d"}}"#, "no spec")]
+            [("{", "not a DaemonSet"), ("{}", "metadata.name"), (r#"{"metadata": {"name": "d"}}"#, "no spec")]
         {
             let error = text.parse::<DaemonTemplate>().expect_err("refused");
             assert!(error.to_string().contains(words), "{text}: {error}");

@@ -142,12 +142,12 @@ fn running(daemons: &Daemons) -> Verdict {
     if !observed {
         return (Discovering, (false, "Starting", "the DaemonSet has just been written".to_owned()), None);
     }
-    let on = format!("devices of {available} of {wanted} nodes are looked at");
+    let on = format!("devices of {available} of {wanted} nodes are being discovered");
     if *wanted == 0 {
         let message = match selected {
             0 => format!("nodeSelector selects none of {nodes} nodes"),
             count => format!(
-                "{count} of {nodes} nodes are selected, and none of them takes the pods: see their taints and labels"
+                "{count} of {nodes} nodes are selected, but none of them accepts the pods: see their taints and labels"
             ),
         };
         return (Discovering, (false, "NoNode", message), None);
@@ -223,7 +223,7 @@ mod tests {
     fn pods_that_run_are_available_and_those_that_come_up_are_no_failure() {
         let (phase, words, message, degraded) = said(&daemon(3, 3, 3), &[], 3);
         assert_eq!((phase, words.as_str(), degraded.as_str()), (Discovering, "True Running", "False"));
-        assert_eq!(message, "devices of 3 of 3 nodes are looked at");
+        assert_eq!(message, "devices of 3 of 3 nodes are being discovered");
         let starting = pod("a", json!({"state": {"waiting": {"reason": "ContainerCreating"}}}));
         let (phase, words, ..) = said(&daemon(3, 3, 1), &[starting], 3);
         assert_eq!((phase, words.as_str()), (Discovering, "False Starting"));
@@ -238,7 +238,7 @@ mod tests {
             || pod("a", json!({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}));
         let (phase, words, message, degraded) = said(&daemon(1, 1, 0), &[image()], 1);
         assert_eq!((phase, words.as_str(), degraded.as_str()), (DiscoveryFailed, "False PodsFailing", "True"));
-        assert_eq!(message, "devices of 0 of 1 nodes are looked at; a: ImagePullBackOff: no such image");
+        assert_eq!(message, "devices of 0 of 1 nodes are being discovered; a: ImagePullBackOff: no such image");
         let (phase, words, ..) = said(&daemon(3, 3, 2), &[image()], 3);
         assert_eq!((phase, words.as_str()), (Discovering, "False PodsFailing"));
     }

@@ -156,7 +156,7 @@ impl Discoveries {
                 Some(other) => DaemonState::Refused {
                     reason: "NotInCharge",
                     message: format!(
-                        "{}/{} is in charge, and there is one discovery in a cluster: delete one of them",
+                        "{}/{} is in charge, and a cluster can only have one discovery: delete one of them",
                         other.namespace().unwrap_or_default(),
                         other.name_any()
                     ),
@@ -185,8 +185,8 @@ impl Discoveries {
         let ours = has_our_schema(&crd);
         if !ours {
             tracing::warn!(
-                "the CRD {name} is not of this version of localpool, so its objects are left alone; {HOW} makes them ours \
-                 (the chart's value crds.takeOwnership, if it is the Local Storage Operator's)"
+                "the CRD {name} is not of this version of localpool, so its objects are ignored; {HOW} replaces it \
+                 (with the chart's value crds.takeOwnership, if it belongs to the Local Storage Operator)"
             );
         }
         Ok(ours)
@@ -196,7 +196,8 @@ impl Discoveries {
     async fn carry_out(&self, object: &LocalVolumeDiscovery) -> (DaemonState, bool) {
         let refused = |reason, message| (DaemonState::Refused { reason, message }, true);
         let Some(template) = &self.template else {
-            let message = "the controller was not told what to run (--discovery-daemonset): install it by the chart";
+            let message = "the controller has no DaemonSet to run (--discovery-daemonset is not set): install \
+                           localpool by the chart";
             return refused("NotConfigured", message.to_owned());
         };
         let (read, selected) = match self.read(object) {
@@ -335,7 +336,7 @@ impl Discoveries {
             }
             Err(error) => {
                 self.metrics.errors.with_label_values(&["discovery"]).inc();
-                tracing::warn!(controller = "discovery", "{}; it is tried again", words(&error));
+                tracing::warn!(controller = "discovery", "{}; trying again", words(&error));
                 false
             }
         }

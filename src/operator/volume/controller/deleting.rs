@@ -89,7 +89,8 @@ impl ClusterVolumes {
             Error::Precondition(format!("volume {id} has no object, and its PersistentVolume {name} {why}"))
         })?;
         if !self.node_exists(&spec.node) {
-            tracing::info!(volume = %id, node = spec.node, "deleted without its data: neither object nor node exist");
+            tracing::info!(volume = %id, node = spec.node, "deleted without erasing data: neither its object nor its \
+                                                            node exists");
             return Ok(None);
         }
         Ok(Some(spec::of_spec(id, spec)))
