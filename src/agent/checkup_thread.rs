@@ -1,13 +1,23 @@
 //! The thread of the checkup: events make one due at once, and else it runs once a minute, for what no event tells.
 
-use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+#![allow(clippy::disallowed_methods, reason = "the thread sleeps by its own clock; no rule is measured by it")]
 
-use super::checkup::{Checkup, EVERY};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::checkup::{Answered, Checkup, EVERY};
+use crate::host::{MountEvents, chain};
+
+/// How long a checkup waits for more events. A node that starts many pods has a checkup a second.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How long the listener waits before it checks whether it is still wanted.
+const LISTEN: Duration = Duration::from_secs(60);
 
 enum Request {
     Look,
+    Nothing,
     Stop,
 }
 
@@ -17,24 +27,22 @@ pub struct CheckupHandle(Sender<Request>);
 
 impl CheckupHandle {
     /// Starts the thread. `changed` is called after each checkup that found something new.
-    pub fn start(mut checkup: Checkup, changed: impl Fn() + Send + 'static) -> (Self, JoinHandle<()>) {
+    pub fn start(
+        mut checkup: Checkup,
+        mounts: Option<MountEvents>,
+        changed: impl Fn() + Send + 'static,
+    ) -> (Self, JoinHandle<()>) {
         let (requests, inbox) = mpsc::channel();
         let handle = Self(requests);
-        let answered = Arc::new(handle.clone());
+        if let Some(mounts) = mounts {
+            let outbox = handle.0.clone();
+            std::thread::spawn(move || listen(&mounts, &outbox));
+        }
+        let due = handle.clone();
+        let answered: Answered = Arc::new(move || due.due());
         let thread = std::thread::spawn(move || {
-            loop {
-                match inbox.recv_timeout(EVERY) {
-                    Ok(Request::Look) | Err(RecvTimeoutError::Timeout) => {}
-                    Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                }
-                // One checkup serves all events that have come until now.
-                while let Ok(request) = inbox.try_recv() {
-                    if matches!(request, Request::Stop) {
-                        return;
-                    }
-                }
-                let answered = Arc::clone(&answered);
-                if checkup.look(&move || answered.due()) {
+            while wait(&inbox) == Wakes::Checkup {
+                if checkup.look(&answered) {
                     changed();
                 }
             }
@@ -49,5 +57,51 @@ impl CheckupHandle {
 
     pub fn stop(&self) {
         let _ = self.0.send(Request::Stop);
+    }
+}
+
+#[derive(PartialEq)]
+enum Wakes {
+    Checkup,
+    End,
+}
+
+/// Sleeps until a checkup is due, and takes in all requests that come with the first one.
+fn wait(inbox: &Receiver<Request>) -> Wakes {
+    let due = Instant::now() + EVERY;
+    loop {
+        match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Request::Nothing) => {}
+            Ok(Request::Look) => break,
+            Err(RecvTimeoutError::Timeout) => return Wakes::Checkup,
+            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
+        }
+    }
+    // Events come in bursts, and one checkup serves all of them.
+    let settled = Instant::now() + SETTLE;
+    loop {
+        match inbox.recv_timeout(settled.saturating_duration_since(Instant::now())) {
+            Ok(Request::Nothing | Request::Look) => {}
+            Err(RecvTimeoutError::Timeout) => return Wakes::Checkup,
+            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return Wakes::End,
+        }
+    }
+}
+
+/// Makes a checkup due with each change of the mount table, until nobody takes it.
+fn listen(mounts: &MountEvents, outbox: &Sender<Request>) {
+    loop {
+        let request = match mounts.next(LISTEN) {
+            Ok(true) => Request::Look,
+            // Time to see whether anybody still listens.
+            Ok(false) => Request::Nothing,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "changes of mounts are not announced; they are seen once a minute");
+                return;
+            }
+        };
+        if outbox.send(request).is_err() {
+            return;
+        }
     }
 }

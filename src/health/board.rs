@@ -1,6 +1,7 @@
 //! The health of all disks and volumes of this node, shared by whoever looks and whoever reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ pub struct Board(Arc<RwLock<Histories>>);
 struct Histories {
     disks: BTreeMap<DiskId, History>,
     volumes: BTreeMap<Uuid, History>,
+    /// Where each volume is mounted for kubelet, until kubelet has it unmounted.
+    mounted: BTreeMap<Uuid, BTreeSet<PathBuf>>,
+    unmounts: u64,
 }
 
 /// Everything that one look found, by disk and by volume. What is not named has no entry any more.
@@ -35,8 +39,38 @@ impl Board {
     /// Takes in a look, the wall clock and the monotonic clock; gives whether anything changed that people see.
     pub fn look(&self, look: Look, wall: Timestamp, now: Duration) -> bool {
         let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        histories.mounted.retain(|volume, _| look.volumes.contains_key(volume));
         let disks = take_in(&mut histories.disks, look.disks, wall, now);
         take_in(&mut histories.volumes, look.volumes, wall, now) || disks
+    }
+
+    /// How many targets were unmounted on purpose: read before the mount table is, and given to [`Board::mounted`].
+    pub fn unmounts(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).unmounts
+    }
+
+    /// A volume is mounted at a target for kubelet, and should be until [`Board::unmounted`]. What was seen before the
+    /// last unmount does not count: it may be that one.
+    pub fn mounted(&self, volume: Uuid, target: &Path, unmounts: u64) {
+        let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if histories.unmounts == unmounts {
+            histories.mounted.entry(volume).or_default().insert(target.to_owned());
+        }
+    }
+
+    /// Said before a target of a volume is unmounted on purpose.
+    pub fn unmounted(&self, volume: Uuid, target: &Path) {
+        let mut histories = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        histories.unmounts += 1;
+        if let Some(targets) = histories.mounted.get_mut(&volume) {
+            targets.remove(target);
+        }
+    }
+
+    /// Where a volume should be mounted.
+    pub fn targets(&self, volume: Uuid) -> BTreeSet<PathBuf> {
+        let histories = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        histories.mounted.get(&volume).cloned().unwrap_or_default()
     }
 
     /// What is wrong with a disk: what the pool knows this very moment, and what the last look observed.
@@ -100,6 +134,23 @@ mod tests {
 
     fn words(condition: &Condition) -> Vec<&str> {
         condition.findings().iter().map(|finding| finding.reason.word()).collect()
+    }
+
+    #[test]
+    fn a_target_is_expected_until_it_is_unmounted_on_purpose_and_an_old_sight_of_it_does_not_count() {
+        let board = Board::default();
+        let (id, target) = (Uuid::from_u128(7), Path::new("/target"));
+        let before = board.unmounts();
+        board.mounted(id, target, before);
+        assert_eq!(board.targets(id), [target.to_owned()].into());
+        board.unmounted(id, target);
+        assert_eq!(board.targets(id), [].into());
+        board.mounted(id, target, before);
+        assert_eq!(board.targets(id), [].into(), "the table was read before the unmount");
+        board.mounted(id, target, board.unmounts());
+        assert_eq!(board.targets(id), [target.to_owned()].into());
+        board.look(Look::default(), Timestamp::UNIX_EPOCH, Duration::ZERO);
+        assert_eq!(board.targets(id), [].into(), "the volume is deleted");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Everything that is wrong with one disk or volume, the worst first.
 
+use std::path::Path;
+
 use super::finding::Finding;
-use super::reason::Severity;
+use super::reason::{HealthReason, Severity};
 
 /// The word for a disk or a volume with which nothing is wrong.
 pub const HEALTHY: &str = "Healthy";
@@ -15,6 +17,16 @@ impl Condition {
     pub fn of(mut findings: Vec<Finding>) -> Self {
         findings.sort_by(|a, b| b.reason.severity().cmp(&a.reason.severity()).then_with(|| a.reason.cmp(&b.reason)));
         Self(findings)
+    }
+
+    /// The same, and the volume is not mounted where it should be: seen before a look at all mounts sees it.
+    pub fn and_unmounted(mut self, target: &Path) -> Self {
+        if !self.0.iter().any(|finding| finding.reason == HealthReason::NotMountPoint) {
+            let words =
+                format!("the volume is not mounted any more at {}", target.display().to_string().escape_debug());
+            self.0.push(Finding::new(HealthReason::NotMountPoint, words));
+        }
+        Self::of(self.0)
     }
 
     pub fn is_healthy(&self) -> bool {
@@ -55,7 +67,6 @@ impl From<Finding> for Condition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reason::HealthReason;
     use super::*;
 
     #[test]

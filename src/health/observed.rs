@@ -1,8 +1,11 @@
-//! What an observation of a disk means: findings. Pure.
+//! What an observation of a disk or of a volume's mounts means: findings. Pure.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::finding::Finding;
 use super::reason::HealthReason;
-use crate::host::{DiskReport, DiskWarning, IoErrors};
+use crate::host::{DiskReport, DiskWarning, FilesystemState, IoErrors, Usage};
 
 /// What one look at a disk of the pool has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,60 @@ impl DiskCounters {
         }
         findings
     }
+}
+
+/// What one look at the mounts of a volume with a filesystem has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeObservation {
+    /// Where its filesystem is mounted.
+    pub targets: BTreeSet<PathBuf>,
+    /// Those of them that another filesystem covers.
+    pub hidden: BTreeSet<PathBuf>,
+    /// `None`: it is not mounted, or could not be read.
+    pub state: Option<FilesystemState>,
+    pub usage: Option<Usage>,
+}
+
+impl VolumeObservation {
+    /// What is wrong. `expected` are the targets where it was mounted for kubelet, and not unmounted for it.
+    pub fn findings(&self, expected: &BTreeSet<PathBuf>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut find = |reason, words: String| findings.push(Finding::new(reason, words));
+        let lost: Vec<&PathBuf> = expected.difference(&self.targets).collect();
+        if let Some(words) = listed(&lost) {
+            find(HealthReason::NotMountPoint, format!("the volume is not mounted any more at {words}"));
+        }
+        let hidden: Vec<&PathBuf> = self.hidden.iter().collect();
+        if let Some(words) = listed(&hidden) {
+            find(HealthReason::WrongDevice, format!("another filesystem covers the volume at {words}"));
+        }
+        let state = self.state.unwrap_or_default();
+        if state.is_shut_down {
+            find(HealthReason::FilesystemShutDown, "the filesystem has shut down after an error".to_owned());
+        }
+        if state.is_read_only {
+            find(HealthReason::FilesystemReadOnly, "the filesystem is read-only".to_owned());
+        }
+        if let Some(errors) = state.errors.filter(|errors| *errors > 0) {
+            find(HealthReason::FilesystemErrors, format!("the filesystem has counted {errors} errors"));
+        }
+        // A filesystem that makes inodes as it needs them reports none in all.
+        if self.usage.as_ref().is_some_and(|usage| usage.inodes > 0 && usage.inodes_free == 0) {
+            find(HealthReason::InodesExhausted, "the filesystem has no free inode".to_owned());
+        }
+        findings
+    }
+}
+
+/// The first of these paths, and how many there are besides.
+fn listed(paths: &[&PathBuf]) -> Option<String> {
+    let first = paths.first()?.display().to_string();
+    // A path may contain anything, and must not control a terminal.
+    let first = first.escape_debug();
+    Some(match paths.len() {
+        1 => first.to_string(),
+        more => format!("{first} and {} more paths", more - 1),
+    })
 }
 
 /// By how much a counter rose. One that went down has begun again.
@@ -177,6 +234,33 @@ mod tests {
         assert_eq!(look(Some(6), 101, 3), "", "a report without the counter forgets nothing");
         assert_eq!(look(Some(0), 0, 0), "", "it began again");
         assert_eq!(look(Some(1), 0, 0), "DiskMediaErrors");
+    }
+
+    #[test]
+    fn a_volume_is_judged_by_its_mounts_and_the_state_of_its_filesystem() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
+        let fine = VolumeObservation { targets: paths(&["/a", "/b"]), ..VolumeObservation::default() };
+        assert_eq!(fine.findings(&paths(&["/a"])), []);
+        assert_eq!(fine.findings(&BTreeSet::new()), [], "nobody asked for it");
+        let findings = fine.findings(&paths(&["/a", "/b\nc", "/d"]));
+        assert_eq!(words(&findings), ["NotMountPoint"]);
+        assert_eq!(findings[0].message, "the volume is not mounted any more at /b\\nc and 1 more paths");
+        let hidden = VolumeObservation { hidden: paths(&["/a"]), ..fine.clone() };
+        assert_eq!(words(&hidden.findings(&paths(&["/a"]))), ["WrongDevice"]);
+        let in_state = |state| VolumeObservation { state: Some(state), ..fine.clone() }.findings(&BTreeSet::new());
+        let state = FilesystemState::default();
+        assert_eq!(in_state(FilesystemState { errors: Some(0), ..state }), []);
+        let words_in = |state| words(&in_state(state)).join(" ");
+        assert_eq!(words_in(FilesystemState { is_shut_down: true, ..state }), "FilesystemShutDown");
+        assert_eq!(
+            words_in(FilesystemState { is_read_only: true, errors: Some(2), ..state }),
+            "FilesystemReadOnly FilesystemErrors"
+        );
+        let usage =
+            |inodes, inodes_free| Usage { total: 9, available: 9, used: 0, inodes, inodes_free, inodes_used: 0 };
+        let with = |usage| VolumeObservation { usage: Some(usage), ..fine.clone() }.findings(&BTreeSet::new());
+        assert_eq!(words(&with(usage(10, 0))), ["InodesExhausted"]);
+        assert_eq!(with(usage(0, 0)), [], "btrfs has no fixed number of inodes");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::csi::{
 };
 use crate::device::Owner;
 use crate::health::Board;
-use crate::host::{AgentLock, Backoff, DeviceEvents, Host, RealFilesystems, RealHost, Roots};
+use crate::host::{AgentLock, Backoff, DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
 use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
@@ -88,7 +88,9 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let agent = ground.agent(settings.min_age);
     let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
     let checkup = Checkup::new(Arc::clone(&ground.host), Arc::clone(&ground.pool), board.clone(), agent.reports());
-    let (checkups, checkup_thread) = CheckupHandle::start(checkup, move || tell.send_modify(|count| *count += 1));
+    let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
+    let (checkups, checkup_thread) =
+        CheckupHandle::start(checkup, Some(mounts), move || tell.send_modify(|count| *count += 1));
     let after_pass = checkups.clone();
     let (agent_handle, thread) = ground.start(agent, move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));

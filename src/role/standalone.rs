@@ -23,7 +23,7 @@ use crate::csi::{
 };
 use crate::device::Owner;
 use crate::health::Board;
-use crate::host::{DeviceEvents, Host, RealFilesystems, RealHost, Roots};
+use crate::host::{DeviceEvents, Host, MountEvents, RealFilesystems, RealHost, Roots};
 use crate::pool::{Pool, Workers};
 use crate::volume::{LocalVolumes, NodeVolumes, VolumeLocks};
 
@@ -82,8 +82,9 @@ async fn serve(settings: StandaloneSettings, rules: Vec<Rule>, stop: Cancellatio
     let looks = Looks { looked, stop: stop.clone() };
     let board = Board::default();
     let checkup = Checkup::new(Arc::clone(&host), Arc::clone(&pool), board.clone(), agent.reports());
+    let mounts = MountEvents::subscribe(&Roots::default()).context("subscribing to changes of mounts")?;
     // Whoever asks gets what is on the board: nobody waits for a change.
-    let (checkups, checkup_thread) = CheckupHandle::start(checkup, || {});
+    let (checkups, checkup_thread) = CheckupHandle::start(checkup, Some(mounts), || {});
     let after_pass = checkups.clone();
     let (agent_handle, thread) = AgentHandle::start(agent, Arc::clone(&pool), Some(events), move |_| {
         ready.set_ready();

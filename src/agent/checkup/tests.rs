@@ -3,8 +3,8 @@ use crate::agent::Reconciler;
 use crate::claim::sample;
 use crate::device::Owner;
 use crate::host::fake::{FakeHost, Platter};
-use crate::host::{DiskWarning, Geometry, Health, IoErrors};
-use crate::pool::Workers;
+use crate::host::{DiskWarning, FilesystemState, FsKind, Geometry, Health, IoErrors};
+use crate::pool::{CreateRequest, Selector, VolumeView, WantedUsage, Workers};
 
 struct Node {
     host: Arc<FakeHost>,
@@ -33,7 +33,7 @@ fn node() -> Node {
 
 impl Node {
     fn look(&mut self) -> bool {
-        self.checkup.look(&|| {})
+        self.checkup.look(&(Arc::new(|| {}) as Answered))
     }
 
     /// The reasons of the disk with this kernel name; of one that is away, those of the other disk.
@@ -103,8 +103,9 @@ fn a_disk_that_does_not_answer_delays_no_other_and_is_named_when_it_has_had_its_
     let (answered, due) = std::sync::mpsc::channel();
     node.agent.reports().all_changed();
     node.disks[1].set_hangs(true);
-    let answered = move || answered.send(()).expect("somebody waits");
-    node.checkup.look(&answered);
+    let answered = std::sync::Mutex::new(answered);
+    let answered = move || answered.lock().expect("no bug").send(()).expect("somebody waits");
+    node.checkup.look(&(Arc::new(answered) as Answered));
     node.disks.iter().for_each(|disk| disk.set_hangs(false));
     due.recv().expect("an answer");
     while node.reasons("fake0") != [] as [String; 0] {
@@ -130,4 +131,60 @@ fn the_log_of_an_nvme_disk_is_read_at_each_checkup_as_no_event_announces_a_warni
     assert_eq!(keep(&raw), KEEP);
     raw.name = "nvme0n1".into();
     assert_eq!(keep(&raw), EVERY);
+}
+
+/// A volume with ext4, mounted at `/target` for kubelet.
+fn mounted(node: &Node) -> VolumeView {
+    let request = CreateRequest {
+        id: Uuid::from_u128(7),
+        name: "pvc-1".to_owned(),
+        required: 1 << 20,
+        limit: None,
+        usage: WantedUsage::Mount(Some(FsKind::Ext4)),
+        parameters: BTreeMap::new(),
+        selector: Selector::default(),
+    };
+    let (view, _) = node.checkup.pool.create(&request).expect("a volume");
+    node.host.filesystems().make(FsKind::Ext4, &view.node, view.id).expect("a filesystem");
+    node.host.mounts().mount(&view.node, "/target".as_ref(), FsKind::Ext4, &[]).expect("mounted");
+    node.board.mounted(view.id, "/target".as_ref(), node.board.unmounts());
+    view
+}
+
+fn volume_reasons(node: &Node, view: &VolumeView) -> Vec<String> {
+    node.board.of_volume(view).findings().iter().map(|finding| finding.reason.to_string()).collect()
+}
+
+#[test]
+fn a_filesystem_that_turns_read_only_or_shuts_down_is_seen_and_is_well_again_after_its_repair() {
+    let mut node = node();
+    let view = mounted(&node);
+    node.look();
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
+    let state = FilesystemState::default();
+    for (state, reasons) in [
+        (FilesystemState { is_read_only: true, ..state }, vec!["FilesystemReadOnly"]),
+        (
+            FilesystemState { is_shut_down: true, errors: Some(3), ..state },
+            vec!["FilesystemShutDown", "FilesystemErrors"],
+        ),
+        (state, vec![]),
+    ] {
+        node.host.set_filesystem_state("/target".as_ref(), state);
+        assert!(node.look());
+        assert_eq!(volume_reasons(&node, &view), reasons);
+    }
+}
+
+#[test]
+fn a_volume_that_somebody_unmounts_is_no_mount_point_and_one_that_kubelet_unmounts_is_well() {
+    let mut node = node();
+    let view = mounted(&node);
+    node.look();
+    node.host.mounts().unmount("/target".as_ref()).expect("unmounted");
+    assert!(node.look());
+    assert_eq!(volume_reasons(&node, &view), ["NotMountPoint"]);
+    node.board.unmounted(view.id, "/target".as_ref());
+    assert!(node.look());
+    assert_eq!(volume_reasons(&node, &view), [] as [String; 0]);
 }

@@ -158,7 +158,11 @@ impl Work {
             return Err(Error::Precondition(words));
         }
         match kind {
-            Some(_) => self.publish_mount(&ours, staging, target, request.access),
+            Some(_) => {
+                self.publish_mount(&ours, staging, target, request.access)?;
+                self.health.mounted(request.id.uuid(), target, self.health.unmounts());
+                Ok(())
+            }
             None => self.publish_block(&view, &elsewhere, target, request.access),
         }
     }
@@ -204,6 +208,7 @@ impl Work {
         if let Some(other) = self.foreign(id, &stacked) {
             return Err(occupied(field, path, &mount_words(other)));
         }
+        self.health.unmounted(id.uuid(), path);
         for _ in &stacked {
             mounts.unmount(path).map_err(|e| bad_target(field, e))?;
         }
@@ -246,9 +251,13 @@ impl Work {
         let view = self.pool.volume(id.uuid())?;
         let path = known_path(id, path)?;
         let condition = self.health.of_volume(&view);
+        let unmounts = self.health.unmounts();
         let table = self.mount_table()?;
         let ours = self.ours(&table, &view);
         if !ours.iter().any(|mount| mount.target == path) {
+            if self.health.targets(id.uuid()).contains(&path) {
+                return Ok(Stats { size: view.size, usage: None, condition: condition.and_unmounted(&path) });
+            }
             if !condition.is_accessible() && table.iter().any(|mount| mount.target == path) {
                 return Ok(Stats { size: view.size, usage: None, condition });
             }
@@ -258,6 +267,8 @@ impl Work {
         if block {
             return Ok(Stats { size: view.size, usage: None, condition });
         }
+        // kubelet asks about what it has published: so it is expected there after a restart of the agent as well.
+        self.health.mounted(id.uuid(), &path, unmounts);
         let usage = self.host.mounts().usage(&path).map_err(|e| failed("measure the filesystem", e))?;
         Ok(Stats { size: view.size, usage: Some(usage), condition })
     }

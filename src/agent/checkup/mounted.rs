@@ -1,0 +1,67 @@
+//! The mounts of the pool's volumes, and how the filesystems on them are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::device::DiskId;
+use crate::device::label::VolumeUsage;
+use crate::health::VolumeObservation;
+use crate::host::{Host, HostError, Mount};
+use crate::pool::{Standing, VolumeView};
+
+/// The mounts of a volume with a filesystem, by disk: one disk that hangs leaves the others their answer.
+pub type ByDisk = BTreeMap<DiskId, Vec<(Uuid, Vec<Mount>)>>;
+
+/// Finds the mounts of all volumes in one pass through the table: we mount each by the path of its node.
+pub fn by_disk(views: &[VolumeView], table: &[Mount]) -> ByDisk {
+    let mut by_source: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
+    for mount in table {
+        by_source.entry(&mount.source).or_default().push(mount);
+    }
+    let mut found = ByDisk::new();
+    for view in views.iter().filter(|view| view.standing == Standing::Ready && has_filesystem(view)) {
+        let mounts = view.node.to_str().and_then(|node| by_source.get(node));
+        let mounts = mounts.into_iter().flatten().map(|mount| (*mount).clone()).collect();
+        found.entry(view.disk.clone()).or_default().push((view.id, mounts));
+    }
+    found
+}
+
+fn has_filesystem(view: &VolumeView) -> bool {
+    view.record.as_ref().is_some_and(|record| matches!(record.usage, VolumeUsage::Mount(_)))
+}
+
+/// Looks at the filesystems of one disk. It may block for as long as the disk does.
+pub fn observe(host: &Arc<dyn Host>, volumes: Vec<(Uuid, Vec<Mount>)>) -> Vec<(Uuid, VolumeObservation)> {
+    volumes.into_iter().map(|(id, mounts)| (id, of_volume(host, &mounts))).collect()
+}
+
+fn of_volume(host: &Arc<dyn Host>, mounts: &[Mount]) -> VolumeObservation {
+    let mut seen = VolumeObservation {
+        targets: mounts.iter().map(|mount| mount.target.clone()).collect::<BTreeSet<PathBuf>>(),
+        ..VolumeObservation::default()
+    };
+    for mount in mounts {
+        match host.mounts().filesystem_state(mount) {
+            // All mounts of a volume are of one filesystem.
+            Ok(state) if seen.state.is_none() => {
+                seen.state = Some(state);
+                seen.usage = host.mounts().usage(&mount.target).ok();
+            }
+            Ok(_) => {}
+            Err(HostError::Changed { .. }) if is_still_there(host, mount) => {
+                seen.hidden.insert(mount.target.clone());
+            }
+            // It has just been unmounted, or cannot be read: that is no finding.
+            Err(_) => {}
+        }
+    }
+    seen
+}
+
+fn is_still_there(host: &Arc<dyn Host>, mount: &Mount) -> bool {
+    host.mounts().table().is_ok_and(|table| table.contains(mount))
+}
