@@ -32,7 +32,7 @@ pub use local_volume_discovery_result::{
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
 pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
-pub use volume_reason::Reason;
+pub use volume_reason::VolumeReason;
 
 /// Group of our own objects.
 pub const GROUP: &str = "localpool.dev";

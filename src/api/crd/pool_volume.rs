@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
-use super::volume_reason::Reason;
+use super::volume_reason::VolumeReason;
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub struct PoolVolumeStatus {
     /// One word for machines, if the phase alone does not say why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub reason: Option<Reason>,
+    pub reason: Option<VolumeReason>,
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -11,7 +11,7 @@
 use kube::ResourceExt as _;
 
 use super::spec::{allows, difference, never_accepted, phase, refusal, words};
-use crate::api::crd::{Intent, Phase, PoolVolume, Reason};
+use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use crate::volume::{Error, VolumeRequest};
 
 /// What has to be known besides the object.
@@ -144,7 +144,7 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
 
 /// Whether its node has, or may have, several volumes with its id.
 fn is_in_conflict(object: &PoolVolume) -> bool {
-    object.status.as_ref().is_some_and(|status| status.reason == Some(Reason::Conflict))
+    object.status.as_ref().is_some_and(|status| status.reason == Some(VolumeReason::Conflict))
 }
 
 fn aborted(words: String) -> CreateStep {
@@ -260,7 +260,7 @@ mod tests {
             let mut object = in_phase(phase);
             let status = object.status.as_mut().expect("set");
             (status.reason, status.message) =
-                (reason.map(|word| Reason::from(word.to_owned())), Some(message.to_owned()));
+                (reason.map(|word| VolumeReason::from(word.to_owned())), Some(message.to_owned()));
             step(&wanted("pvc-1"), Some(&object), CreateFacts { silent: true, over: true, ..FACTS })
         };
         let act = said(Phase::Ready, Some("Conflict"), "run `localpool volume settle`");

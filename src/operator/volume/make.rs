@@ -11,7 +11,7 @@ use super::queue::AGAIN;
 use super::spec::{request, stale};
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
-use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, Reason};
+use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
 use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::Error;
@@ -28,7 +28,7 @@ impl VolumeReconcile {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
             Err(message) => {
-                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Invalid, message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
         let placed = self.blocking(move |pool| pool.place(&wanted, &BTreeSet::new())).await?;
@@ -41,10 +41,10 @@ impl VolumeReconcile {
         if self.world.cordoned {
             let message =
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
-            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Cordoned, message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Cordoned, message }).await;
         }
         if let Some(message) = stale(object, (self.operator.clock)()) {
-            return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Stale, message }).await;
+            return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Stale, message }).await;
         }
         let disk = match placed {
             Ok(Destination::On(disk)) => disk,
@@ -73,14 +73,14 @@ impl VolumeReconcile {
                 self.operator.node
             )
         };
-        Ok(is_claimed.then(|| Refusal { reason: Reason::VolumeMissing, message: message() }))
+        Ok(is_claimed.then(|| Refusal { reason: VolumeReason::VolumeMissing, message: message() }))
     }
 
     pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, Error> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
             Err(message) => {
-                return self.refuse(object, Phase::Failed, Refusal { reason: Reason::Invalid, message }).await;
+                return self.refuse(object, Phase::Failed, Refusal { reason: VolumeReason::Invalid, message }).await;
             }
         };
         let Ok(guard) = self.operator.locks.hold(VolumeId::from(self.id)) else { return Ok(Requeue::Again) };

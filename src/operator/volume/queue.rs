@@ -205,7 +205,7 @@ async fn everything(operator: &NodeOperator, known: &KnownVolumes) -> Vec<Uuid> 
 mod tests {
     use super::super::status::Refusal;
     use super::*;
-    use crate::api::crd::Reason;
+    use crate::api::crd::VolumeReason;
 
     const ID: Uuid = Uuid::from_u128(1);
 
@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn only_what_kept_a_volume_from_being_made_is_counted_as_that_and_the_last_reason_is_kept() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let failed = |words: &str| Requeue::NotMade(Refusal { reason: Reason::DiskFailed, message: words.to_owned() });
+        let failed =
+            |words: &str| Requeue::NotMade(Refusal { reason: VolumeReason::DiskFailed, message: words.to_owned() });
         for next in [
             failed("first"),
             Requeue::Again,

@@ -10,7 +10,7 @@ use super::queue::AGAIN;
 use super::spec::{request, restored};
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
-use crate::api::crd::{Phase, PoolVolume, Reason};
+use crate::api::crd::{Phase, PoolVolume, VolumeReason};
 use crate::host::chain;
 use crate::operator::error::Error;
 use crate::pool::{Doubt, Standing, VolumeView, difference};
@@ -40,7 +40,7 @@ impl VolumeReconcile {
             };
             if let Some(why) = differs {
                 let message = format!("a volume of this name is on disk {} already: {why}", view.disk);
-                return self.refuse(object, Phase::Rejected, Refusal { reason: Reason::Differs, message }).await;
+                return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Differs, message }).await;
             }
         }
         if view.record.as_ref().is_some_and(|record| record.found) {

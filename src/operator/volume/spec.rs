@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
 use crate::api::{
-    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, Reason, VolumeMode},
+    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode, VolumeReason},
     quantity,
 };
 use crate::device::{
@@ -50,7 +50,7 @@ pub fn never_accepted(object: &PoolVolume) -> bool {
 /// Whether its agent has a volume with this id on a disk, but not the volume that the object asks for.
 pub fn differs(object: &PoolVolume) -> bool {
     let status = object.status.as_ref().filter(|status| status.phase == Phase::Rejected);
-    status.is_some_and(|status| status.reason == Some(Reason::Differs))
+    status.is_some_and(|status| status.reason == Some(VolumeReason::Differs))
 }
 
 /// The object that asks `node` for a volume. It is created with the finalizer.
@@ -144,13 +144,15 @@ pub fn refusal(object: &PoolVolume) -> Error {
     match status.and_then(|status| status.reason.as_ref()) {
         // Failed volumes too: another volume was faster, no disk took it, or the node could not record it. No disk has
         // any part of it.
-        Some(Reason::Full | Reason::NoSet | Reason::DiskFailed | Reason::JournalFailed) => Error::Exhausted(words),
-        Some(Reason::Limit) => Error::OutOfRange(words),
-        Some(Reason::Invalid) => Error::Invalid(words),
+        Some(VolumeReason::Full | VolumeReason::NoSet | VolumeReason::DiskFailed | VolumeReason::JournalFailed) => {
+            Error::Exhausted(words)
+        }
+        Some(VolumeReason::Limit) => Error::OutOfRange(words),
+        Some(VolumeReason::Invalid) => Error::Invalid(words),
         // It has a PersistentVolume: no other node may make it either.
-        Some(Reason::VolumeMissing) => Error::Precondition(words),
+        Some(VolumeReason::VolumeMissing) => Error::Precondition(words),
         // Its disk has a volume with this id that has no object.
-        Some(Reason::Differs) => Error::Exists(words),
+        Some(VolumeReason::Differs) => Error::Exists(words),
         _ if phase(object) == Phase::Failed => Error::Internal(words),
         _ => Error::Exhausted(words),
     }
