@@ -40,8 +40,8 @@ impl<T> Watched<T> {
     }
 }
 
-/// What an event reported.
-pub(super) enum Told<'a> {
+/// What changed in a store.
+pub(super) enum StoreEvent<'a> {
     /// All objects.
     List,
     /// One object, as it is now.
@@ -65,7 +65,7 @@ pub(super) async fn keep_telling<K, T>(
     cache: &Cache<K>,
     watched: Watched<T>,
     open: impl Fn(T) -> Opened<K>,
-    told: impl FnMut(Told<'_>),
+    told: impl FnMut(StoreEvent<'_>),
 ) where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -131,9 +131,9 @@ async fn reflect<K>(
 {
     let cache = Cache::new(|a: &K, b| a == b);
     let mut last = None;
-    let told = |told: Told<'_>| {
+    let told = |told: StoreEvent<'_>| {
         let now = cache.by_key();
-        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(told, Told::List)) {
+        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(told, StoreEvent::List)) {
             last = Some(now.clone());
             changed(now);
         }
@@ -165,7 +165,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<T>>>,
     open: impl Fn(T) -> Opened<K>,
-    mut told: impl FnMut(Told<'_>),
+    mut told: impl FnMut(StoreEvent<'_>),
 ) {
     let open = |mut object: T| {
         object.managed_fields_mut().clear();
@@ -183,11 +183,11 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
             Ok(Event::InitDone) => {
                 let readings = cache.replace(std::mem::take(&mut listed));
                 readings.into_iter().for_each(|reading| say(what, reading));
-                told(Told::List);
+                told(StoreEvent::List);
             }
             Ok(Event::Apply(object)) => {
                 let (key, object) = (key(&object), open(object));
-                let now = if object.is_ok() { Told::Object(&key) } else { Told::Unread };
+                let now = if object.is_ok() { StoreEvent::Object(&key) } else { StoreEvent::Unread };
                 if let Some(reading) = cache.put(object) {
                     say(what, reading);
                 }
@@ -197,7 +197,7 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
             Ok(Event::Delete(object)) => {
                 cache.remove(&object);
                 cache.find();
-                told(Told::Gone(&key(&object)));
+                told(StoreEvent::Gone(&key(&object)));
             }
             Err(error) if is_missing(&error) => cache.lose(),
             Err(_) => {}

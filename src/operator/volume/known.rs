@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
 use crate::operator::store::{Cache, CacheState, Edition};
-use crate::operator::watch::{Told, Watched, keep_telling, opened};
+use crate::operator::watch::{StoreEvent, Watched, keep_telling, opened};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
@@ -94,15 +94,15 @@ fn id_of(name: &str) -> Option<Uuid> {
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
-    let told = |told: Told<'_>| to_look_at(&told).into_iter().for_each(|id| operator.look_at(id));
+    let told = |told: StoreEvent<'_>| to_look_at(&told).into_iter().for_each(|id| operator.look_at(id));
     keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), opened, told).await;
 }
 
 /// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Lists`.
-fn to_look_at(told: &Told<'_>) -> Option<Uuid> {
+fn to_look_at(told: &StoreEvent<'_>) -> Option<Uuid> {
     match told {
-        Told::Object(name) | Told::Gone(name) => id_of(name),
-        Told::List | Told::Unread => None,
+        StoreEvent::Object(name) | StoreEvent::Gone(name) => id_of(name),
+        StoreEvent::List | StoreEvent::Unread => None,
     }
 }
 
