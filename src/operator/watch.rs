@@ -75,13 +75,13 @@ pub(super) async fn keep_telling<K, T>(
 }
 
 /// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
-struct Waits(DefaultBackoff);
+struct CappedBackoff(DefaultBackoff);
 
 /// Long enough that the watches of a large cluster do not keep an API server down, short enough for whoever waits for
 /// a CRD.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-impl Iterator for Waits {
+impl Iterator for CappedBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -89,14 +89,14 @@ impl Iterator for Waits {
     }
 }
 
-impl Backoff for Waits {
+impl Backoff for CappedBackoff {
     /// Nothing: kube resets after each event, and each try to list begins with one, so the waits would never grow. They
     /// begin again when the last failure is two minutes ago.
     fn reset(&mut self) {}
 }
 
-fn between_tries() -> Waits {
-    Waits(DefaultBackoff::default())
+fn between_tries() -> CappedBackoff {
+    CappedBackoff(DefaultBackoff::default())
 }
 
 /// When a mirror is reported.
