@@ -41,7 +41,7 @@ pub struct Reporter {
 
 /// What is known of the object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Object {
+enum ResultState {
     /// It was there and had the status that was written last: it is not read again.
     WasThere,
     NotKnown,
@@ -73,7 +73,7 @@ impl Reporter {
                 retry_in = None;
                 continue;
             }
-            let object = if written.is_some() { Object::WasThere } else { Object::NotKnown };
+            let object = if written.is_some() { ResultState::WasThere } else { ResultState::NotKnown };
             match self.report(status, object).await {
                 Ok(status) => {
                     (written, retry_in, refusals) = (Some(status), None, 0);
@@ -94,8 +94,8 @@ impl Reporter {
     }
 
     /// Gives the object this status; returns the status with its time.
-    async fn report(&self, status: DiscoveryResultStatus, object: Object) -> Result<DiscoveryResultStatus, Error> {
-        if object == Object::NotKnown {
+    async fn report(&self, status: DiscoveryResultStatus, object: ResultState) -> Result<DiscoveryResultStatus, Error> {
+        if object == ResultState::NotKnown {
             let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
             match found {
                 Some(found) if is_whole(&found, &self.node) => {
@@ -110,7 +110,7 @@ impl Reporter {
         let status = DiscoveryResultStatus { discovered_time_stamp, ..status };
         match self.write(&status).await {
             // It was deleted by hand.
-            Err(error) if object == Object::WasThere && error.is_not_found() => {
+            Err(error) if object == ResultState::WasThere && error.is_not_found() => {
                 self.make().await?;
                 self.write(&status).await?;
             }
