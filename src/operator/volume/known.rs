@@ -34,8 +34,8 @@ impl KnownVolumes {
     }
 
     /// Signals each list.
-    pub fn lists(&self) -> Lists {
-        Lists { changes: self.0.changes(), seen: 0 }
+    pub fn relists(&self) -> Relists {
+        Relists { changes: self.0.changes(), seen: 0 }
     }
 
     /// The last state that could be read.
@@ -64,12 +64,12 @@ impl KnownVolumes {
 }
 
 /// Signals each list.
-pub struct Lists {
+pub struct Relists {
     changes: watch::Receiver<CacheState>,
     seen: u64,
 }
 
-impl Lists {
+impl Relists {
     /// Waits for the next list; several at once count as one. May be dropped at any time.
     pub async fn next(&mut self) {
         let seen = self.seen;
@@ -98,7 +98,7 @@ pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), opened, told).await;
 }
 
-/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Lists`.
+/// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
 fn to_look_at(told: &StoreEvent<'_>) -> Option<Uuid> {
     match told {
         StoreEvent::Object(name) | StoreEvent::Gone(name) => id_of(name),
@@ -204,11 +204,11 @@ mod tests {
 
     #[tokio::test]
     async fn each_list_rings_once_and_several_at_once_are_one() {
-        async fn rings(lists: &mut Lists) -> bool {
+        async fn rings(lists: &mut Relists) -> bool {
             futures::FutureExt::now_or_never(lists.next()).is_some()
         }
         let known = KnownVolumes::default();
-        let mut lists = known.lists();
+        let mut lists = known.relists();
         assert!(!rings(&mut lists).await);
         for events in [list([object(A, 1, "Ready")]), list([object(A, 1, "Ready")])] {
             take(&known, events).await;

@@ -38,7 +38,7 @@ pub async fn keep(
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut queue = Queue::default();
-    let mut lists = known.lists();
+    let mut lists = known.relists();
     loop {
         let mut due = Vec::new();
         tokio::select! {
