@@ -67,20 +67,20 @@ async fn work(settings: ControllerSettings, stop: CancellationToken) -> Result<(
         Arc::new(move || metrics.refresh(&caches))
     };
     let web = http::serve(settings.http, readiness.clone(), registry, refresh, stop.clone().cancelled_owned());
-    let ground = Ground { settings, client, caches, readiness, stop: stop.clone() };
+    let role = ControllerRole { settings, client, caches, readiness, stop: stop.clone() };
     let served = async {
         let web = async { web.await.context("serving HTTP") };
         let lead = async {
-            ground.lead(&metrics).await;
+            role.lead(&metrics).await;
             Ok(())
         };
-        tokio::try_join!(ground.serve_csi(&calls), web, lead).map(|_| ())
+        tokio::try_join!(role.serve_csi(&calls), web, lead).map(|_| ())
     };
     parts.serve(&stop, served).await
 }
 
 /// What the parts of this role share.
-struct Ground {
+struct ControllerRole {
     settings: ControllerSettings,
     client: kube::Client,
     caches: Caches,
@@ -88,7 +88,7 @@ struct Ground {
     stop: CancellationToken,
 }
 
-impl Ground {
+impl ControllerRole {
     /// Serves the provisioner and the resizer, once they have an identity.
     async fn serve_csi(&self, calls: &Calls) -> Result<()> {
         let Self { settings, client, caches, readiness, stop } = self;

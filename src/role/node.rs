@@ -78,26 +78,26 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     // Served from the start: a waiting agent is alive, and not ready.
     let web = http::serve(settings.http, readiness.clone(), registry, scrape, stop.clone().cancelled_owned());
     let web = tokio::spawn(web);
-    let Some(ground) = Ground::open(&settings, &stop).await? else { return Ok(()) };
-    metrics.watch(&ground.pool);
+    let Some(role) = NodeRole::open(&settings, &stop).await? else { return Ok(()) };
+    metrics.watch(&role.pool);
 
     let (see, seen) = watch::channel(None);
     metrics.sets.watch(&settings.node, seen.clone());
     let (look, looked) = watch::channel(0);
     let ready = readiness.clone();
-    let agent = ground.agent(settings.min_age);
+    let agent = role.agent(settings.min_age);
     let (board, (tell, health_changed)) = (Board::default(), watch::channel(0_u64));
-    let checkup = Checkup::new(Arc::clone(&ground.host), Arc::clone(&ground.pool), board.clone(), agent.reports());
+    let checkup = Checkup::new(Arc::clone(&role.host), Arc::clone(&role.pool), board.clone(), agent.reports());
     let (checkups, checkup_thread) = CheckupHandle::start(checkup, move || tell.send_modify(|count| *count += 1));
     let after_pass = checkups.clone();
-    let (agent_handle, thread) = ground.start(agent, move |pass| {
+    let (agent_handle, thread) = role.start(agent, move |pass| {
         see.send_replace(Some(Arc::new(Seen::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
         after_pass.due();
     })?;
 
-    let Ground { client, host, pool, cluster: _, _lock: _ } = &ground;
+    let NodeRole { client, host, pool, cluster: _, _lock: _ } = &role;
     let (locks, pool) = (VolumeLocks::default(), Arc::clone(pool));
     let (operator, inbox) =
         NodeOperator::new(client.clone(), Arc::clone(&pool), agent_handle.clone(), locks.clone(), metrics.writes());
@@ -131,7 +131,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
 }
 
 /// What the parts of this role share.
-struct Ground {
+struct NodeRole {
     client: kube::Client,
     host: Arc<dyn Host>,
     pool: Arc<Pool>,
@@ -140,7 +140,7 @@ struct Ground {
     _lock: AgentLock,
 }
 
-impl Ground {
+impl NodeRole {
     /// Waits for the agent's lock, and at the first start on a node for the API server. `None`: stopped meanwhile.
     async fn open(settings: &NodeSettings, stop: &CancellationToken) -> Result<Option<Self>> {
         let NodeSettings { node, state_dir, udev_rules_dir, lvm_dir, .. } = settings.clone();
