@@ -59,7 +59,7 @@ pub(super) enum Reading {
 
 /// How many lists a store has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Edition(u64);
+pub struct ListCount(u64);
 
 /// Identifies an object, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl<K: ResourceExt> Cache<K> {
     pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
         let mut objects = self.write();
         let mut next = Objects::new(objects.group_of);
-        next.edition = Edition(objects.edition.0 + 1);
+        next.list_count = ListCount(objects.list_count.0 + 1);
         let before = std::mem::replace(&mut *objects, next);
         let said = listed.into_iter().filter_map(|object| match object {
             Ok(object) => {
@@ -224,14 +224,14 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
-    pub(super) fn edition(&self) -> Edition {
-        self.read().edition
+    pub(super) fn list_count(&self) -> ListCount {
+        self.read().list_count
     }
 
-    /// Takes in an object from an answer to our own write or read, which was sent at the edition `sent`; one that is
+    /// Takes in an object from an answer to our own write or read, which was sent after `sent` lists; one that is
     /// older than what is known changes nothing. Only the watch decides whether an object can be read: an answer may be
     /// late.
-    pub(super) fn learn(&self, object: K, sent: Edition) {
+    pub(super) fn learn(&self, object: K, sent: ListCount) {
         let (key, revision) = (key(&object), Revision::of(&object));
         let mut objects = self.write();
         let after_known = objects.all.get(&key).is_none_or(|known| revision.is_after(&Revision::of(&**known)));
@@ -282,7 +282,7 @@ struct Objects<K> {
     unread: BTreeMap<String, Unread<K>>,
     /// The newest version that the watch has reported since the list.
     newest: u64,
-    edition: Edition,
+    list_count: ListCount,
     /// The key by which some of them are found.
     group_of: fn(&K) -> Option<&str>,
 }
@@ -297,7 +297,7 @@ struct Unread<K> {
 impl<K: ResourceExt> Objects<K> {
     fn new(group_of: fn(&K) -> Option<&str>) -> Self {
         let (all, groups, unread) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { all, groups, unread, newest: 0, edition: Edition::default(), group_of }
+        Self { all, groups, unread, newest: 0, list_count: ListCount::default(), group_of }
     }
 
     fn told(&mut self, revision: &Revision) {
@@ -306,10 +306,10 @@ impl<K: ResourceExt> Objects<K> {
 
     /// Whether an object that is not there may be gone since: a state of it was reported before, or the list came after
     /// the request. A list does not tell its own version, which can be newer than all of its objects.
-    fn is_gone(&self, key: &str, revision: &Revision, sent: Edition) -> bool {
+    fn is_gone(&self, key: &str, revision: &Revision, sent: ListCount) -> bool {
         let is_there = self.all.contains_key(key) || self.unread.contains_key(key);
         let was_reported = revision.version.is_some_and(|version| version <= self.newest);
-        !is_there && (was_reported || sent != self.edition)
+        !is_there && (was_reported || sent != self.list_count)
     }
 
     /// The message about it, once for each reason.

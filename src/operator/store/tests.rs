@@ -104,7 +104,7 @@ fn what_stands_in_for_an_object_counts_until_it_can_be_read_or_goes_and_never_be
     cache.put(Ok(state("second", 4)));
     assert_eq!(versions(), ["4"]);
     cache.put(stood_in("third", 5));
-    cache.learn(state("third", 6), cache.edition());
+    cache.learn(state("third", 6), cache.list_count());
     assert_eq!(versions(), ["6"]);
     cache.remove(&state("third", 7));
     assert_eq!((versions(), cache.unread("a")), (vec![], None));
@@ -119,9 +119,9 @@ fn what_stands_in_for_an_object_counts_until_it_can_be_read_or_goes_and_never_be
 fn what_is_known_is_never_undone_by_an_older_state_but_by_a_list() {
     let cache = cache();
     cache.replace(vec![Ok(state("u", 4))]);
-    cache.learn(state("u", 3), cache.edition());
+    cache.learn(state("u", 3), cache.list_count());
     assert_eq!(known(&cache), is("u", 4));
-    cache.learn(state("u", 6), cache.edition());
+    cache.learn(state("u", 6), cache.list_count());
     cache.put(Ok(state("u", 5)));
     assert_eq!(known(&cache), is("u", 6));
     // From a cluster that was restored from a backup.
@@ -133,24 +133,24 @@ fn what_is_known_is_never_undone_by_an_older_state_but_by_a_list() {
 fn a_late_answer_about_an_object_whose_end_was_told_does_not_bring_it_back() {
     let cache = cache();
     cache.replace(vec![Ok(state("u", 3)), Ok(named("b", "b", 4))]);
-    cache.learn(state("u", 4), cache.edition());
+    cache.learn(state("u", 4), cache.list_count());
     assert_eq!(known(&cache), is("u", 4), "it is there");
     cache.remove(&state("u", 6));
-    cache.learn(state("u", 5), cache.edition());
+    cache.learn(state("u", 5), cache.list_count());
     assert_eq!(known(&cache), None);
     cache.put(unread(&state("v", 8), "why"));
     cache.remove(&state("v", 8));
-    cache.learn(state("v", 7), cache.edition());
+    cache.learn(state("v", 7), cache.list_count());
     assert_eq!(known(&cache), None);
-    cache.learn(state("made again", 9), cache.edition());
+    cache.learn(state("made again", 9), cache.list_count());
     assert_eq!(known(&cache), is("made again", 9));
     cache.put(Ok(state("made again", 9)));
     cache.replace(vec![Ok(named("b", "b", 11))]);
-    cache.learn(state("made again", 10), cache.edition());
+    cache.learn(state("made again", 10), cache.list_count());
     assert_eq!(known(&cache), None, "a list tells of its end as well");
     // From a cluster that was restored from a backup.
     cache.replace(vec![Ok(named("b", "b", 4))]);
-    cache.learn(state("v", 5), cache.edition());
+    cache.learn(state("v", 5), cache.list_count());
     assert_eq!(known(&cache), is("v", 5));
 }
 
@@ -158,14 +158,14 @@ fn a_late_answer_about_an_object_whose_end_was_told_does_not_bring_it_back() {
 fn a_late_answer_about_an_object_that_a_list_does_not_have_does_not_bring_it_back() {
     let cache = cache();
     cache.replace(vec![Ok(state("u", 3))]);
-    let sent = cache.edition();
+    let sent = cache.list_count();
     cache.replace(vec![]);
     cache.learn(state("u", 4), sent);
     assert_eq!(known(&cache), None, "nothing tells whether the list or the answer is newer");
-    cache.learn(state("made again", 9), cache.edition());
+    cache.learn(state("made again", 9), cache.list_count());
     assert_eq!(known(&cache), is("made again", 9));
     // Of one that is there the versions tell.
-    let sent = cache.edition();
+    let sent = cache.list_count();
     cache.replace(vec![Ok(state("made again", 9))]);
     cache.learn(state("made again", 10), sent);
     assert_eq!(known(&cache), is("made again", 10));
@@ -189,7 +189,7 @@ fn a_state_that_cannot_be_read_and_what_was_known_before_it_change_at_once() {
         let mut version = 2;
         while !looks.is_finished() {
             cache.put(unread(&state("u", version), "why"));
-            cache.learn(state("u", version + 1), cache.edition());
+            cache.learn(state("u", version + 1), cache.list_count());
             version += 2;
         }
     });
@@ -208,7 +208,7 @@ fn a_change_rings_and_nothing_else_does() {
     cache.replace(vec![Ok(state("u", 1))]);
     assert!(rang());
     cache.put(Ok(state("u", 1)));
-    cache.learn(state("u", 1), cache.edition());
+    cache.learn(state("u", 1), cache.list_count());
     cache.remove(&named("b", "u", 2));
     cache.remove(&state("other", 2));
     cache.find();

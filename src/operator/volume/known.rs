@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
-use crate::operator::store::{Cache, CacheState, Edition};
+use crate::operator::store::{Cache, CacheState, ListCount};
 use crate::operator::watch::{StoreEvent, Watched, keep_telling, opened};
 use crate::volume::VolumeId;
 
@@ -53,12 +53,12 @@ impl KnownVolumes {
     }
 
     /// For [`Self::learn`]: read it before the request is sent.
-    pub fn edition(&self) -> Edition {
-        self.0.edition()
+    pub fn list_count(&self) -> ListCount {
+        self.0.list_count()
     }
 
-    /// Takes in an object from the answer to our own request, which was sent at the edition `sent`.
-    pub fn learn(&self, object: PoolVolume, sent: Edition) {
+    /// Takes in an object from the answer to our own request, which was sent after `sent` lists.
+    pub fn learn(&self, object: PoolVolume, sent: ListCount) {
         self.0.learn(object, sent);
     }
 }
@@ -225,15 +225,15 @@ mod tests {
         let known = KnownVolumes::default();
         let version = || known.get(id(A)).and_then(|object| object.metadata.resource_version.clone());
         take(&known, list([object(A, 3, "Accepted")])).await;
-        known.learn(read(A, A, 5, "Ready"), known.edition());
+        known.learn(read(A, A, 5, "Ready"), known.list_count());
         assert_eq!(version().as_deref(), Some("5"), "the watch has not shown it yet");
         take(&known, [Event::Apply(object(A, 4, "Accepted"))]).await;
         assert_eq!(version().as_deref(), Some("5"), "a watch that lags undoes nothing");
         take(&known, [Event::Apply(object(A, 7, "Melting"))]).await;
-        known.learn(read(A, A, 6, "Ready"), known.edition());
+        known.learn(read(A, A, 6, "Ready"), known.list_count());
         assert!(known.is_unread(id(A)));
         assert_eq!(version().as_deref(), Some("5"), "it is older than what cannot be read");
-        known.learn(read(A, A, 8, "Ready"), known.edition());
+        known.learn(read(A, A, 8, "Ready"), known.list_count());
         assert_eq!((known.is_unread(id(A)), version().as_deref()), (true, Some("8")), "the watch has the last word");
         take(&known, [Event::Apply(object(A, 8, "Ready"))]).await;
         assert_eq!((known.is_unread(id(A)), version().as_deref()), (false, Some("8")));
@@ -247,14 +247,14 @@ mod tests {
         let second =
             |phase| [Event::Delete(of_uid(A, "first", 5, "Ready")), Event::Apply(of_uid(A, "second", 6, phase))];
         take(&known, second("Pending")).await;
-        known.learn(read(A, "first", 4, "Ready"), known.edition());
+        known.learn(read(A, "first", 4, "Ready"), known.list_count());
         assert_eq!(uid().as_deref(), Some("second"));
         take(&known, second("Melting")).await;
         assert!(known.is_unread(id(A)));
-        known.learn(read(A, "first", 4, "Ready"), known.edition());
+        known.learn(read(A, "first", 4, "Ready"), known.list_count());
         assert_eq!(uid().as_deref(), Some("second"));
         // The watch reports the end of an earlier object, not of the one that our own write created.
-        known.learn(read(A, "third", 9, "Ready"), known.edition());
+        known.learn(read(A, "third", 9, "Ready"), known.list_count());
         take(&known, [Event::Delete(of_uid(A, "second", 8, "Ready"))]).await;
         assert_eq!((uid().as_deref(), known.is_unread(id(A))), (Some("third"), false));
     }

@@ -125,7 +125,7 @@ impl VolumeReconcile {
         let phase = self.phase_of(view).await?;
         let name = self.name();
         self.operator.count(|writes| &writes.volume);
-        let sent = self.known.edition();
+        let sent = self.known.list_count();
         let made = self.api().create(&PostParams::default(), &restored(view, record, &self.operator.node)).await;
         let object = match made {
             Ok(object) => object,

@@ -156,7 +156,7 @@ impl VolumeReconcile {
         let name = self.name();
         let next = PoolVolume { status: Some(status), ..object.clone() };
         self.operator.count(|writes| &writes.volume);
-        let sent = self.known.edition();
+        let sent = self.known.list_count();
         let written = self.api().replace_status(&name, &PostParams::default(), &next).await;
         let written = written.map_err(Error::api(format!("writing the status of PoolVolume {name}")))?;
         self.known.learn(written.clone(), sent);
