@@ -30,7 +30,7 @@ pub use local::LocalVolumes;
 pub use locks::{Guard, VolumeLocks};
 pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
-pub use publish::{Access, AccessType};
+pub use publish::{AccessType, TargetAccess};
 pub use request::{PublishRequest, StageRequest, Stats};
 
 pub use crate::health::Condition;

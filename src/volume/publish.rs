@@ -18,12 +18,12 @@ pub enum AccessType {
 
 /// What a pod may do at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum TargetAccess {
     ReadWrite,
     ReadOnly,
 }
 
-impl Access {
+impl TargetAccess {
     pub fn of(read_only: bool) -> Self {
         if read_only { Self::ReadOnly } else { Self::ReadWrite }
     }
@@ -38,7 +38,7 @@ impl Access {
 pub enum AtTarget {
     Nothing,
     /// This volume.
-    This(Access),
+    This(TargetAccess),
     /// Something else is mounted there.
     Other(String),
 }
@@ -100,8 +100,8 @@ pub fn may_be_a_volume(mount: &Mount) -> bool {
     made || node
 }
 
-fn access(mount: &Mount) -> Access {
-    Access::of(mount.options.iter().any(|option| option == "ro"))
+fn access(mount: &Mount) -> TargetAccess {
+    TargetAccess::of(mount.options.iter().any(|option| option == "ro"))
 }
 
 /// The targets a volume is published at, besides `staging`.
@@ -139,7 +139,7 @@ mod tests {
     fn the_topmost_mount_at_a_target_decides() {
         let table = [mount("/t", &["rw"]), mount("/t", &["ro"]), mount("/other", &[])];
         assert_eq!(at_target(&table, &[&table[0]], Path::new("/t")), AtTarget::Other("/dev/sda1 (ext4)".to_owned()));
-        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This(Access::ReadOnly));
+        assert_eq!(at_target(&table, &[&table[1]], Path::new("/t")), AtTarget::This(TargetAccess::ReadOnly));
         assert_eq!(at_target(&table, &[], Path::new("/none")), AtTarget::Nothing);
     }
 

@@ -1,7 +1,7 @@
 //! Requests to the node's side of a volume, and its answers.
 
 use super::id::VolumeId;
-use super::publish::{Access, AccessType};
+use super::publish::{TargetAccess, AccessType};
 use crate::health::Condition;
 use crate::host::Usage;
 
@@ -20,7 +20,7 @@ pub struct PublishRequest {
     pub staging: String,
     pub target: String,
     pub wish: AccessType,
-    pub access: Access,
+    pub access: TargetAccess,
     /// RWOP: a second target is refused.
     pub single_target: bool,
 }

@@ -10,7 +10,7 @@ use crate::pool::{Pool, VolumeView};
 use crate::volume::error::Error;
 use crate::volume::id::VolumeId;
 use crate::volume::publish::{
-    Access, AccessType, AtTarget, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
+    AccessType, AtTarget, TargetAccess, agreed, at_target, checked_path, may_be_a_volume, mount_words, published,
 };
 use crate::volume::request::{PublishRequest, Stats};
 
@@ -163,7 +163,7 @@ impl Work {
         }
     }
 
-    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: Access) -> Result<(), Error> {
+    fn publish_mount(&self, ours: &[&Mount], staging: &Path, target: &Path, access: TargetAccess) -> Result<(), Error> {
         if !ours.iter().any(|mount| mount.target == staging) {
             let words = format!("the volume is not staged at {}: call NodeStageVolume first", staging.display());
             return Err(Error::Precondition(words));
@@ -180,7 +180,7 @@ impl Work {
         view: &VolumeView,
         elsewhere: &[&Path],
         target: &Path,
-        access: Access,
+        access: TargetAccess,
     ) -> Result<(), Error> {
         let mounts = self.host.mounts();
         let is_read_only = mounts.is_read_only(&view.node).map_err(|e| failed("look at the device", e))?;
