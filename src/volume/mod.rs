@@ -27,7 +27,7 @@ mod request;
 pub use error::Error;
 pub use id::VolumeId;
 pub use local::LocalVolumes;
-pub use locks::{Guard, VolumeLocks};
+pub use locks::{VolumeGuard, VolumeLocks};
 pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
 pub use publish::{AccessType, TargetAccess};

@@ -16,7 +16,7 @@ use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::Error;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
-use crate::volume::{Guard, VolumeId};
+use crate::volume::{VolumeGuard, VolumeId};
 
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
@@ -120,7 +120,7 @@ impl VolumeReconcile {
         &self,
         object: &PoolVolume,
         wanted: &CreateRequest,
-        guard: &Arc<Guard>,
+        guard: &Arc<VolumeGuard>,
     ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), Error> {
         let mut object = object.clone();
         let (mut left, mut failure) = (BTreeSet::new(), None);
