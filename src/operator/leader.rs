@@ -29,7 +29,7 @@ pub use crate::operator::volume::deleted_node::Gone;
 use crate::operator::{
     crd_owner::Whose,
     event::News,
-    watch::{Watched, keep, opened},
+    watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
 
@@ -85,7 +85,7 @@ impl Leader {
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let classes = Watched::all(Api::all(self.client.clone()), "StorageClasses");
-        tasks.spawn(keep(self.classes.clone(), classes, opened));
+        tasks.spawn(keep(self.classes.clone(), classes, decoded));
         let (mut changes, mut classes) = (self.caches.changes(), self.classes.changes());
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut left = crate::operator::pool::deleted_node::Left::default();

@@ -39,7 +39,7 @@ impl<K> Clone for Cache<K> {
 type ByKey<K> = BTreeMap<String, Arc<K>>;
 
 /// An object, or that it cannot be read.
-pub(super) type Opened<K> = Result<K, UnreadObject<K>>;
+pub(super) type Decoded<K> = Result<K, UnreadObject<K>>;
 
 /// An object that cannot be read.
 pub(super) struct UnreadObject<K> {
@@ -158,7 +158,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Takes in a list, which is complete.
-    pub(super) fn replace(&self, listed: Vec<Opened<K>>) -> Vec<Reading> {
+    pub(super) fn replace(&self, listed: Vec<Decoded<K>>) -> Vec<Reading> {
         let mut objects = self.write();
         let mut next = Objects::new(objects.group_of);
         next.list_count = ListCount(objects.list_count.0 + 1);
@@ -186,7 +186,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Takes in an object from a watch.
-    pub(super) fn put(&self, object: Opened<K>) -> Option<Reading> {
+    pub(super) fn put(&self, object: Decoded<K>) -> Option<Reading> {
         match object {
             Ok(object) => self.put_read(object),
             Err(unread) => self.put_unread(unread),

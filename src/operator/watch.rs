@@ -19,7 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::error::words;
-use super::store::{Cache, Opened, Reading, Revision, UnreadObject, key};
+use super::store::{Cache, Decoded, Reading, Revision, UnreadObject, key};
 
 /// What is watched.
 pub struct Watched<T> {
@@ -52,26 +52,26 @@ pub(super) enum StoreEvent<'a> {
 }
 
 /// Keeps a store for ever.
-pub async fn keep<K, T>(cache: Cache<K>, watched: Watched<T>, open: impl Fn(T) -> Opened<K>)
+pub async fn keep<K, T>(cache: Cache<K>, watched: Watched<T>, decode: impl Fn(T) -> Decoded<K>)
 where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    keep_telling(&cache, watched, open, |_| {}).await;
+    keep_telling(&cache, watched, decode, |_| {}).await;
 }
 
 /// Keeps a store for ever, and reports each event after it is in the store.
 pub(super) async fn keep_telling<K, T>(
     cache: &Cache<K>,
     watched: Watched<T>,
-    open: impl Fn(T) -> Opened<K>,
-    told: impl FnMut(StoreEvent<'_>),
+    decode: impl Fn(T) -> Decoded<K>,
+    on_event: impl FnMut(StoreEvent<'_>),
 ) where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    follow(cache, what, watcher(api, config).backoff(between_tries()), open, told).await;
+    follow(cache, what, watcher(api, config).backoff(between_tries()), decode, on_event).await;
 }
 
 /// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
@@ -131,24 +131,24 @@ async fn reflect<K>(
 {
     let cache = Cache::new(|a: &K, b| a == b);
     let mut last = None;
-    let told = |told: StoreEvent<'_>| {
+    let on_event = |event: StoreEvent<'_>| {
         let now = cache.by_key();
-        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(told, StoreEvent::List)) {
+        if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(event, StoreEvent::List)) {
             last = Some(now.clone());
             changed(now);
         }
     };
-    follow(&cache, what, events, opened, told).await;
+    follow(&cache, what, events, decoded, on_event).await;
 }
 
 /// An object as it came.
-pub fn opened<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Opened<K> {
+pub fn decoded<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Decoded<K> {
     let (key, revision) = (key(&guard), Revision::of(&guard));
     guard.0.map_err(|invalid| UnreadObject { key, revision, why: invalid.error, stand_in: None })
 }
 
 /// An object; if it cannot be read, `stand_in` makes its stand-in.
-pub fn opened_or<K>(stand_in: fn(&DynamicObject) -> Option<K>) -> impl Fn(DynamicObject) -> Opened<K>
+pub fn decoded_or<K>(stand_in: fn(&DynamicObject) -> Option<K>) -> impl Fn(DynamicObject) -> Decoded<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
@@ -164,12 +164,12 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
     cache: &Cache<K>,
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<T>>>,
-    open: impl Fn(T) -> Opened<K>,
-    mut told: impl FnMut(StoreEvent<'_>),
+    decode: impl Fn(T) -> Decoded<K>,
+    mut on_event: impl FnMut(StoreEvent<'_>),
 ) {
-    let open = |mut object: T| {
+    let decode = |mut object: T| {
         object.managed_fields_mut().clear();
-        open(object)
+        decode(object)
     };
     let (mut listed, mut trouble) = (Vec::new(), Trouble::default());
     let mut events = pin!(events);
@@ -179,25 +179,25 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
         }
         match event {
             Ok(Event::Init) => listed = Vec::new(),
-            Ok(Event::InitApply(object)) => listed.push(open(object)),
+            Ok(Event::InitApply(object)) => listed.push(decode(object)),
             Ok(Event::InitDone) => {
                 let readings = cache.replace(std::mem::take(&mut listed));
                 readings.into_iter().for_each(|reading| say(what, reading));
-                told(StoreEvent::List);
+                on_event(StoreEvent::List);
             }
             Ok(Event::Apply(object)) => {
-                let (key, object) = (key(&object), open(object));
+                let (key, object) = (key(&object), decode(object));
                 let now = if object.is_ok() { StoreEvent::Object(&key) } else { StoreEvent::Unread };
                 if let Some(reading) = cache.put(object) {
                     say(what, reading);
                 }
                 cache.find();
-                told(now);
+                on_event(now);
             }
             Ok(Event::Delete(object)) => {
                 cache.remove(&object);
                 cache.find();
-                told(StoreEvent::Gone(&key(&object)));
+                on_event(StoreEvent::Gone(&key(&object)));
             }
             Err(error) if is_missing(&error) => cache.lose(),
             Err(_) => {}

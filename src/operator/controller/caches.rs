@@ -10,7 +10,7 @@ use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeSet, PoolVolume};
 use crate::operator::set::parsed::Parsed;
 use crate::operator::store::{Cache, CacheState};
 use crate::operator::volume::node_capacity::{promised_on, unread};
-use crate::operator::watch::{Watched, keep, opened, opened_or};
+use crate::operator::watch::{Watched, decoded, decoded_or, keep};
 
 /// What the controller knows of the cluster.
 #[derive(Clone)]
@@ -46,10 +46,10 @@ impl Caches {
         let Self { volumes, pools, nodes, sets, local_volumes, read_sets: _, read_volumes: _ } = self.clone();
         let client = || client.clone();
         let api = Api::<DynamicObject>::all_with(client(), &ApiResource::erase::<PoolVolume>(&()));
-        tasks.spawn(keep(volumes, Watched::all(api, "PoolVolumes"), opened_or(unread)));
-        tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), opened));
-        tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), opened));
-        tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), opened));
+        tasks.spawn(keep(volumes, Watched::all(api, "PoolVolumes"), decoded_or(unread)));
+        tasks.spawn(keep(pools, Watched::all(Api::all(client()), "DevicePools"), decoded));
+        tasks.spawn(keep(sets, Watched::all(Api::all(client()), "LocalVolumeSets"), decoded));
+        tasks.spawn(keep(local_volumes, Watched::all(Api::all(client()), "LocalVolumes"), decoded));
         tasks.spawn(keep(nodes, Watched::all(Api::all(client()), "Nodes"), Ok));
     }
 

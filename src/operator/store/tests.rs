@@ -20,7 +20,7 @@ fn named(name: &str, uid: &str, version: u32) -> Meta {
 }
 
 /// The same state, which cannot be read.
-fn unread(node: &Meta, why: &str) -> Opened<Meta> {
+fn unread(node: &Meta, why: &str) -> Decoded<Meta> {
     Err(UnreadObject { key: key(node), revision: Revision::of(node), why: why.to_owned(), stand_in: None })
 }
 
@@ -69,7 +69,7 @@ fn that_an_object_cannot_be_read_is_said_once_for_each_reason_and_once_that_it_c
 fn an_object_that_was_made_again_and_cannot_be_read_does_not_keep_the_one_before_it_alive() {
     for by_list in [false, true] {
         let cache = cache();
-        let tell = |object: Opened<Meta>| match by_list {
+        let tell = |object: Decoded<Meta>| match by_list {
             true => drop(cache.replace(vec![object])),
             false => drop(cache.put(object)),
         };

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
 use crate::operator::store::{Cache, CacheState, ListCount};
-use crate::operator::watch::{StoreEvent, Watched, keep_telling, opened};
+use crate::operator::watch::{StoreEvent, Watched, decoded, keep_telling};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
@@ -94,13 +94,13 @@ fn id_of(name: &str) -> Option<Uuid> {
 pub async fn keep(operator: NodeOperator, known: KnownVolumes) {
     let api = Api::<DeserializeGuard<PoolVolume>>::all(operator.client.clone());
     let here = Config::default().fields(&format!("spec.node={}", operator.node));
-    let told = |told: StoreEvent<'_>| to_look_at(&told).into_iter().for_each(|id| operator.look_at(id));
-    keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), opened, told).await;
+    let on_event = |event: StoreEvent<'_>| to_look_at(&event).into_iter().for_each(|id| operator.look_at(id));
+    keep_telling(&known.0, Watched::some(api, here, "PoolVolumes"), decoded, on_event).await;
 }
 
 /// The volume to look at after an event. An object that cannot be read is ignored; lists are handled by `Relists`.
-fn to_look_at(told: &StoreEvent<'_>) -> Option<Uuid> {
-    match told {
+fn to_look_at(event: &StoreEvent<'_>) -> Option<Uuid> {
+    match event {
         StoreEvent::Object(name) | StoreEvent::Gone(name) => id_of(name),
         StoreEvent::List | StoreEvent::Unread => None,
     }
@@ -152,7 +152,7 @@ mod tests {
     async fn take(known: &KnownVolumes, events: impl IntoIterator<Item = Event<Guard>>) -> Vec<Uuid> {
         let mut due = Vec::new();
         let events = stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>());
-        follow(&known.0, "PoolVolumes", events, opened, |told| due.extend(to_look_at(&told))).await;
+        follow(&known.0, "PoolVolumes", events, decoded, |event| due.extend(to_look_at(&event))).await;
         due
     }
 

@@ -138,7 +138,7 @@ fn volume(name: &str, phase: &str, size: Option<u64>) -> Event<DynamicObject> {
 
 async fn watched(cache: &Cache<PoolVolume>, events: Vec<Event<DynamicObject>>) {
     let events = stream::iter(events.into_iter().map(Ok));
-    follow(cache, "PoolVolumes", events, opened_or(node_capacity::unread), |_| {}).await;
+    follow(cache, "PoolVolumes", events, decoded_or(node_capacity::unread), |_| {}).await;
 }
 
 fn listed<K>(events: Vec<Event<K>>) -> Vec<Event<K>> {

@@ -39,7 +39,7 @@ use crate::operator::{
     error::{Error, HOW, words},
     set::parsed::selected,
     store::Cache,
-    watch::{Watched, keep, opened},
+    watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
 use creating::Creating;
@@ -97,14 +97,14 @@ impl Discoveries {
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let objects = Watched::all(Api::all(self.client.clone()), "LocalVolumeDiscoveries");
-        tasks.spawn(keep(self.objects.clone(), objects, opened));
+        tasks.spawn(keep(self.objects.clone(), objects, decoded));
         if let Some(DaemonTemplate { name, selector, .. }) = &self.template {
             let api = Api::namespaced(self.client.clone(), &self.namespace);
             let named = Config::default().fields(&format!("metadata.name={name}"));
-            tasks.spawn(keep(self.daemons.clone(), Watched::some(api, named, "DaemonSets"), opened));
+            tasks.spawn(keep(self.daemons.clone(), Watched::some(api, named, "DaemonSets"), decoded));
             let api = Api::namespaced(self.client.clone(), &self.namespace);
             let selected = Config::default().labels(selector);
-            tasks.spawn(keep(self.pods.clone(), Watched::some(api, selected, "Pods of discovery"), opened));
+            tasks.spawn(keep(self.pods.clone(), Watched::some(api, selected, "Pods of discovery"), decoded));
         }
         let (mut objects, mut daemons) = (self.objects.changes(), self.daemons.changes());
         let (mut pods, mut nodes) = (self.pods.changes(), self.nodes.changes());
