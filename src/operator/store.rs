@@ -52,7 +52,7 @@ pub(super) struct UnreadObject<K> {
 
 /// A message about an object: that it cannot be read, or that it can be read again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum Readability {
     Lost { key: String, why: String },
     Back { key: String },
 }
@@ -158,7 +158,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Takes in a list, which is complete.
-    pub(super) fn replace(&self, listed: Vec<Decoded<K>>) -> Vec<Reading> {
+    pub(super) fn replace(&self, listed: Vec<Decoded<K>>) -> Vec<Readability> {
         let mut objects = self.write();
         let mut next = Objects::new(objects.group_of);
         next.list_count = ListCount(objects.list_count.0 + 1);
@@ -168,7 +168,7 @@ impl<K: ResourceExt> Cache<K> {
                 let key = key(&object);
                 objects.told(&Revision::of(&object));
                 objects.insert(key.clone(), Arc::new(object));
-                before.unread.contains_key(&key).then_some(Reading::Back { key })
+                before.unread.contains_key(&key).then_some(Readability::Back { key })
             }
             Err(unread) => {
                 objects.told(&unread.revision);
@@ -186,14 +186,14 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Takes in an object from a watch.
-    pub(super) fn put(&self, object: Decoded<K>) -> Option<Reading> {
+    pub(super) fn put(&self, object: Decoded<K>) -> Option<Readability> {
         match object {
             Ok(object) => self.put_read(object),
             Err(unread) => self.put_unread(unread),
         }
     }
 
-    fn put_read(&self, object: K) -> Option<Reading> {
+    fn put_read(&self, object: K) -> Option<Readability> {
         let (key, revision, object) = (key(&object), Revision::of(&object), Arc::new(object));
         let mut objects = self.write();
         objects.told(&revision);
@@ -209,10 +209,10 @@ impl<K: ResourceExt> Cache<K> {
         if was_unread || changed {
             self.ring();
         }
-        was_unread.then_some(Reading::Back { key })
+        was_unread.then_some(Readability::Back { key })
     }
 
-    fn put_unread(&self, unread: UnreadObject<K>) -> Option<Reading> {
+    fn put_unread(&self, unread: UnreadObject<K>) -> Option<Readability> {
         let mut objects = self.write();
         objects.told(&unread.revision);
         let news = objects.news_of(&unread);
@@ -313,10 +313,10 @@ impl<K: ResourceExt> Objects<K> {
     }
 
     /// The message about it, once for each reason.
-    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Reading> {
+    fn news_of(&self, unread: &UnreadObject<K>) -> Option<Readability> {
         let UnreadObject { key, why, .. } = unread;
         let said = self.unread.get(key).is_some_and(|before| before.why == *why);
-        (!said).then(|| Reading::Lost { key: key.clone(), why: why.clone() })
+        (!said).then(|| Readability::Lost { key: key.clone(), why: why.clone() })
     }
 
     fn insert(&mut self, key: String, object: Arc<K>) -> Option<Arc<K>> {

@@ -19,7 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::error::words;
-use super::store::{Cache, Decoded, Reading, Revision, UnreadObject, key};
+use super::store::{Cache, Decoded, Readability, Revision, UnreadObject, key};
 
 /// What is watched.
 pub struct Watched<T> {
@@ -206,12 +206,12 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
 }
 
 /// Logs whether an object can be read.
-fn say(what: &str, reading: Reading) {
+fn say(what: &str, reading: Readability) {
     match reading {
-        Reading::Lost { key, why } => {
+        Readability::Lost { key, why } => {
             tracing::warn!(what, name = key, "an object cannot be read, and is ignored: {why}");
         }
-        Reading::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
+        Readability::Back { key } => tracing::info!(what, name = key, "an object can be read again"),
     }
 }
 

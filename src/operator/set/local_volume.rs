@@ -8,7 +8,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::class::Class;
-use super::parsed::{Reading, selected};
+use super::parsed::{ParsedRules, selected};
 use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::SetName;
@@ -38,7 +38,7 @@ pub enum LocalVolumeSummary {
 /// What a LocalVolume that was read asks of the whole cluster.
 pub fn read(
     volume: &LocalVolume,
-    reading: &Reading,
+    reading: &ParsedRules,
     nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
 ) -> LocalVolumeSummary {
     let rules = match reading.as_ref() {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
-    fn reading(volume: &LocalVolume) -> Reading {
+    fn reading(volume: &LocalVolume) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(volume.clone())]).remove(0)
     }
 

@@ -9,7 +9,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::class::Class;
-use super::parsed::{Reading, selected};
+use super::parsed::{ParsedRules, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::SetName;
 use crate::operator::{
@@ -42,7 +42,11 @@ pub enum SetSummary {
 }
 
 /// What a set that was read asks of the whole cluster.
-pub fn read(set: &LocalVolumeSet, reading: &Reading, nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>]) -> SetSummary {
+pub fn read(
+    set: &LocalVolumeSet,
+    reading: &ParsedRules,
+    nodes: &[impl AsRef<PartialObjectMeta<KubeNode>>],
+) -> SetSummary {
     match reading.as_ref() {
         Err(problems) => SetSummary::Invalid(problems.clone()),
         Ok(rules) => SetSummary::Valid {
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
     use crate::api::crd::{DevicePoolSpec, DevicePoolStatus};
 
-    fn reading(set: &LocalVolumeSet) -> Reading {
+    fn reading(set: &LocalVolumeSet) -> ParsedRules {
         Parsed::default().of_any_node(&[Arc::new(set.clone())]).remove(0)
     }
 

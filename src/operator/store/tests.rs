@@ -37,12 +37,12 @@ fn is(uid: &str, version: u32) -> Option<(String, String)> {
     Some((uid.to_owned(), version.to_string()))
 }
 
-fn lost(why: &str) -> Reading {
-    Reading::Lost { key: "a".to_owned(), why: why.to_owned() }
+fn lost(why: &str) -> Readability {
+    Readability::Lost { key: "a".to_owned(), why: why.to_owned() }
 }
 
-fn back() -> Reading {
-    Reading::Back { key: "a".to_owned() }
+fn back() -> Readability {
+    Readability::Back { key: "a".to_owned() }
 }
 
 #[test]
