@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// How much of the cluster is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheState {
+pub struct StoreState {
     /// All objects were read, and the API server still serves the kind.
     pub synced: bool,
     /// How many times they were listed.
@@ -21,16 +21,16 @@ pub struct CacheState {
 }
 
 /// The objects of one kind.
-pub struct Cache<K>(Arc<Inner<K>>);
+pub struct Store<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
     objects: RwLock<Objects<K>>,
-    known: watch::Sender<CacheState>,
+    known: watch::Sender<StoreState>,
     /// Whether two states of an object are the same to whoever waits for changes.
     same: fn(&K, &K) -> bool,
 }
 
-impl<K> Clone for Cache<K> {
+impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -96,14 +96,14 @@ pub(super) fn key(object: &impl ResourceExt) -> String {
     }
 }
 
-impl<K: ResourceExt> Cache<K> {
+impl<K: ResourceExt> Store<K> {
     pub fn new(same: fn(&K, &K) -> bool) -> Self {
         Self::grouped(same, |_| None)
     }
 
     /// A store whose objects are also found by another key.
     pub fn grouped(same: fn(&K, &K) -> bool, group_of: fn(&K) -> Option<&str>) -> Self {
-        let (known, _) = watch::channel(CacheState::default());
+        let (known, _) = watch::channel(StoreState::default());
         Self(Arc::new(Inner { objects: RwLock::new(Objects::new(group_of)), known, same }))
     }
 
@@ -149,7 +149,7 @@ impl<K: ResourceExt> Cache<K> {
     }
 
     /// Wakes with each change.
-    pub fn changes(&self) -> watch::Receiver<CacheState> {
+    pub fn changes(&self) -> watch::Receiver<StoreState> {
         self.0.known.subscribe()
     }
 
@@ -180,7 +180,7 @@ impl<K: ResourceExt> Cache<K> {
         let said = said.collect();
         drop(objects);
         self.0.known.send_modify(|known| {
-            *known = CacheState { synced: true, lists: known.lists + 1, version: known.version + 1 };
+            *known = StoreState { synced: true, lists: known.lists + 1, version: known.version + 1 };
         });
         said
     }
@@ -379,12 +379,12 @@ impl<K: ResourceExt> Objects<K> {
 }
 
 #[cfg(test)]
-impl<K: ResourceExt> Cache<K> {
+impl<K: ResourceExt> Store<K> {
     /// An object that could be read.
     pub fn of(objects: impl IntoIterator<Item = K>, same: fn(&K, &K) -> bool) -> Self {
-        let cache = Self::new(same);
-        cache.replace(objects.into_iter().map(Ok).collect());
-        cache
+        let store = Self::new(same);
+        store.replace(objects.into_iter().map(Ok).collect());
+        store
     }
 }
 

@@ -19,7 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::error::words;
-use super::store::{Cache, Decoded, Readability, Revision, UnreadObject, key};
+use super::store::{Decoded, Readability, Revision, Store, UnreadObject, key};
 
 /// What is watched.
 pub struct Watched<T> {
@@ -52,17 +52,17 @@ pub(super) enum StoreEvent<'a> {
 }
 
 /// Keeps a store for ever.
-pub async fn keep<K, T>(cache: Cache<K>, watched: Watched<T>, decode: impl Fn(T) -> Decoded<K>)
+pub async fn keep<K, T>(store: Store<K>, watched: Watched<T>, decode: impl Fn(T) -> Decoded<K>)
 where
     K: ResourceExt,
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    keep_telling(&cache, watched, decode, |_| {}).await;
+    keep_telling(&store, watched, decode, |_| {}).await;
 }
 
 /// Keeps a store for ever, and reports each event after it is in the store.
 pub(super) async fn keep_telling<K, T>(
-    cache: &Cache<K>,
+    store: &Store<K>,
     watched: Watched<T>,
     decode: impl Fn(T) -> Decoded<K>,
     on_event: impl FnMut(StoreEvent<'_>),
@@ -71,7 +71,7 @@ pub(super) async fn keep_telling<K, T>(
     T: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let Watched { api, config, what } = watched;
-    follow(cache, what, watcher(api, config).backoff(between_tries()), decode, on_event).await;
+    follow(store, what, watcher(api, config).backoff(between_tries()), decode, on_event).await;
 }
 
 /// The waits between tries, with jitter: many watches fail at once, and do not all come back at once.
@@ -129,16 +129,16 @@ async fn reflect<K>(
 ) where
     K: Resource<DynamicType = ()> + PartialEq,
 {
-    let cache = Cache::new(|a: &K, b| a == b);
+    let store = Store::new(|a: &K, b| a == b);
     let mut last = None;
     let on_event = |event: StoreEvent<'_>| {
-        let now = cache.by_key();
+        let now = store.by_key();
         if last.as_ref() != Some(&now) || (tells == Tells::Lists && matches!(event, StoreEvent::List)) {
             last = Some(now.clone());
             changed(now);
         }
     };
-    follow(&cache, what, events, decoded, on_event).await;
+    follow(&store, what, events, decoded, on_event).await;
 }
 
 /// An object as it came.
@@ -161,7 +161,7 @@ where
 
 /// The event loop.
 pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
-    cache: &Cache<K>,
+    store: &Store<K>,
     what: &str,
     events: impl Stream<Item = watcher::Result<Event<T>>>,
     decode: impl Fn(T) -> Decoded<K>,
@@ -181,25 +181,25 @@ pub(super) async fn follow<K: ResourceExt, T: ResourceExt>(
             Ok(Event::Init) => listed = Vec::new(),
             Ok(Event::InitApply(object)) => listed.push(decode(object)),
             Ok(Event::InitDone) => {
-                let readings = cache.replace(std::mem::take(&mut listed));
+                let readings = store.replace(std::mem::take(&mut listed));
                 readings.into_iter().for_each(|reading| say(what, reading));
                 on_event(StoreEvent::List);
             }
             Ok(Event::Apply(object)) => {
                 let (key, object) = (key(&object), decode(object));
                 let now = if object.is_ok() { StoreEvent::Object(&key) } else { StoreEvent::Unread };
-                if let Some(reading) = cache.put(object) {
+                if let Some(reading) = store.put(object) {
                     say(what, reading);
                 }
-                cache.find();
+                store.find();
                 on_event(now);
             }
             Ok(Event::Delete(object)) => {
-                cache.remove(&object);
-                cache.find();
+                store.remove(&object);
+                store.find();
                 on_event(StoreEvent::Gone(&key(&object)));
             }
-            Err(error) if is_missing(&error) => cache.lose(),
+            Err(error) if is_missing(&error) => store.lose(),
             Err(_) => {}
         }
     }

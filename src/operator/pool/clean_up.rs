@@ -16,10 +16,10 @@ impl Leader {
     /// Deletes DevicePools that no agent updates any more; returns whether everything was done, and when the next one
     /// is due.
     pub(in crate::operator) async fn unused_pools(&self, left: &mut Left) -> (bool, Option<Timestamp>) {
-        let volumes = self.caches.volumes.all();
+        let volumes = self.stores.volumes.all();
         let used =
-            |name: &str| self.caches.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
-        let (due, next) = left.due(self.caches.pools.all(), used, self.left_for, Timestamp::now());
+            |name: &str| self.stores.nodes.get(name).is_some() || volumes.iter().any(|volume| volume.spec.node == name);
+        let (due, next) = left.due(self.stores.pools.all(), used, self.left_for, Timestamp::now());
         let mut done = true;
         for pool in due {
             // A watch may be behind.

@@ -28,13 +28,13 @@ use crate::operator::leader::Leader;
 impl Leader {
     /// `made` has the state of each class.
     pub(in crate::operator) async fn sets(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
-        let mut sets = self.caches.sets.all();
+        let (nodes, pools) = (self.stores.nodes.all(), self.pools());
+        let mut sets = self.stores.sets.all();
         // A class of several sets carries the name of the oldest.
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.name_any()));
         let whose = Whose::of::<LocalVolumeSet>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_sets.of_any_node(&sets);
+        let readings = self.stores.read_sets.of_any_node(&sets);
         let read_sets = sets.iter().zip(readings).filter(|(set, _)| set.metadata.deletion_timestamp.is_none());
         for (set, reading) in read_sets {
             let read = status::read(set, &reading, &nodes);
@@ -66,16 +66,16 @@ impl Leader {
     }
 
     pub(in crate::operator) async fn local_volumes(&self, made: &mut BTreeMap<String, Class>) -> bool {
-        let (nodes, pools) = (self.caches.nodes.all(), self.pools());
-        let mut volumes = self.caches.local_volumes.all();
+        let (nodes, pools) = (self.stores.nodes.all(), self.pools());
+        let mut volumes = self.stores.local_volumes.all();
         volumes
             .sort_by_key(|volume| (volume.metadata.creation_timestamp.as_ref().map(|time| time.0), volume.name_any()));
-        if volumes.is_empty() || !self.caches.local_volumes.is_synced() {
+        if volumes.is_empty() || !self.stores.local_volumes.is_synced() {
             return true;
         }
         let whose = Whose::of::<LocalVolume>(&self.client);
         let mut done = true;
-        let readings = self.caches.read_volumes.of_any_node(&volumes);
+        let readings = self.stores.read_volumes.of_any_node(&volumes);
         let read_volumes =
             volumes.iter().zip(readings).filter(|(volume, _)| volume.metadata.deletion_timestamp.is_none());
         for (volume, reading) in read_volumes {

@@ -23,7 +23,7 @@ impl Leader {
         let mut done = true;
         let mut next: Option<Timestamp> = None;
         let now = Timestamp::now();
-        for volume in self.caches.volumes.all() {
+        for volume in self.stores.volumes.all() {
             match leftover::due(&volume, self.left_for) {
                 Some(due) if due <= now => {
                     done &= self.note("leftovers", self.objects.withdraw(&volume).await);
@@ -32,7 +32,7 @@ impl Leader {
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
                 None => {}
             }
-            let node = NodeObject::of(self.caches.nodes.get(&volume.spec.node));
+            let node = NodeObject::of(self.stores.nodes.get(&volume.spec.node));
             let Some(act) = deleted_node::decide(&volume, node, self.gone) else { continue };
             // A watch may be behind, so ask the API server itself whether a node is gone.
             let result = match node == NodeObject::Exists || !self.exists(&volume.spec.node).await.unwrap_or(true) {

@@ -18,7 +18,7 @@ use super::{modes, node_capacity, offered, spec};
 use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::host::chain;
-use crate::operator::controller::caches::Caches;
+use crate::operator::controller::stores::Stores;
 use crate::operator::volume::latest::Sight;
 use crate::volume::{
     Capacity, Error, Nodes, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage,
@@ -39,7 +39,7 @@ mod making;
 #[derive(Clone)]
 pub struct ClusterVolumes {
     pub(in crate::operator) objects: VolumeApi,
-    pub(in crate::operator) caches: Caches,
+    pub(in crate::operator) stores: Stores,
     pub(in crate::operator) locks: VolumeLocks,
     pub(in crate::operator) in_vain: InVain,
     pub(in crate::operator) erased: Erased,
@@ -47,16 +47,16 @@ pub struct ClusterVolumes {
 
 impl ClusterVolumes {
     pub(super) fn node_exists(&self, node: &str) -> bool {
-        self.caches.nodes.get(node).is_some()
+        self.stores.nodes.get(node).is_some()
     }
 
     fn node_of(&self, volume: &PoolVolume) -> NodeObject {
-        NodeObject::of(self.caches.nodes.get(&volume.spec.node))
+        NodeObject::of(self.stores.nodes.get(&volume.spec.node))
     }
 
     /// Without a view of the cluster no call can be answered.
     fn synced(&self) -> Result<(), Error> {
-        self.caches.are_synced().then_some(()).ok_or_else(|| {
+        self.stores.are_synced().then_some(()).ok_or_else(|| {
             Error::Aborted("the controller does not know the cluster's objects yet; try again".to_owned())
         })
     }
@@ -128,11 +128,11 @@ impl ClusterVolumes {
         usage: Option<WantedUsage>,
     ) -> BTreeMap<String, Capacity> {
         let (pools, promised) = match named {
-            None => (self.caches.pools.all(), self.caches.volumes.all_groups()),
+            None => (self.stores.pools.all(), self.stores.volumes.all_groups()),
             Some(named) => {
                 let named: BTreeSet<&String> = named.iter().collect();
-                let pools = named.iter().filter_map(|node| self.caches.pools.get(node)).collect();
-                (pools, named.iter().flat_map(|node| self.caches.volumes.group(node)).collect())
+                let pools = named.iter().filter_map(|node| self.stores.pools.get(node)).collect();
+                (pools, named.iter().flat_map(|node| self.stores.volumes.group(node)).collect())
             }
         };
         node_capacity::rooms(borrowed(&pools), borrowed(&promised), selector, usage)
@@ -140,7 +140,7 @@ impl ClusterVolumes {
 
     fn modes(&self, wanted: &VolumeRequest, candidates: &[Candidate]) -> Modes {
         let rules: Vec<&Rule> = candidates.iter().flat_map(|candidate| candidate.rules(&wanted.selector)).collect();
-        let mut pools = self.caches.pools.all();
+        let mut pools = self.stores.pools.all();
         pools.retain(|pool| self.node_exists(&pool.name_any()));
         modes::modes(&wanted.selector, wanted.usage, &rules, borrowed(&pools))
     }
@@ -151,7 +151,7 @@ impl ClusterVolumes {
         if *selector == Selector::default() {
             return Ok(Vec::new());
         }
-        let Caches { sets, local_volumes, read_sets, read_volumes, .. } = &self.caches;
+        let Stores { sets, local_volumes, read_sets, read_volumes, .. } = &self.stores;
         let (all_sets, all_volumes) = (sets.all(), local_volumes.all());
         let mut candidates = offered::candidates(selector, &all_sets, read_sets.of_any_node(&all_sets));
         candidates.extend(offered::candidates(selector, &all_volumes, read_volumes.of_any_node(&all_volumes)));
@@ -194,8 +194,8 @@ impl Volumes for ClusterVolumes {
     async fn get(&self, id: VolumeId) -> Result<Option<Volume>, Error> {
         self.synced()?;
         let name = id.to_string();
-        let object = self.caches.volumes.get(&name);
-        if let (None, Some(why)) = (&object, self.caches.volumes.unread(&name)) {
+        let object = self.stores.volumes.get(&name);
+        if let (None, Some(why)) = (&object, self.stores.volumes.unread(&name)) {
             return Err(Error::Aborted(format!(
                 "PoolVolume {name} is there, and cannot be read by this version: {why}"
             )));
@@ -205,7 +205,7 @@ impl Volumes for ClusterVolumes {
 
     async fn list(&self) -> Result<Vec<Volume>, Error> {
         self.synced()?;
-        let all = self.caches.volumes.all();
+        let all = self.stores.volumes.all();
         Ok(all.iter().filter_map(|object| spec::volume(object, self.node_of(object))).collect())
     }
 

@@ -13,17 +13,17 @@ use uuid::Uuid;
 
 use crate::api::crd::PoolVolume;
 use crate::operator::node::context::NodeOperator;
-use crate::operator::store::{Cache, CacheState, ListCount};
+use crate::operator::store::{ListCount, Store, StoreState};
 use crate::operator::watch::{StoreEvent, Watched, decoded, keep_telling};
 use crate::volume::VolumeId;
 
 /// This node's PoolVolumes. An object whose name is no id is not one of ours and is ignored.
 #[derive(Clone)]
-pub struct KnownVolumes(Cache<PoolVolume>);
+pub struct KnownVolumes(Store<PoolVolume>);
 
 impl Default for KnownVolumes {
     fn default() -> Self {
-        Self(Cache::new(|a, b| a == b))
+        Self(Store::new(|a, b| a == b))
     }
 }
 
@@ -65,7 +65,7 @@ impl KnownVolumes {
 
 /// Signals each list.
 pub struct Relists {
-    changes: watch::Receiver<CacheState>,
+    changes: watch::Receiver<StoreState>,
     seen: u64,
 }
 

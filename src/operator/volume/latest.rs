@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::crd::PoolVolume;
-use crate::operator::store::{Cache, CacheState, Revision};
+use crate::operator::store::{Revision, Store, StoreState};
 
 pub struct Sight {
-    cache: Cache<PoolVolume>,
-    changes: watch::Receiver<CacheState>,
+    store: Store<PoolVolume>,
+    changes: watch::Receiver<StoreState>,
     name: String,
     last: Option<Arc<PoolVolume>>,
     /// The watch has shown the object that `last` is a state of.
@@ -22,9 +22,9 @@ pub struct Sight {
 }
 
 impl Sight {
-    pub fn new(cache: &Cache<PoolVolume>, name: String) -> Self {
-        let changes = cache.changes();
-        let mut sight = Self { cache: cache.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
+    pub fn new(store: &Store<PoolVolume>, name: String) -> Self {
+        let changes = store.changes();
+        let mut sight = Self { store: store.clone(), changes, name, last: None, watched: false, gone: Vec::new() };
         sight.look();
         sight
     }
@@ -33,7 +33,7 @@ impl Sight {
     pub fn look(&mut self) -> Option<Arc<PoolVolume>> {
         // Before the look: a change during it then signals again.
         self.changes.borrow_and_update();
-        let shown = self.cache.get(&self.name);
+        let shown = self.store.get(&self.name);
         let shown = shown.filter(|object| object.uid().is_none_or(|uid| !self.gone.contains(&uid)));
         match (&shown, &self.last) {
             (Some(new), Some(old)) if newer(new, old) || new.uid() == old.uid() => {
@@ -97,11 +97,11 @@ mod tests {
 
     fn sight(shown: Option<PoolVolume>) -> Sight {
         let name = state("a", 1).name_any();
-        Sight::new(&Cache::of(shown, |_, _| false), name)
+        Sight::new(&Store::of(shown, |_, _| false), name)
     }
 
     fn show(sight: &mut Sight, shown: Option<PoolVolume>) {
-        sight.cache = Cache::of(shown, |_, _| false);
+        sight.store = Store::of(shown, |_, _| false);
     }
 
     fn seen(sight: &mut Sight) -> Option<(String, String)> {

@@ -35,10 +35,10 @@ use crate::api::{
 use crate::host::Backoff;
 use crate::operator::{
     client::within,
-    controller::{caches::Caches, metrics::Metrics},
+    controller::{metrics::Metrics, stores::Stores},
     error::{Error, HOW, words},
     set::parsed::selected,
-    store::Cache,
+    store::Store,
     watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
@@ -61,10 +61,10 @@ pub struct Discoveries {
     namespace: String,
     /// `None` if the process was not given a template.
     template: Option<DaemonTemplate>,
-    nodes: Cache<PartialObjectMeta<KubeNode>>,
-    objects: Cache<LocalVolumeDiscovery>,
-    daemons: Cache<DaemonSet>,
-    pods: Cache<Pod>,
+    nodes: Store<PartialObjectMeta<KubeNode>>,
+    objects: Store<LocalVolumeDiscovery>,
+    daemons: Store<DaemonSet>,
+    pods: Store<Pod>,
     recorder: Recorder,
     metrics: Metrics,
 }
@@ -72,7 +72,7 @@ pub struct Discoveries {
 impl Discoveries {
     pub fn new(
         client: Client,
-        caches: &Caches,
+        stores: &Stores,
         metrics: Metrics,
         namespace: &str,
         template: Option<DaemonTemplate>,
@@ -82,11 +82,11 @@ impl Discoveries {
         Self {
             namespace: namespace.to_owned(),
             template,
-            nodes: caches.nodes.clone(),
-            objects: Cache::new(|a, b| a == b),
-            daemons: Cache::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
+            nodes: stores.nodes.clone(),
+            objects: Store::new(|a, b| a == b),
+            daemons: Store::new(|a, b| a.metadata.generation == b.metadata.generation && a.status == b.status),
             // Only what keeps a pod from running is of interest.
-            pods: Cache::new(|a, b| a.status == b.status),
+            pods: Store::new(|a, b| a.status == b.status),
             recorder: Recorder::new(client.clone(), reporter),
             metrics,
             client,
@@ -121,7 +121,7 @@ impl Discoveries {
             };
             let again = backoff.after(!done).unwrap_or(Duration::MAX);
             let _ = tokio::time::timeout(again, async {
-                // A cache ends only when the process does.
+                // A store ends only when the process does.
                 let _ = tokio::select! {
                     changed = objects.changed() => changed,
                     changed = daemons.changed() => changed,

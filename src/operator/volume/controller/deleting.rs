@@ -17,7 +17,7 @@ impl ClusterVolumes {
     pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
         let name = id.to_string();
         let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.caches.volumes, name.clone());
+        let mut sight = Sight::new(&self.stores.volumes, name.clone());
         self.look_again(&mut sight, id).await?;
         let (mut persistent, mut ordered, mut told) = (None, false, None);
         loop {

@@ -12,7 +12,7 @@ use crate::volume::{Error, Volume, VolumeId};
 impl ClusterVolumes {
     pub(super) async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
         let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
-        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        let mut sight = Sight::new(&self.stores.volumes, id.to_string());
         if sight.look().is_none() {
             self.look_again(&mut sight, id).await?;
         }

@@ -16,7 +16,7 @@ impl ClusterVolumes {
         let began = Instant::now();
         let silent_at = began + wanted.patience * 3 / 4;
         let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
-        let mut sight = Sight::new(&self.caches.volumes, id.to_string());
+        let mut sight = Sight::new(&self.stores.volumes, id.to_string());
         let mut own = None;
         let mut refusal: Option<Error> = None;
         let mut tried = Vec::new();
