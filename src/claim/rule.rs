@@ -88,7 +88,8 @@ pub enum TolerationOperator {
     Exists,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Kubernetes' word. The spec of a PoolVolume has it, too; a doc comment here would be in that schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub enum VolumeMode {
     Block,
     Filesystem,

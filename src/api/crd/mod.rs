@@ -31,7 +31,7 @@ pub use local_volume_discovery_result::{
     LocalVolumeDiscoveryResult, discovery_result_crd,
 };
 pub use local_volume_set::{LocalVolumeSet, LocalVolumeSetStatus, set_crd};
-pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode};
+pub use pool_volume::{Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus};
 pub use volume_reason::VolumeReason;
 
 /// Group of our own objects.

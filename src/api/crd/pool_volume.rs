@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::HealthEntry;
 use super::volume_reason::VolumeReason;
+use crate::claim::VolumeMode;
 
 /// What the controller requests from a node. Only `size`, which grows, and `intent` can change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,12 +78,6 @@ pub struct PoolVolumeSpec {
     pub size: Option<i64>,
     #[serde(default)]
     pub intent: Intent,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum VolumeMode {
-    Block,
-    Filesystem,
 }
 
 /// What a deletion of the object means.

@@ -12,9 +12,10 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
 use crate::api::{
-    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeMode, VolumeReason},
+    crd::{FINALIZER, Intent, Phase, PoolVolume, PoolVolumeSpec, PoolVolumeStatus, VolumeReason},
     quantity,
 };
+use crate::claim::VolumeMode;
 use crate::device::{
     SetName,
     label::{VolumeRecord, VolumeUsage},

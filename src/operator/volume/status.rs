@@ -188,7 +188,8 @@ fn in_health(object: &PoolVolume, now: &Condition) -> PoolVolumeStatus {
 mod tests {
     use super::super::sample::{in_phase, status_condition};
     use super::*;
-    use crate::api::crd::{PoolVolumeSpec, VolumeMode};
+    use crate::api::crd::PoolVolumeSpec;
+    use crate::claim::VolumeMode;
     use crate::device::{SetName, label::SetRef};
     use crate::pool::Standing;
     use crate::volume::VolumeId;
