@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::class::Class;
 use super::parsed::{ParsedRules, selected};
-use super::status::{AVAILABLE, CLASS, NAMED, Said, VALID, class_condition, count, nearest, news};
+use super::status::{AVAILABLE, CLASS, NAMED, VALID, class_condition, count, nearest, news};
 use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unmatched};
 use crate::device::SetName;
 use crate::operator::{
-    condition::condition,
+    condition::{ConditionState, condition},
     event::{News, clip},
 };
 
@@ -79,13 +79,13 @@ pub fn decide(
 ) -> (LocalVolumeStatus, Vec<News>) {
     let before = volume.status.clone().unwrap_or_default();
     let generation = volume.metadata.generation;
-    let now = |kind: &str, (holds, reason, message): Said| {
+    let now = |kind: &str, (holds, reason, message): ConditionState| {
         condition(&before.conditions, kind, holds, reason, clip(message), generation)
     };
     let mut conditions = vec![now(AVAILABLE, available(read, offers)), now(VALID, valid(read))];
     if let LocalVolumeSummary::Valid { classes: wanted, left_alone: false, .. } = read {
         conditions.push(now(FOUND, found(offers)));
-        let stand: Vec<Said> =
+        let stand: Vec<ConditionState> =
             wanted.iter().filter_map(|name| Some(class_condition(name, classes.get(name)?))).collect();
         // A class with a problem matters more than those without.
         let told = stand.iter().find(|(holds, ..)| !holds).or(stand.first()).cloned();
@@ -121,14 +121,14 @@ fn devices(offers: &Offers<'_>) -> usize {
     offers.iter().map(|(_, offer)| usize::try_from(offer.devices).unwrap_or(0)).sum()
 }
 
-fn valid(read: &LocalVolumeSummary) -> Said {
+fn valid(read: &LocalVolumeSummary) -> ConditionState {
     match read {
         LocalVolumeSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
         LocalVolumeSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
     }
 }
 
-fn found(offers: &Offers<'_>) -> Said {
+fn found(offers: &Offers<'_>) -> ConditionState {
     let away = away(offers);
     match away.is_empty() {
         true => (true, "Found", "every path leads to a device".to_owned()),
@@ -146,7 +146,7 @@ fn away(offers: &Offers<'_>) -> Vec<String> {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> Said {
+fn available(read: &LocalVolumeSummary, offers: &Offers<'_>) -> ConditionState {
     let devices = devices(offers);
     let on: BTreeSet<&String> = offers.iter().filter(|(_, offer)| offer.devices > 0).map(|(node, _)| node).collect();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on.len(), "node"));

@@ -13,7 +13,7 @@ use super::parsed::{ParsedRules, selected};
 use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer, Unmatched};
 use crate::device::SetName;
 use crate::operator::{
-    condition::condition,
+    condition::{ConditionState, condition},
     event::{News, Tone, clip},
 };
 
@@ -126,10 +126,7 @@ pub fn nearest(nodes: Vec<Vec<Value>>) -> (Vec<Value>, i64) {
     (all.into_iter().map(|(_, _, one)| one).collect(), omitted)
 }
 
-/// Whether a condition holds, its reason, its message.
-pub type Said = (bool, &'static str, String);
-
-fn valid(read: &SetSummary) -> Said {
+fn valid(read: &SetSummary) -> ConditionState {
     match read {
         SetSummary::Valid { .. } => (true, "Valid", "the spec is valid".to_owned()),
         SetSummary::Invalid(problems) => (false, "Invalid", problems.join("; ")),
@@ -137,7 +134,7 @@ fn valid(read: &SetSummary) -> Said {
 }
 
 /// Its message is what `kubectl get` shows, so the most important thing comes first.
-fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> Said {
+fn available(read: &SetSummary, offers: &BTreeMap<String, &SetOffer>) -> ConditionState {
     let devices: usize = offers.values().map(|offer| usize::try_from(offer.devices).unwrap_or(0)).sum();
     let on = offers.values().filter(|offer| offer.devices > 0).count();
     let claimed = || format!("{} on {}", count(devices, "device"), count(on, "node"));
@@ -180,7 +177,7 @@ fn with_words(first: String, offers: &BTreeMap<String, &SetOffer>) -> String {
     }
 }
 
-pub fn class_condition(name: &str, class: &Class) -> Said {
+pub fn class_condition(name: &str, class: &Class) -> ConditionState {
     match class {
         Class::Ours => (true, "Ready", format!("StorageClass {name} has the provisioner of localpool")),
         Class::Missing => (false, "Missing", format!("StorageClass {name} does not exist yet")),
