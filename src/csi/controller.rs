@@ -24,7 +24,7 @@ use crate::health::{Condition, Finding, HEALTHY};
 use crate::volume::{Capacity, TOPOLOGY_KEY, Volume, VolumeId, VolumeRequest, Volumes};
 
 /// How long a caller waits if it sets no timeout.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct ControllerService<V> {
     volumes: V,
@@ -56,8 +56,8 @@ fn volume(volume: &Volume) -> proto::Volume {
 /// What the caller's `grpc-timeout` says: a number and a unit.
 fn patience(metadata: &MetadataMap) -> Duration {
     let text = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some((unit_at, unit)) = text.char_indices().last() else { return PATIENCE };
-    let Ok(number) = text[..unit_at].parse::<u64>() else { return PATIENCE };
+    let Some((unit_at, unit)) = text.char_indices().last() else { return DEFAULT_TIMEOUT };
+    let Ok(number) = text[..unit_at].parse::<u64>() else { return DEFAULT_TIMEOUT };
     match unit {
         'H' => Duration::from_secs(number.saturating_mul(3600)),
         'M' => Duration::from_secs(number.saturating_mul(60)),
@@ -65,7 +65,7 @@ fn patience(metadata: &MetadataMap) -> Duration {
         'm' => Duration::from_millis(number),
         'u' => Duration::from_micros(number),
         'n' => Duration::from_nanos(number),
-        _ => PATIENCE,
+        _ => DEFAULT_TIMEOUT,
     }
 }
 
@@ -286,12 +286,12 @@ mod tests {
             ("59999m", Duration::from_millis(59_999)),
             ("14999999u", Duration::from_micros(14_999_999)),
             ("7n", Duration::from_nanos(7)),
-            ("x", PATIENCE),
-            ("S", PATIENCE),
-            ("5Y", PATIENCE),
+            ("x", DEFAULT_TIMEOUT),
+            ("S", DEFAULT_TIMEOUT),
+            ("5Y", DEFAULT_TIMEOUT),
         ] {
             assert_eq!(said(text), time, "{text}");
         }
-        assert_eq!(patience(&MetadataMap::new()), PATIENCE);
+        assert_eq!(patience(&MetadataMap::new()), DEFAULT_TIMEOUT);
     }
 }

@@ -28,8 +28,8 @@ const RESTART: Duration = Duration::from_secs(20);
 const ASK: Duration = Duration::from_secs(1);
 /// How long an agent may take for its first reply.
 const FIRST_REPLY: Duration = Duration::from_secs(60);
-/// The wait after a stream that ended at once.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The wait after a stream that ended at once, and after the API server did not answer.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// The settings of the role.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
         };
         tracing::info!("the agent of this node stopped reporting: {words}");
         if replies == 0 {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_WAIT).await;
             return AgentAnswer::NobodyThere;
         }
         return AgentAnswer::Answered;
@@ -171,7 +171,7 @@ async fn cluster(client: &kube::Client) -> Result<String> {
         match cluster_uid(client.clone()).await {
             Err(error) if error.code().is_none_or(|code| code >= 500) => {
                 tracing::warn!(error = operator::words(&error), "trying again");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_WAIT).await;
             }
             answer => return Ok(answer?),
         }

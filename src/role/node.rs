@@ -35,8 +35,9 @@ use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
 /// The longest value of a label.
 const LONGEST_NAME: usize = 63;
-const AGAIN: Duration = Duration::from_secs(2);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(30);
+/// The wait after the UID of the cluster could not be read, doubled each time.
+const CLUSTER_RETRY: Duration = Duration::from_secs(2);
+const CLUSTER_RETRY_AT_MOST: Duration = Duration::from_secs(30);
 
 /// The settings of the role.
 #[derive(Clone, Debug)]
@@ -219,7 +220,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
     if let Some(uid) = known.filter(|uid| !uid.trim().is_empty()) {
         return Ok(uid.trim().to_owned());
     }
-    let mut backoff = Backoff::new(AGAIN, AGAIN_AT_MOST);
+    let mut backoff = Backoff::new(CLUSTER_RETRY, CLUSTER_RETRY_AT_MOST);
     loop {
         match cluster_uid(client.clone()).await {
             Ok(uid) => {

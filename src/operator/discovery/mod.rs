@@ -23,8 +23,8 @@ const MANAGER: &str = "localpool-discovery";
 /// The shortest time between two writes: a disk may come and go all the time.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// The wait after a failed write: the first one, and the longest.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+const RESULT_RETRY: Duration = Duration::from_secs(1);
+const RESULT_RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
 /// How many times the API server may refuse a write before the process ends, so that everybody sees it.
@@ -55,7 +55,7 @@ impl Reporter {
     /// Writes until the rows end. Returns only an error that another try does not fix.
     pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), Error> {
         let mut written: Option<DiscoveryResultStatus> = None;
-        let (mut backoff, mut refusals) = (Backoff::new(AGAIN, AGAIN_AT_MOST), 0);
+        let (mut backoff, mut refusals) = (Backoff::new(RESULT_RETRY, RESULT_RETRY_AT_MOST), 0);
         let mut retry_in = None;
         let mut read_at = tokio::time::Instant::now();
         loop {

@@ -35,7 +35,7 @@ use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
 /// Changes come in bursts; one write serves all within this time.
 const SETTLE: Duration = Duration::from_millis(100);
 /// The wait after a failed write.
-const AGAIN: Duration = Duration::from_secs(5);
+const STATUS_RETRY: Duration = Duration::from_secs(5);
 /// At most this many devices that a set takes or does not take are named; the others are only counted.
 const NAMED: usize = 32;
 /// The field manager of the status.
@@ -51,7 +51,7 @@ pub async fn keep(
     let mut written: Option<DevicePoolStatus> = None;
     let mut failed = false;
     loop {
-        let wait = if failed { AGAIN } else { Duration::MAX };
+        let wait = if failed { STATUS_RETRY } else { Duration::MAX };
         tokio::select! {
             ok = seen.changed() => if ok.is_err() { return },
             ok = worlds.changed() => if ok.is_err() { return },

@@ -25,9 +25,9 @@ use crate::volume::{
 };
 
 /// How long to wait for a deletion or an expansion.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an agent has to notice a change.
-const GRACE: Duration = Duration::from_secs(3);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest time between the answer and the end of a caller's patience.
 const MARGIN: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,7 @@ const PAGE: u32 = 250;
 /// How long the API server may take for all of them.
 const ENOUGH: Duration = Duration::from_secs(30);
 /// How long it may take to read a promised path: it may be on a server that is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The annotation that names the provisioner of a PersistentVolume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
@@ -34,7 +34,7 @@ struct ForeignVolume {
 
 /// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
-    let mut patience = Patience::new(PATIENCE);
+    let mut patience = Patience::new(PATH_TIMEOUT);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)?;

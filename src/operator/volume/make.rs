@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::persistent_volumes::is_claimed_by_name;
-use super::queue::AGAIN;
+use super::queue::VOLUME_RETRY;
 use super::spec::{request, stale};
 use super::status::{self, Refusal};
 use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
@@ -49,7 +49,7 @@ impl VolumeReconcile {
         let disk = match placed {
             Ok(Destination::On(disk)) => disk,
             // It appeared after the look.
-            Ok(Destination::There) => return Ok(Requeue::After(AGAIN)),
+            Ok(Destination::There) => return Ok(Requeue::After(VOLUME_RETRY)),
             Err(error) => {
                 return self.refuse(object, Phase::Rejected, Refusal::of(&error, &self.operator.node)).await;
             }

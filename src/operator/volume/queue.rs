@@ -25,8 +25,8 @@ const AT_ONCE: usize = 16;
 /// How long a volume may keep its slot from others.
 const SLOT_FOR: Duration = Duration::from_secs(30);
 /// The wait after a failure, doubled each time.
-pub(super) const AGAIN: Duration = Duration::from_millis(250);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
+pub(super) const VOLUME_RETRY: Duration = Duration::from_millis(250);
+const VOLUME_RETRY_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Does the work of volumes as they come in.
 pub async fn keep(
@@ -154,7 +154,7 @@ impl Queue {
         let mut later = || {
             let times = self.failures.entry(id).or_default();
             *times += 1;
-            AGAIN.saturating_mul(1 << (*times - 1).min(10)).min(AGAIN_AT_MOST)
+            VOLUME_RETRY.saturating_mul(1 << (*times - 1).min(10)).min(VOLUME_RETRY_AT_MOST)
         };
         let wait = match next {
             Requeue::Done => {
@@ -255,7 +255,7 @@ mod tests {
             Requeue::Again,
             Requeue::DiskBack,
             failed("second"),
-            Requeue::After(AGAIN),
+            Requeue::After(VOLUME_RETRY),
             Requeue::Again,
         ] {
             queue.end(ID, next, now);
@@ -277,7 +277,7 @@ mod tests {
         queue.begin(ID, async { Requeue::After(Duration::from_millis(1)) });
         assert_eq!(ended(&mut queue).await, None);
         assert_eq!(queue.next().await, ID);
-        let more = tokio::time::timeout(3 * AGAIN, queue.next()).await;
+        let more = tokio::time::timeout(3 * VOLUME_RETRY, queue.next()).await;
         assert!(more.is_err(), "it came back for an earlier try");
     }
 

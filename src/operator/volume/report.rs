@@ -6,7 +6,7 @@ use kube::api::PostParams;
 
 use super::own::described_by;
 use super::persistent_volumes::is_claimed;
-use super::queue::AGAIN;
+use super::queue::VOLUME_RETRY;
 use super::spec::{request, restored};
 use super::status::{self, Refusal};
 use super::work::{Requeue, VolumeReconcile};
@@ -142,7 +142,7 @@ impl VolumeReconcile {
                     return Ok(Requeue::Again);
                 }
                 self.known.learn(object, sent);
-                return Ok(Requeue::After(AGAIN));
+                return Ok(Requeue::After(VOLUME_RETRY));
             }
             Err(error) => {
                 return Err(Error::api(format!(

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use super::{ClusterVolumes, GRACE, PATIENCE, unknown};
+use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, unknown};
 use crate::api::crd::{Intent, PoolVolume};
 use crate::operator::volume::delete::{DeleteFacts, DeleteStep, step};
 use crate::operator::volume::erased::PersistentVolumeId;
@@ -16,7 +16,7 @@ use crate::volume::{Error, VolumeId};
 impl ClusterVolumes {
     pub(super) async fn erase(self, id: VolumeId) -> Result<(), Error> {
         let name = id.to_string();
-        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
         let mut sight = Sight::new(&self.stores.volumes, name.clone());
         self.look_again(&mut sight, id).await?;
         let (mut persistent, mut ordered, mut told) = (None, false, None);

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{ClusterVolumes, GRACE, PATIENCE, answer, unknown};
+use super::{CHANGE_TIMEOUT, ClusterVolumes, NOTICE_TIMEOUT, answer, unknown};
 use crate::operator::volume::expand::{ExpandFacts, ExpandStep, step};
 use crate::operator::volume::latest::Sight;
 use crate::operator::volume::objects::Write;
@@ -11,7 +11,7 @@ use crate::volume::{Error, Volume, VolumeId};
 
 impl ClusterVolumes {
     pub(super) async fn grow(self, id: VolumeId, required: u64, limit: Option<u64>) -> Result<Volume, Error> {
-        let (grace_at, over_at) = (Instant::now() + GRACE, Instant::now() + PATIENCE);
+        let (grace_at, over_at) = (Instant::now() + NOTICE_TIMEOUT, Instant::now() + CHANGE_TIMEOUT);
         let mut sight = Sight::new(&self.stores.volumes, id.to_string());
         if sight.look().is_none() {
             self.look_again(&mut sight, id).await?;
