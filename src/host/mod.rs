@@ -77,7 +77,7 @@ pub use mount::RealMounts;
 pub use mount_events::MountEvents;
 pub use natural_order::natural;
 pub use notifier::Notifier;
-pub use pace::{Call, zero_for_a_moment};
+pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};
 pub use raw::{
     Contents, DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Offer, Partition, Probe, RawDisk,

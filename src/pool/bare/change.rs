@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{BareDevice, BareState, unmap_all};
 use crate::device::label::{ErasePolicy, EraseRecord, VolumeUsage};
-use crate::host::{Access, Call, Openers, TURN_PATIENCE};
+use crate::host::{Access, Openers, TURN_PATIENCE, ZeroingBudget};
 use crate::pool::{
     erase::GIVE_WAY,
     error::BareError,
@@ -18,7 +18,7 @@ impl BareDevice {
     /// A raw volume's device is zeroed before, in pieces between which others have their turn; the journal says how far,
     /// and the worker goes on where the caller does not wait.
     pub fn create(&self, volume: &PlannedVolume, patience: Duration) -> Result<(), BareError> {
-        let mut call = Call::begin();
+        let mut budget = ZeroingBudget::begin();
         let _state = loop {
             let mut state = self.lock_within(patience)?;
             let disk = self.disk(&state)?;
@@ -28,7 +28,7 @@ impl BareDevice {
             }
             self.has_its_size(&state, &claim)?;
             let is_zero = volume.record.usage != VolumeUsage::Block || claim.clean;
-            if !is_zero && call.is_over() {
+            if !is_zero && budget.is_over() {
                 state.is_wanted = true;
                 return Err(BareError::BeingZeroed { left: claim.size.saturating_sub(claim.cleaned) });
             }
@@ -38,7 +38,7 @@ impl BareDevice {
                 disk.prove_unopened(Openers::Writers).map_err(BareError::opening)?;
                 break state;
             }
-            call.has_zeroed(self.clean(&*disk, &claim)?);
+            budget.has_zeroed(self.clean(&*disk, &claim)?);
             drop(state);
             std::thread::sleep(GIVE_WAY);
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Member;
-use crate::host::{Call, TURN_PATIENCE, TurnGuard};
+use crate::host::{TURN_PATIENCE, TurnGuard, ZeroingBudget};
 use crate::pool::{
     erase::{GIVE_WAY, zeroed_in_call},
     error::{ApplyError, BareError, PoolError},
@@ -106,7 +106,7 @@ fn zeroed<'m>(
     patience: Duration,
     to_zero: impl Fn(&mut LabelledState) -> Result<ExtentSet, ApplyError>,
 ) -> Result<TurnGuard<'m, LabelledState>, PoolError> {
-    let mut call = Call::begin();
+    let mut budget = ZeroingBudget::begin();
     loop {
         let mut state = member.lock_within(patience)?;
         if !state.is_usable() {
@@ -117,7 +117,7 @@ fn zeroed<'m>(
             return Ok(state);
         }
         let bytes = left.total();
-        if !zeroed_in_call(&mut state, left, &mut call)? {
+        if !zeroed_in_call(&mut state, left, &mut budget)? {
             return Err(PoolError::BeingZeroed { id, disk: member.id.clone(), left: bytes });
         }
         drop(state);
