@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use super::error::Error;
 use crate::host::{
-    Access, Command, Extent, HostError, Kind, PartitionMap, RawDisk, RealDisk, Roots, sysfs::scan, table::read_copies,
+    Access, Extent, HostError, Kind, PartitionMap, RawDisk, RealDisk, Roots, TimedCommand, sysfs::scan,
+    table::read_copies,
 };
 
 const LOSETUP_MAY_TAKE: Duration = Duration::from_secs(20);
@@ -44,7 +45,7 @@ impl LoopDisk {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&image);
         let sized = file.and_then(|file| file.set_len(size));
         sized.map_err(Error::io("make the image", image.display()))?;
-        let losetup = Command::new("losetup", LOSETUP_MAY_TAKE);
+        let losetup = TimedCommand::new("losetup", LOSETUP_MAY_TAKE);
         let shown = losetup.args(["--find".as_ref(), "--show".as_ref(), image.as_os_str()]).run();
         let shown = shown.map_err(Error::host("make a loop device"))?;
         let node = PathBuf::from(shown.stdout.trim());
@@ -134,7 +135,7 @@ impl LoopDisk {
 }
 
 fn detach(node: &Path) -> Result<(), HostError> {
-    Command::new("losetup", LOSETUP_MAY_TAKE).args(["--detach".as_ref(), node.as_os_str()]).run().map(drop)
+    TimedCommand::new("losetup", LOSETUP_MAY_TAKE).args(["--detach".as_ref(), node.as_os_str()]).run().map(drop)
 }
 
 /// What the kernel says of the device, if that is the one on our image.

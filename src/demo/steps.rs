@@ -10,7 +10,7 @@ use super::report::Report;
 use super::volumes::{DemoVolume, Growth, StepDone, Wish};
 use crate::csi::proto::{ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest};
 use crate::device::Size;
-use crate::host::{Command, FsKind};
+use crate::host::{FsKind, TimedCommand};
 
 const MIB: u64 = 1 << 20;
 const DEVICES_MAY_TAKE: Duration = Duration::from_secs(30);
@@ -199,7 +199,7 @@ fn sets(lab: &Lab) -> String {
 /// What `localpool devices` prints of the demo's disks, and of blank disks beside them, which the demo does not touch.
 fn devices(lab: &Lab) -> Result<String, Error> {
     let binary = driver::binary()?;
-    let command = Command::new(&binary.display().to_string(), DEVICES_MAY_TAKE);
+    let command = TimedCommand::new(&binary.display().to_string(), DEVICES_MAY_TAKE);
     let state_dir = driver::state_dir(lab);
     let args = ["devices".as_ref(), "--state-dir".as_ref(), state_dir.as_os_str()];
     let printed = command.args(args).run().map_err(Error::host("list the disks"))?.stdout;

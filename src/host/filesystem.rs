@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::libc;
 use uuid::Uuid;
 
-use super::command::{Command, close_for_good};
+use super::command::{TimedCommand, close_for_good};
 use super::error::HostError;
 use super::extent::Extent;
 use super::port::{Filesystems, FsIdentity, FsKind};
@@ -99,8 +99,8 @@ impl RealFilesystems {
         Self { search_path: Some(path.to_owned()), ..self }
     }
 
-    fn command(&self, program: &str, limit: Duration) -> Command {
-        let command = Command::new(program, limit);
+    fn command(&self, program: &str, limit: Duration) -> TimedCommand {
+        let command = TimedCommand::new(program, limit);
         match &self.search_path {
             Some(path) => command.search_path(path),
             None => command,

@@ -61,7 +61,7 @@ pub use array_state::ArrayState;
 pub use arrival::Arrival;
 pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
-pub use command::Command;
+pub use command::TimedCommand;
 pub use disk::RealDisk;
 pub use dry::DryHost;
 pub use error::{HostError, chain};
