@@ -75,7 +75,7 @@ pub use in_use::UNSEEN_NAMESPACE;
 pub use kernel_name::KernelName;
 pub use mount::RealMounts;
 pub use mount_events::MountEvents;
-pub use natural_order::natural;
+pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, Usage};

@@ -8,7 +8,7 @@ use crate::device::{
     Column, Fact, FactValue, Facts, Side, Size, TableWidth,
     fact_table::{FACTS, POOL_PARTITION},
 };
-use crate::host::{Kind, natural};
+use crate::host::{Kind, natural_order};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -65,7 +65,7 @@ pub fn render(devices: &[ListedDevice], format: Format) -> Result<String, ShowEr
 
 fn sorted(devices: &[ListedDevice]) -> Vec<&ListedDevice> {
     let mut devices: Vec<&ListedDevice> = devices.iter().collect();
-    devices.sort_by(|a, b| natural(&a.device.raw.name, &b.device.raw.name));
+    devices.sort_by(|a, b| natural_order(&a.device.raw.name, &b.device.raw.name));
     devices
 }
 
