@@ -67,7 +67,7 @@ pub use dry::DryHost;
 pub use error::{HostError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
-pub use filesystem::{Limits, RealFilesystems, UnknownFilesystem};
+pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
 pub use filesystem_state::FilesystemState;
 pub use health::{DiskReport, DiskWarning, Health, IoErrors};
 pub use hint::Hint;
