@@ -137,7 +137,7 @@ pub trait Mounts: Send + Sync {
     fn set_read_only(&self, node: &Path, read_only: bool) -> Result<(), HostError>;
 
     /// Bytes and inodes of the filesystem at `path`.
-    fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+    fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
     /// How the filesystem of a mount is. It looks at the filesystem's root through the target, so the mount must be the
     /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
@@ -168,7 +168,7 @@ pub struct Mount {
 
 /// statvfs, in bytes and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct FsUsage {
     pub total: u64,
     pub available: u64,
     pub used: u64,

@@ -3,7 +3,7 @@
 use super::id::VolumeId;
 use super::publish::{TargetAccess, AccessType};
 use crate::health::Condition;
-use crate::host::Usage;
+use crate::host::FsUsage;
 
 /// NodeStageVolume, parsed.
 #[derive(Clone, Debug)]
@@ -30,6 +30,6 @@ pub struct PublishRequest {
 pub struct Stats {
     pub size: u64,
     /// The usage of the filesystem; `None` for a raw block volume.
-    pub usage: Option<Usage>,
+    pub usage: Option<FsUsage>,
     pub condition: Condition,
 }

@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::port::{Bind, FsKind, Mount, Mounts, TargetKind, Usage};
+use crate::host::port::{Bind, FsKind, Mount, Mounts, TargetKind, FsUsage};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
@@ -142,9 +142,9 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn usage(&self, _path: &Path) -> Result<Usage, HostError> {
+    fn usage(&self, _path: &Path) -> Result<FsUsage, HostError> {
         self.gate.pass("usage");
-        Ok(Usage::default())
+        Ok(FsUsage::default())
     }
 
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError> {
