@@ -17,7 +17,7 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
-use super::port::{Access, Bind, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, FsUsage};
+use super::port::{Access, TargetAccess, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, FsUsage};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
 
@@ -151,7 +151,7 @@ impl Mounts for DryHost {
         refused("mount at", target)
     }
 
-    fn bind(&self, _: &Path, target: &Path, _: Bind) -> Result<(), HostError> {
+    fn bind(&self, _: &Path, target: &Path, _: TargetAccess) -> Result<(), HostError> {
         refused("mount at", target)
     }
 

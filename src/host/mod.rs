@@ -78,7 +78,7 @@ pub use mount_events::MountEvents;
 pub use natural_order::natural_order;
 pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
-pub use port::{Access, Bind, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetKind};
+pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 pub use raw::{
     Contents, DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Offer, Partition, Probe, RawDisk,
     Signature, is_unchanged,

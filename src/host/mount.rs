@@ -28,7 +28,7 @@ pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::port::{Bind, FsKind, Mount, Mounts, TargetKind, FsUsage};
+use super::port::{TargetAccess, FsKind, Mount, Mounts, TargetKind, FsUsage};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.
@@ -71,14 +71,14 @@ impl Mounts for RealMounts {
         })
     }
 
-    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError> {
+    fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError> {
         let from = Pinned::open(source)?;
         let to = Pinned::open(target)?;
         to.expect(if from.kind.is_dir() { TargetKind::Directory } else { TargetKind::File })?;
         let none: Option<&str> = None;
         mount(Some(&from.proc_path()), &to.proc_path(), none, MsFlags::MS_BIND, none)
             .map_err(|errno| failed("bind to", target, errno))?;
-        if bind == Bind::Writable {
+        if access == TargetAccess::ReadWrite {
             return Ok(());
         }
         make_read_only(target).inspect_err(|_| {

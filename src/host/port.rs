@@ -93,17 +93,20 @@ pub struct FsIdentity {
     pub uuid: Option<uuid::Uuid>,
 }
 
-/// What a bind mount lets its user do.
+/// What a bind mount lets its user do at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bind {
+pub enum TargetAccess {
+    ReadWrite,
     ReadOnly,
-    Writable,
 }
 
-impl Bind {
-    /// As a request says it.
-    pub fn asked(read_only: bool) -> Self {
-        if read_only { Self::ReadOnly } else { Self::Writable }
+impl TargetAccess {
+    pub fn of(read_only: bool) -> Self {
+        if read_only { Self::ReadOnly } else { Self::ReadWrite }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self == Self::ReadOnly
     }
 }
 
@@ -115,7 +118,7 @@ pub trait Mounts: Send + Sync {
     fn mount(&self, device: &Path, target: &Path, kind: FsKind, options: &[String]) -> Result<(), HostError>;
 
     /// Bind-mounts a directory or a device node; read-only by a remount of the bind.
-    fn bind(&self, source: &Path, target: &Path, bind: Bind) -> Result<(), HostError>;
+    fn bind(&self, source: &Path, target: &Path, access: TargetAccess) -> Result<(), HostError>;
 
     /// Unmounts the top mount at `target`. Not mounted is success.
     fn unmount(&self, target: &Path) -> Result<(), HostError>;

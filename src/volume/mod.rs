@@ -30,8 +30,9 @@ pub use local::LocalVolumes;
 pub use locks::{VolumeGuard, VolumeLocks};
 pub use node::NodeVolumes;
 pub use port::{DRIVER_NAME, Nodes, TOPOLOGY_KEY, Volume, VolumeRequest, Volumes};
-pub use publish::{AccessType, TargetAccess};
+pub use publish::AccessType;
 pub use request::{PublishRequest, StageRequest, Stats};
 
 pub use crate::health::Condition;
+pub use crate::host::TargetAccess;
 pub use crate::pool::{Capacity, Selector, WantedUsage};

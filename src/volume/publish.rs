@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use crate::device::label::VolumeUsage;
-use crate::host::{FsKind, Mount};
+use crate::host::{FsKind, Mount, TargetAccess};
 
 /// The longest path that the kernel accepts.
 const MAX_PATH: usize = 4096;
@@ -14,23 +14,6 @@ const MAX_PATH: usize = 4096;
 pub enum AccessType {
     Block,
     Mount { fs: Option<FsKind>, flags: Vec<String> },
-}
-
-/// What a pod may do at a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetAccess {
-    ReadWrite,
-    ReadOnly,
-}
-
-impl TargetAccess {
-    pub fn of(read_only: bool) -> Self {
-        if read_only { Self::ReadOnly } else { Self::ReadWrite }
-    }
-
-    pub fn is_read_only(self) -> bool {
-        self == Self::ReadOnly
-    }
 }
 
 /// What is at a target now.

@@ -1,9 +1,9 @@
 //! Requests to the node's side of a volume, and its answers.
 
 use super::id::VolumeId;
-use super::publish::{TargetAccess, AccessType};
+use super::publish::AccessType;
 use crate::health::Condition;
-use crate::host::FsUsage;
+use crate::host::{FsUsage, TargetAccess};
 
 /// NodeStageVolume, parsed.
 #[derive(Clone, Debug)]
