@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use localpool::host::{DeviceEvents, Hint, Kind, MountHow, RawDisk, Roots, sysfs::scan};
+use localpool::host::{DeviceEvent, DeviceEvents, Kind, MountHow, RawDisk, Roots, sysfs::scan};
 
 /// Runs a command that must succeed, and returns its output.
 fn run(program: &str, args: &[&str]) -> String {
@@ -235,11 +235,11 @@ fn loop_attaching_a_device_makes_a_hint_that_names_it() {
     let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let events = DeviceEvents::subscribe(&Roots::default()).unwrap();
     let disk = Loop::attach();
-    let wanted = Hint::Changed { name: disk.name().into() };
+    let wanted = DeviceEvent::Changed { name: disk.name().into() };
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         match events.next(Duration::from_secs(1)).unwrap() {
-            Some(Hint::Overflow) => panic!("overflow of a few events"),
+            Some(DeviceEvent::Overflow) => panic!("overflow of a few events"),
             hint if hint == Some(wanted.clone()) => return,
             _ => {}
         }
@@ -262,7 +262,7 @@ fn loop_events_that_nobody_reads_become_an_overflow_and_then_flow_again() {
     }
     let mut overflows = 0;
     while let Some(hint) = events.next(Duration::from_millis(100)).unwrap() {
-        overflows += u32::from(hint == Hint::Overflow);
+        overflows += u32::from(hint == DeviceEvent::Overflow);
     }
     assert!(overflows > 0);
     std::fs::write(&trigger, "change").unwrap();
