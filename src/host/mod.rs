@@ -9,7 +9,6 @@
 
 mod agent_lock;
 mod array_state;
-mod arrival;
 mod backoff;
 mod block;
 mod command;
@@ -22,6 +21,7 @@ mod events;
 mod extent;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod file_watch;
 mod filesystem;
 mod filesystem_state;
 mod flock;
@@ -58,7 +58,6 @@ mod wait;
 
 pub use agent_lock::AgentLock;
 pub use array_state::ArrayState;
-pub use arrival::Arrival;
 pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 pub use command::TimedCommand;
@@ -68,6 +67,7 @@ pub use dry::DryHost;
 pub use error::{HostError, chain};
 pub use events::DeviceEvents;
 pub use extent::Extent;
+pub use file_watch::FileWatch;
 pub use filesystem::{FilesystemTimeouts, RealFilesystems, UnknownFilesystem};
 pub use filesystem_state::FilesystemState;
 pub use health::{DiskReport, DiskWarning, Health, IoErrors};
