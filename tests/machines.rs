@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 
 use localpool::device::{Attachments, Reach};
-use localpool::host::{DevNo, Kind, MountHow, MountUse, Offer, RawDisk, Roots, UNSEEN_NAMESPACE, sysfs::scan};
+use localpool::host::{
+    DevNo, Kind, MountHow, MountUse, ProvisionerOffer, RawDisk, Roots, UNSEEN_NAMESPACE, sysfs::scan,
+};
 
 struct Machine {
     folder: tempfile::TempDir,
@@ -522,9 +524,9 @@ fn a_sysfs_that_changes_while_it_is_read_gives_devices_that_are_whole_or_say_wha
 fn a_device_that_another_provisioners_link_leads_to_is_on_offer() {
     let m = machine("offered");
     let offered = |name: &str| match &m.disk(name).offered {
-        Offer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
-        Offer::None => "-".to_owned(),
-        Offer::NotKnown(why) => panic!("{name}: {why}"),
+        ProvisionerOffer::By(link) => link.strip_prefix(m.root()).unwrap().to_str().unwrap().to_owned(),
+        ProvisionerOffer::None => "-".to_owned(),
+        ProvisionerOffer::NotKnown(why) => panic!("{name}: {why}"),
     };
     assert_eq!(offered("vda"), "mnt/local-storage/fast/virtio-fast");
     assert_eq!(offered("vdb"), "mnt/disks/b");
@@ -540,7 +542,9 @@ fn where_offers_cannot_be_read_no_device_is_known_to_be_free() {
     let deep = "d".repeat(255);
     let roots = Roots { mnt: m.root().join("mnt").join(vec![deep.as_str(); 17].join("/")), ..Roots::under(m.root()) };
     let disks = scan(&roots).unwrap();
-    assert!(disks.iter().all(|disk| matches!(&disk.offered, Offer::NotKnown(why) if why.contains("too long"))));
+    assert!(
+        disks.iter().all(|disk| matches!(&disk.offered, ProvisionerOffer::NotKnown(why) if why.contains("too long")))
+    );
     assert!(disks.iter().all(|disk| disk.unreadable.is_none()), "what is ours stays ours");
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::no_answer::NoAnswer;
 use crate::device::Reason;
-use crate::host::{DevNo, Kind, Offer, RawDisk};
+use crate::host::{DevNo, Kind, ProvisionerOffer, RawDisk};
 
 /// A PersistentVolume of somebody else that names a path on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn promised(promises: &[Promise], raw: &RawDisk, all: &[&RawDisk]) -> Option
 impl Promise {
     fn is_of(&self, raw: &RawDisk) -> bool {
         let Self { volume: _, provisioner: _, path, device } = self;
-        let offered = matches!(&raw.offered, Offer::By(link) if link == path);
+        let offered = matches!(&raw.offered, ProvisionerOffer::By(link) if link == path);
         *device == Some(raw.devno) || *path == raw.path || raw.links.contains(path) || offered
     }
 }

@@ -35,7 +35,7 @@ use super::id;
 use super::judged::Verdict;
 use super::reason::Holder;
 pub use super::reason::Reason;
-use crate::host::{Dm, KernelName, Kind, MountHow, Offer, Probe, RawDisk};
+use crate::host::{Dm, KernelName, Kind, MountHow, Probe, ProvisionerOffer, RawDisk};
 
 /// Whose disks they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,9 +313,11 @@ impl<'a> Machine<'a> {
     /// What another provisioner offers: the device, something on it, or its disk.
     fn offer_of(&self, raw: &RawDisk) -> Option<Verdict> {
         self.tree(raw).into_iter().chain(self.disk_of(raw)).find_map(|raw| match &raw.offered {
-            Offer::None => None,
-            Offer::By(by) => Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() })),
-            Offer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
+            ProvisionerOffer::None => None,
+            ProvisionerOffer::By(by) => {
+                Some(Verdict::Theirs(Reason::Offered { device: raw.name.clone(), by: by.clone() }))
+            }
+            ProvisionerOffer::NotKnown(why) => Some(Verdict::Unknown(why.clone())),
         })
     }
 

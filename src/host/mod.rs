@@ -81,8 +81,8 @@ pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 pub use raw::{
-    Contents, DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Offer, Partition, Probe, RawDisk,
-    Signature, is_unchanged,
+    Contents, DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProvisionerOffer,
+    RawDisk, Signature, is_unchanged,
 };
 pub use real::RealHost;
 pub use roots::Roots;

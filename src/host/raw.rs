@@ -77,7 +77,7 @@ pub struct RawDisk {
     /// queue/zoned, unless it is `none`.
     pub zoned: Option<String>,
     pub numa_node: Option<i32>,
-    pub offered: Offer,
+    pub offered: ProvisionerOffer,
     /// Grows with each use of the same number by another device (kernel 5.15).
     pub diskseq: Option<u64>,
     /// Facts that nobody may guess (size, read-only, holders, …) and that could not be read, in words: without them
@@ -117,7 +117,7 @@ impl RawDisk {
             discards: false,
             zoned: None,
             numa_node: None,
-            offered: Offer::None,
+            offered: ProvisionerOffer::None,
             diskseq: None,
             unreadable: None,
         }
@@ -190,7 +190,7 @@ pub struct Md {
 
 /// Whether another provisioner has a device on offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Offer {
+pub enum ProvisionerOffer {
     #[default]
     None,
     /// By this link or device node in one of its folders.

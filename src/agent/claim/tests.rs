@@ -13,7 +13,7 @@ use crate::agent::{
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
 use crate::host::{
-    Extent, Geometry, Offer,
+    Extent, Geometry, ProvisionerOffer,
     fake::{FakeHost, Fault, Platter},
     patience::Patience,
 };
@@ -193,9 +193,9 @@ fn the_next_disk_of_a_set_is_claimed_without_an_event_when_the_first_is_not_blan
 #[test]
 fn a_link_to_a_disk_of_ours_changes_nothing_and_one_to_a_blank_disk_keeps_it() {
     let (host, mut agent) = machine();
-    host.edit("fake0", |raw| raw.offered = Offer::By("/mnt/disks/a".into()));
+    host.edit("fake0", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/a".into()));
     assert_eq!(passes(&mut agent, 3).0, ["fake1"]);
-    host.edit("fake1", |raw| raw.offered = Offer::By("/mnt/disks/b".into()));
+    host.edit("fake1", |raw| raw.offered = ProvisionerOffer::By("/mnt/disks/b".into()));
     let (_, last) = passes(&mut agent, 2);
     assert_eq!(last.snapshot.devices[1].verdict, Verdict::Ours);
     let Verdict::Theirs(reason) = &last.snapshot.devices[0].verdict else { panic!("{:?}", last.snapshot.devices[0]) };

@@ -6,7 +6,7 @@ use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition
 use super::facts::NOT_LOOKED;
 use super::*;
 use crate::device::reason::FLOOR;
-use crate::host::{Contents, MountUse, Offer, Signature};
+use crate::host::{Contents, MountUse, ProvisionerOffer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
@@ -423,7 +423,7 @@ proptest! {
 #[test]
 fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_it() {
     let link = "/mnt/local-storage/fast/nvme-x";
-    let offered = |raw: RawDisk| RawDisk { offered: Offer::By(link.into()), ..raw };
+    let offered = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::By(link.into()), ..raw };
     let words = |name: &str| format!("{name} is offered by a link: {link}");
     assert_eq!(why(&[offered(disk("sda"))], "sda"), words("sda"));
     let part = [over(disk("sda"), &["sda1"], &[]), offered(partition("sda", 1, Some(GUID)))];
@@ -436,7 +436,7 @@ fn a_disk_that_a_link_of_another_provisioner_offers_is_theirs_and_so_is_all_of_i
 
 #[test]
 fn where_it_cannot_be_told_whether_a_link_offers_a_disk_it_is_unknown_unless_it_is_ours_or_in_use() {
-    let not_known = |raw: RawDisk| RawDisk { offered: Offer::NotKnown("no leave to look".into()), ..raw };
+    let not_known = |raw: RawDisk| RawDisk { offered: ProvisionerOffer::NotKnown("no leave to look".into()), ..raw };
     assert_eq!(judge(&[not_known(disk("sda"))], "sda"), Verdict::Unknown("no leave to look".into()));
     assert_eq!(judge_with(&[not_known(disk("sda"))], "sda", &blank(), &[("sda", ours())]), Verdict::Ours);
     assert_eq!(why(&[mounted(not_known(disk("sda")), "/")], "sda"), "sda is mounted at /");
