@@ -17,7 +17,7 @@ use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
 use crate::device::{
     Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
 };
-use crate::host::{Backoff, Contents, Host, KernelName, Probe, chain, patience::Patience};
+use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, patience::Patience};
 use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
@@ -313,7 +313,7 @@ impl Reconciler {
 
 /// Nothing but another program's exclusive hold keeps it out of a claim.
 fn is_only_busy(device: &Device) -> bool {
-    let busy = Contents { busy: true, ..Contents::default() };
+    let busy = ProbeResult { busy: true, ..ProbeResult::default() };
     device.probe == Probe::Looked(busy)
 }
 

@@ -13,7 +13,7 @@ use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
 use crate::device::{Device, Kept, Snapshot, Verdict, record::judged_record};
 use crate::host::{
-    Access, BlockDevice, Contents, Extent, Host, IoError, KernelName, Openers, Probe, RawDisk, chain,
+    Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
     patience::Late,
     table::{Mbr, TableError, read_copies},
 };
@@ -94,7 +94,7 @@ impl Reconciler {
 }
 
 /// The exclusive open and the writes.
-fn destroy(host: &dyn Host, raw: &RawDisk, contents: &Contents, late: &Late) -> Result<(), WipeError> {
+fn destroy(host: &dyn Host, raw: &RawDisk, contents: &ProbeResult, late: &Late) -> Result<(), WipeError> {
     let disk = host.open(raw, Access::Claim)?;
     disk.prove_unopened(Openers::Writers)?;
     // Once more, now that nobody else can have it alone: the order is old where the open took long.
@@ -134,7 +134,7 @@ fn by(wipe: &Wipe) -> String {
     wipe.set.to_string()
 }
 
-fn description(contents: &Contents) -> String {
+fn description(contents: &ProbeResult) -> String {
     let signature = |found: &crate::host::Signature| {
         let label = found.label.as_ref().map_or_else(String::new, |label| format!(" with the label {label:?}"));
         let uuid = found.uuid.as_ref().map_or_else(String::new, |uuid| format!(", UUID {uuid}"));
@@ -150,7 +150,7 @@ fn description(contents: &Contents) -> String {
 
 /// A table may be there, but no partition in it, whether the kernel has mapped it or not. What cannot be read for
 /// certain has partitions.
-fn prove_without_partitions(disk: &dyn BlockDevice, contents: &Contents) -> Result<(), WipeError> {
+fn prove_without_partitions(disk: &dyn BlockDevice, contents: &ProbeResult) -> Result<(), WipeError> {
     let copies = read_copies(disk);
     let mut empty = false;
     for copy in [copies.primary, copies.backup] {
@@ -187,7 +187,7 @@ fn has_dos_entries(disk: &dyn BlockDevice) -> Result<bool, IoError> {
 }
 
 /// Both ends, and what was found between them; in whole sectors.
-fn extents(disk: &dyn BlockDevice, contents: &Contents) -> Vec<Extent> {
+fn extents(disk: &dyn BlockDevice, contents: &ProbeResult) -> Vec<Extent> {
     let geometry = disk.geometry();
     let end = geometry.size - geometry.size % u64::from(geometry.sector);
     let ends = [Extent { start: 0, end: end.min(ENDS) }, Extent { start: end.saturating_sub(ENDS), end }];

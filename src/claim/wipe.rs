@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::device::{Device, Reason, Verdict, id};
-use crate::host::{Contents, Kind, Probe, RawDisk};
+use crate::host::{Kind, Probe, ProbeResult, RawDisk};
 
 /// Why a device is not wiped; `Display` ends a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), Spared> {
     }
     let whole = matches!(device.raw.kind, Kind::Disk | Kind::Loop(Some(_)));
     let plain = device.raw.partitions.is_empty() && device.raw.holders.is_empty();
-    let seen = matches!(&device.probe, Probe::Looked(Contents { busy: false, .. }));
+    let seen = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
     match (whole, plain, seen) {
         (false, ..) => return Err(Spared::Bare),
         (_, false, _) => return Err(Spared::InUse),
@@ -203,7 +203,7 @@ mod tests {
         for raw in [partitioned, held] {
             assert_eq!(may_wipe(&device(raw, Verdict::Theirs(ext4())), &[]), Err(Spared::InUse));
         }
-        for probe in [Probe::NotLooked, Probe::Looked(Contents { busy: true, ..Contents::default() })] {
+        for probe in [Probe::NotLooked, Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() })] {
             assert_eq!(may_wipe(&Device { probe, ..theirs(ext4()) }, &[]), Err(Spared::NotTheirs));
         }
     }

@@ -21,7 +21,7 @@ use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
 use crate::host::{
-    Access, BlockDevice, Contents, Host, Incarnation, KernelName, Kind, Probe, RawDisk, chain,
+    Access, BlockDevice, Host, Incarnation, KernelName, Kind, Probe, ProbeResult, RawDisk, chain,
     patience::{self, Patience},
 };
 
@@ -336,7 +336,7 @@ impl Scope<'_> {
 /// Content that keeps a device out of every claim. Not that it was busy: that is over when its user is, of
 /// which nobody tells.
 fn denies(probe: &Probe) -> bool {
-    matches!(probe, Probe::Looked(Contents { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
+    matches!(probe, Probe::Looked(ProbeResult { table, signatures, busy: _ }) if table.is_some() || !signatures.is_empty())
 }
 
 fn whom(raw: &RawDisk) -> Whom {

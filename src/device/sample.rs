@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::label::{Hardware, Label, Layout, SetRef};
 use super::{Believed, Device, HardwareId, Verdict, id};
 use crate::device::set_name::SetName;
-use crate::host::{Contents, DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe, RawDisk};
+use crate::host::{DevNo, Dm, Kind, LoopBacking, Md, Partition, Probe, ProbeResult, RawDisk};
 
 pub const GIB: u64 = 1 << 30;
 
@@ -57,7 +57,7 @@ pub fn md(name: &str, slaves: &[&str]) -> RawDisk {
 }
 
 pub fn blank() -> Probe {
-    Probe::Looked(Contents::default())
+    Probe::Looked(ProbeResult::default())
 }
 
 pub fn label(cluster: &str, node: &str) -> Label {

@@ -220,13 +220,13 @@ pub enum MountHow {
 pub enum Probe {
     /// Nobody looked, as the facts in sysfs decide already.
     NotLooked,
-    Looked(Contents),
+    Looked(ProbeResult),
     /// It could not be read; the words say why.
     Failed(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct ProbeResult {
     /// blkid's PTTYPE: `gpt`, `dos`, …; also a protective MBR or a lone backup that we saw ourselves.
     pub table: Option<String>,
     pub signatures: Vec<Signature>,

@@ -5,7 +5,7 @@ use crate::device::{
     Believed, Device, DiskId, Reason, Verdict,
     sample::{device, disk, dm, label, loop_over, partition, with_kind},
 };
-use crate::host::{Contents, Kind, Probe, RawDisk, Signature};
+use crate::host::{Kind, Probe, ProbeResult, RawDisk, Signature};
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }
@@ -44,7 +44,7 @@ fn whole() -> Device {
 
 fn signed() -> Device {
     let found = Signature { kind: "xfs".into(), usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
-    let probe = Probe::Looked(Contents { signatures: vec![found], ..Contents::default() });
+    let probe = Probe::Looked(ProbeResult { signatures: vec![found], ..ProbeResult::default() });
     let raw = RawDisk {
         model: words("evil\u{1b}[2J\n\"é\""),
         wwid: words("t10.ATA     QEMU"),

@@ -75,14 +75,14 @@ impl Host for Desk {
         }
         if word == "asleep" {
             drop(self.gate.lock().unwrap());
-            return Probe::Looked(Contents::default());
+            return Probe::Looked(ProbeResult::default());
         }
         if word == "busy" {
-            return Probe::Looked(Contents { busy: true, ..Contents::default() });
+            return Probe::Looked(ProbeResult { busy: true, ..ProbeResult::default() });
         }
         let signature = |kind| Signature { kind, usage: "filesystem".into(), label: None, uuid: None, offset: 0 };
         let signatures = [word].into_iter().filter(|word| !word.is_empty()).map(signature).collect();
-        Probe::Looked(Contents { signatures, ..Contents::default() })
+        Probe::Looked(ProbeResult { signatures, ..ProbeResult::default() })
     }
 
     fn open(&self, disk: &RawDisk, access: Access) -> Result<Arc<dyn Disk>, HostError> {

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use crate::device::judged::Verdict;
 use crate::device::reason::{FLOOR, Reason};
-use crate::host::{Contents, Kind, LoopBacking, MountHow, Partition, Probe, RawDisk};
+use crate::host::{Kind, LoopBacking, MountHow, Partition, Probe, ProbeResult, RawDisk};
 
 /// States in which SCSI and NVMe take commands; a device without a state has nothing to say.
 const RUNNING: [&str; 2] = ["running", "live"];
@@ -86,7 +86,7 @@ pub(super) fn by_content(probe: &Probe, record: Option<&Evidence>) -> Verdict {
         (None, _) | (_, Probe::NotLooked) => return Verdict::Unknown(NOT_LOOKED.to_owned()),
         (Some(record), Probe::Looked(contents)) => (record, contents),
     };
-    let Contents { table, signatures, busy } = contents;
+    let ProbeResult { table, signatures, busy } = contents;
     if *busy {
         return Verdict::Theirs(Reason::Busy);
     }

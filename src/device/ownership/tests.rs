@@ -6,7 +6,7 @@ use super::super::sample::{GIB, blank, disk, dm, label, loop_over, md, partition
 use super::facts::NOT_LOOKED;
 use super::*;
 use crate::device::reason::FLOOR;
-use crate::host::{Contents, MountUse, ProvisionerOffer, Signature};
+use crate::host::{MountUse, ProbeResult, ProvisionerOffer, Signature};
 
 const GUID: &str = "6c6f6361-0000-4000-8000-000000000001";
 
@@ -106,10 +106,13 @@ fn content_of_any_sort_makes_it_theirs() {
         offset: 1080,
     };
     let cases = [
-        (Contents { signatures: vec![signature.clone()], ..Contents::default() }, "holds ext4 with the label \"data\""),
-        (Contents { table: Some("gpt".into()), ..Contents::default() }, "has a partition table (gpt)"),
-        (Contents { busy: true, ..Contents::default() }, "opened exclusively by another program"),
-        (Contents { busy: true, table: Some("dos".into()), signatures: vec![signature] }, "opened exclusively"),
+        (
+            ProbeResult { signatures: vec![signature.clone()], ..ProbeResult::default() },
+            "holds ext4 with the label \"data\"",
+        ),
+        (ProbeResult { table: Some("gpt".into()), ..ProbeResult::default() }, "has a partition table (gpt)"),
+        (ProbeResult { busy: true, ..ProbeResult::default() }, "opened exclusively by another program"),
+        (ProbeResult { busy: true, table: Some("dos".into()), signatures: vec![signature] }, "opened exclusively"),
     ];
     for (contents, piece) in cases {
         let verdict = judge_with(&[disk("sda")], "sda", &Probe::Looked(contents), &[]);
@@ -408,8 +411,8 @@ proptest! {
             4 => raw.read_only = true,
             5 => raw.removable = true,
             6 => raw.state = Some("blocked".into()),
-            7 => probe = looked(Contents { busy: true, ..Contents::default() }),
-            8 => probe = looked(Contents { table: Some("PMBR".into()), ..Contents::default() }),
+            7 => probe = looked(ProbeResult { busy: true, ..ProbeResult::default() }),
+            8 => probe = looked(ProbeResult { table: Some("PMBR".into()), ..ProbeResult::default() }),
             9 => probe = Probe::NotLooked,
             10 => record = Evidence::Unreadable("torn".into()),
             _ => raw.unreadable = Some("x".into()),
