@@ -13,7 +13,7 @@ use crate::device::{
     label::{Hardware, Label},
 };
 use crate::host::{
-    Access, Host, RawDisk, SHORT_TURN_PATIENCE, chain,
+    Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
     patience::{Late, PatienceError},
 };
 use crate::pool::{
@@ -158,7 +158,7 @@ impl Reconciler {
             is_same_device(device, id, raw) || device.unread.is_some() && is_same_node(device, raw)
         };
         let is_here = |raw: &RawDisk| snapshot.devices.iter().any(|device| is_it(device, raw));
-        match member.lock_within(SHORT_TURN_PATIENCE) {
+        match member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) {
             Ok(mut state) if !is_here(&state.raw) => {
                 tracing::warn!(disk = %member.id, path = %state.raw.path.display(), "a disk of the pool is gone");
                 // What was deleted there since the last pass is not waited for.
@@ -177,7 +177,7 @@ impl Reconciler {
     /// A disk with our label that must not be used: if it is open, it is not any more.
     pub(super) fn withhold(&self, device: &Device, why: String) -> MemberProblem {
         if let Some(member) = self.pool.labelled_disk(&device.id) {
-            let mut state = match member.lock_within(SHORT_TURN_PATIENCE) {
+            let mut state = match member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT) {
                 Ok(state) => state,
                 Err(stuck) => return MemberProblem::of(&stuck),
             };
@@ -192,7 +192,7 @@ impl Reconciler {
     pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &DiskId, device: &Device, why: &str) {
         let member = self.pool.labelled_disk(id);
         let withheld = member.as_ref().map(|member| {
-            let mut state = member.lock_within(SHORT_TURN_PATIENCE)?;
+            let mut state = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
             state.arrive_unusable(device.raw.clone(), why.to_owned());
             Ok::<(), ApplyError>(())
         });
@@ -300,7 +300,7 @@ fn open(pool: &Pool, host: &dyn Host, device: &Device) -> Result<(), MemberProbl
     let Some(label) = &device.label else { return Err(MemberProblem::Stays("it has no label".to_owned())) };
     let known = pool.labelled_disk(&device.id);
     let lock = |member: &'_ LabelledDisk, why: &str| {
-        let locked = member.lock_within(SHORT_TURN_PATIENCE).map_err(|e| MemberProblem::of(&e));
+        let locked = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map_err(|e| MemberProblem::of(&e));
         locked.map(|mut state| state.arrive_unusable(device.raw.clone(), why.to_owned()))
     };
     if let Some(member) = &known {

@@ -11,7 +11,7 @@ use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::Rule;
 use crate::device::{DiskId, Snapshot, label::SetRef};
-use crate::host::{KernelName, SHORT_TURN_PATIENCE, chain, patience::PatienceError};
+use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, patience::PatienceError};
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
@@ -110,10 +110,10 @@ impl Reconciler {
         let Some(member) = self.pool.member(id) else { return };
         let offered = match &member {
             Member::Labelled(disk) => {
-                disk.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                disk.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
             Member::Bare(device) => {
-                device.lock_within(SHORT_TURN_PATIENCE).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
+                device.lock_within(SHORT_DEVICE_LOCK_TIMEOUT).map(|mut state| state.rule = rule).map_err(|e| chain(&e))
             }
         };
         if let Err(busy) = offered {

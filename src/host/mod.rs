@@ -13,6 +13,7 @@ mod backoff;
 mod block;
 mod command;
 mod device_event;
+mod device_lock;
 mod disk;
 mod dry;
 mod dying;
@@ -50,7 +51,6 @@ pub mod stdout;
 mod swaps;
 pub mod sysfs;
 pub mod table;
-mod turn;
 mod udev;
 mod udev_events;
 mod uevent;
@@ -62,6 +62,9 @@ pub use backoff::Backoff;
 pub use block::{BlockDevice, Disk, Geometry, IoError, Mapping, Openers, PartitionMap};
 pub use command::TimedCommand;
 pub use device_event::DeviceEvent;
+pub use device_lock::{
+    DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, LockTimeout, SHORT_DEVICE_LOCK_TIMEOUT, Shows,
+};
 pub use disk::RealDisk;
 pub use dry::DryHost;
 pub use error::{HostError, chain};
@@ -87,4 +90,3 @@ pub use raw::{
 pub use real::RealHost;
 pub use roots::Roots;
 pub use state::{StateDir, StateStore};
-pub use turn::{SHORT_TURN_PATIENCE, Shows, Stuck, TURN_PATIENCE, Turn, TurnGuard};
