@@ -14,7 +14,7 @@ use crate::device::{
 };
 use crate::host::{
     Access, Host, RawDisk, SHORT_DEVICE_LOCK_TIMEOUT, chain,
-    patience::{Late, PatienceError},
+    timeout::{Late, TimeoutError},
 };
 use crate::pool::{
     ApplyError, BareClaim, BareDevice, BareError, Knowledge, LabelledDisk, Member, Opened, Pool, PoolDisk, Standing,
@@ -36,7 +36,7 @@ pub(super) enum BareProblem {
     #[error("opening or reading it hangs")]
     LookHangs,
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     #[error(transparent)]
     Device(#[from] BareError),
 }
@@ -261,7 +261,7 @@ impl Reconciler {
         &mut self,
         on: impl Into<WorkedOn>,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         let pool = Arc::clone(&self.pool);
         self.errands.errand(&on.into(), work, move || pool.nudge())
     }
@@ -272,7 +272,7 @@ impl Reconciler {
         &mut self,
         on: impl Into<WorkedOn>,
         work: impl FnOnce(&Late) -> T + Send + 'static,
-    ) -> Result<T, PatienceError> {
+    ) -> Result<T, TimeoutError> {
         let late = Late::default();
         let told = late.clone();
         let done = self.errand(on, move || work(&told));

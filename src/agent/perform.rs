@@ -11,14 +11,14 @@ use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
 use crate::claim::Rule;
 use crate::device::{DiskId, Snapshot, label::SetRef};
-use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, patience::PatienceError};
+use crate::host::{KernelName, SHORT_DEVICE_LOCK_TIMEOUT, chain, timeout::TimeoutError};
 use crate::pool::{ApplyError, Member, StoreError};
 
 /// Why the record of a member does not say of which set it is.
 #[derive(Debug, thiserror::Error)]
 enum RenameError {
     #[error(transparent)]
-    Hangs(#[from] PatienceError),
+    Hangs(#[from] TimeoutError),
     #[error(transparent)]
     Label(#[from] ApplyError),
     #[error(transparent)]

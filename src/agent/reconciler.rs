@@ -17,7 +17,7 @@ use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
 use crate::device::{
     Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
 };
-use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, patience::Patience};
+use crate::host::{Backoff, Host, KernelName, Probe, ProbeResult, chain, timeout::Timeouts};
 use crate::pool::{LabelledDisk, Member, Pool, PoolError};
 
 /// How soon to look again at a disk that somebody had open or locked, or that could not be claimed: no event tells
@@ -43,7 +43,7 @@ pub struct Reconciler {
     /// How many were begun.
     pub(super) passes: u64,
     /// Work on disks of the pool that may hang.
-    pub(super) errands: Patience<WorkedOn>,
+    pub(super) errands: Timeouts<WorkedOn>,
     /// Kernel name of each disk that a claim is under way on, or was before the last look, and its set. By the id of the bare disk.
     pub(super) claims_under_way: BTreeMap<DiskId, (KernelName, SetRef)>,
     /// What the log has been told of disks of the pool that cannot be used, by kernel name.
@@ -98,7 +98,7 @@ impl Reconciler {
             question: Question::default(),
             untold: None,
             passes: 0,
-            errands: Patience::new(ERRAND),
+            errands: Timeouts::new(ERRAND),
             claims_under_way: BTreeMap::new(),
             unusable: BTreeMap::new(),
             together: Identities::new(),

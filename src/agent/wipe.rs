@@ -14,8 +14,8 @@ use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
 use crate::device::{Device, Kept, Snapshot, Verdict, record::judged_record};
 use crate::host::{
     Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
-    patience::Late,
     table::{Mbr, TableError, read_copies},
+    timeout::Late,
 };
 use crate::pool::zero;
 

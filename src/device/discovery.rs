@@ -22,7 +22,7 @@ use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Kept, Remembered};
 use crate::host::{
     Access, BlockDevice, Host, Incarnation, KernelName, Kind, Probe, ProbeResult, RawDisk, chain,
-    patience::{self, Patience},
+    timeout::{self, Timeouts},
 };
 
 /// Reads what a device says of itself; the codec of tables and labels offers it.
@@ -42,7 +42,7 @@ pub struct Discovery {
     /// How long a look believes what an earlier one read.
     keep: Duration,
     cache: Remembered<Finding>,
-    patience: Patience<Whom>,
+    timeouts: Timeouts<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
 }
@@ -89,14 +89,14 @@ impl Discovery {
             last_on: BTreeMap::new(),
             keep,
             cache: Remembered::default(),
-            patience: Patience::new(patience::BOUND),
+            timeouts: Timeouts::new(timeout::DEVICE_TIMEOUT),
             has_failed: false,
         }
     }
 
-    /// The same with other patience for a device that hangs.
+    /// The same with another timeout for a device that hangs.
     pub fn waiting_at_most(mut self, bound: Duration) -> Self {
-        self.patience = Patience::new(bound);
+        self.timeouts = Timeouts::new(bound);
         self
     }
 
@@ -119,7 +119,7 @@ impl Discovery {
 
     /// Whether a device still owes an answer to the last look: no event tells when it gives one.
     pub fn is_waiting_for(&self, raw: &RawDisk) -> bool {
-        self.patience.is_waiting_for(&whom(raw))
+        self.timeouts.is_waiting_for(&whom(raw))
     }
 
     /// Whether a device could not be read at the last look at all of them: no event tells when that is over.
@@ -129,7 +129,7 @@ impl Discovery {
 
     /// Whether a device has not answered yet.
     pub fn is_waiting(&self) -> bool {
-        self.patience.is_waiting()
+        self.timeouts.is_waiting()
     }
 
     /// A hint that a device or one of its partitions changed, by kernel name.
@@ -205,7 +205,7 @@ impl Discovery {
         let at = host.monotonic();
         let raws = host.scan().map_err(DiscoveryError::Scan)?;
         let here: HashSet<Whom> = raws.iter().map(whom).collect();
-        self.patience.forget(|whom| here.contains(whom));
+        self.timeouts.forget(|whom| here.contains(whom));
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
@@ -286,12 +286,12 @@ impl Discovery {
             Ok(disk) => read(&*disk),
             Err(error) => Evidence::Failed(chain(&error)),
         };
-        self.patience.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
+        self.timeouts.ask(&whom(raw), open_and_read).unwrap_or_else(|error| Evidence::Failed(chain(&error)))
     }
 
     fn probe_of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk) -> Probe {
         let (asked, disk) = (Arc::clone(host), raw.clone());
-        let probed = self.patience.ask(&whom(raw), move || asked.probe(&disk));
+        let probed = self.timeouts.ask(&whom(raw), move || asked.probe(&disk));
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 

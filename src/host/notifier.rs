@@ -17,15 +17,15 @@ impl Notifier {
         self.news.notify_all();
     }
 
-    /// Attempts something, and again each time that it has happened since, for `patience` in all.
-    pub fn attempt<T>(&self, patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Attempts something, and again each time that it has happened since, for `timeout` in all.
+    pub fn attempt<T>(&self, timeout: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let began = Instant::now();
         loop {
             let known = self.count();
             if let Some(done) = attempt() {
                 return Some(done);
             }
-            if !self.wait_past(known, patience.saturating_sub(began.elapsed())) {
+            if !self.wait_past(known, timeout.saturating_sub(began.elapsed())) {
                 return None;
             }
         }
@@ -35,10 +35,10 @@ impl Notifier {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it has happened more than `known` times; false: not within `patience`.
-    fn wait_past(&self, known: u64, patience: Duration) -> bool {
+    /// Waits until it has happened more than `known` times; false: not within `timeout`.
+    fn wait_past(&self, known: u64, timeout: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.news.wait_timeout_while(count, patience, |count| *count <= known);
+        let waited = self.news.wait_timeout_while(count, timeout, |count| *count <= known);
         *waited.unwrap_or_else(PoisonError::into_inner).0 > known
     }
 }

@@ -12,7 +12,7 @@ use super::journal::JOURNAL;
 use super::plan::PlanError;
 use super::request::Selector;
 use crate::device::{DiskId, Size, record::LabelError};
-use crate::host::{Extent, HostError, IoError, LockTimeout, patience::PatienceError, table::TableWriteError};
+use crate::host::{Extent, HostError, IoError, LockTimeout, table::TableWriteError, timeout::TimeoutError};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum PoolError {
     Hangs {
         disk: String,
         #[source]
-        hangs: PatienceError,
+        hangs: TimeoutError,
     },
     #[error(transparent)]
     Journal(#[from] StoreError),

@@ -103,8 +103,8 @@ async fn ask(socket: &std::path::Path, found: &Found) -> AgentAnswer {
     let mut replies = 0_u64;
     loop {
         // Without a first reply the agent counts as absent; after it there may be nothing to report for days.
-        let patience = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
-        let Ok(message) = tokio::time::timeout(patience, stream.message()).await else {
+        let timeout = if replies == 0 { FIRST_REPLY } else { Duration::MAX };
+        let Ok(message) = tokio::time::timeout(timeout, stream.message()).await else {
             tracing::warn!("the agent of this node answers, but does not report its devices");
             return AgentAnswer::NobodyThere;
         };

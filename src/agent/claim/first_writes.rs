@@ -12,7 +12,7 @@ use crate::device::{
     Device, DiskId, Owner,
     label::{Hardware, Layout, SetRef},
 };
-use crate::host::{Access, Disk, Host, Openers, Probe, ProbeResult, patience::Late};
+use crate::host::{Access, Disk, Host, Openers, Probe, ProbeResult, timeout::Late};
 use crate::pool::{
     BareClaim, BareDevice, LabelledDisk, LastSeen, Member, NewLabel, Opened, Pool, PoolDisk, reads_as_zeros,
 };

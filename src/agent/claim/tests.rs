@@ -15,7 +15,7 @@ use crate::device::{Owner, label::Layout};
 use crate::host::{
     Extent, Geometry, ProvisionerOffer,
     fake::{FakeHost, Fault, Platter},
-    patience::Patience,
+    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, Pool, Selector, Standing, WantedUsage, Workers};
 
@@ -402,7 +402,7 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
         host.unplug("fake1");
         let rule = Rule { layout, ..sample::rule("set") };
         agent.set_rules(vec![rule.clone()]);
-        agent.errands = Patience::new(Duration::from_millis(300));
+        agent.errands = Timeouts::new(Duration::from_millis(300));
         host.before_the_next_claim(|platter| platter.set_hangs_at(Some("probe")));
         let mut last = passes(&mut agent, 1).1;
         while !agent.errands.is_waiting_for(&(&last.snapshot.devices[0].id).into()) {

@@ -25,7 +25,7 @@ fn start(host: &Arc<FakeHost>, rule: &Rule) -> Reconciler {
     let pool = Arc::new(Pool::open(host.clone(), owner, Workers::Caller).expect("a pool"));
     let mut agent = Reconciler::new(host.clone(), pool, Duration::ZERO, vec![rule.clone()]);
     agent.memory.discovery = agent.memory.discovery.waiting_at_most(BOUND);
-    agent.errands = Patience::new(BOUND);
+    agent.errands = Timeouts::new(BOUND);
     agent
 }
 
@@ -166,7 +166,7 @@ fn a_disk_that_is_unplugged_while_it_hangs_leaves_all_patience_to_the_others_and
     }
     host.unplug("fake0");
     agent = pass(agent).0;
-    assert_eq!(agent.errands.patience(), BOUND);
+    assert_eq!(agent.errands.timeout(), BOUND);
     assert!(agent.errands.is_waiting_for(&id), "it is under way, should the disk come back");
     sick.set_hangs(false);
 }

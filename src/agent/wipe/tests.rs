@@ -10,8 +10,8 @@ use crate::device::{Owner, label::Layout};
 use crate::host::{
     FsKind, Geometry,
     fake::{FakeHost, Fault, Platter},
-    patience::Patience,
     table::{Entry, Name, Table, backup_bytes, mbr_bytes, primary_bytes},
+    timeout::Timeouts,
 };
 use crate::pool::{CreateRequest, Pool, Selector, WantedUsage, Workers};
 
@@ -442,7 +442,7 @@ fn a_disk_that_a_program_writes_to_is_not_wiped() {
 #[test]
 fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answers() {
     let mut case = Case::new(&["fake0"], vec![order(&["/dev/fake0"])]);
-    case.agent.errands = Patience::new(Duration::from_millis(300));
+    case.agent.errands = Timeouts::new(Duration::from_millis(300));
     case.mkfs("fake0");
     case.pass();
     case.host.advance(AGE);

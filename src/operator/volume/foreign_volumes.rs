@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::api::{Node, node_selector};
 use crate::claim::{AskPromises, NoAnswer, Promise};
 use crate::host::links;
-use crate::host::patience::Patience;
+use crate::host::timeout::Timeouts;
 use crate::operator::error::Error;
 
 /// How many PersistentVolumes are read at once.
@@ -34,7 +34,7 @@ struct ForeignVolume {
 
 /// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
-    let mut patience = Patience::new(PATH_TIMEOUT);
+    let mut patience = Timeouts::new(PATH_TIMEOUT);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)?;
