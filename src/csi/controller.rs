@@ -54,7 +54,7 @@ fn volume(volume: &Volume) -> proto::Volume {
 }
 
 /// What the caller's `grpc-timeout` says: a number and a unit.
-fn patience(metadata: &MetadataMap) -> Duration {
+fn timeout(metadata: &MetadataMap) -> Duration {
     let text = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let Some((unit_at, unit)) = text.char_indices().last() else { return DEFAULT_TIMEOUT };
     let Ok(number) = text[..unit_at].parse::<u64>() else { return DEFAULT_TIMEOUT };
@@ -85,7 +85,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
-        let patience = patience(request.metadata());
+        let timeout = timeout(request.metadata());
         let request = request.into_inner();
         let name = volume_name(&request.name)?.to_owned();
         let usage = usage(&request.volume_capabilities)?;
@@ -100,7 +100,7 @@ impl<V: Volumes> Controller for ControllerService<V> {
             return Err(Status::invalid_argument(format!("mutable_parameters.{key} is not supported")));
         }
         let nodes = nodes(request.accessibility_requirements.as_ref())?;
-        let wanted = VolumeRequest { name, required, limit, usage, parameters, selector, nodes, patience };
+        let wanted = VolumeRequest { name, required, limit, usage, parameters, selector, nodes, timeout };
         let made = self.volumes.create(wanted).await?;
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume(&made)) }))
     }
@@ -277,7 +277,7 @@ mod tests {
         let said = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().expect("ascii"));
-            patience(&metadata)
+            timeout(&metadata)
         };
         for (text, time) in [
             ("1H", Duration::from_secs(3600)),
@@ -292,6 +292,6 @@ mod tests {
         ] {
             assert_eq!(said(text), time, "{text}");
         }
-        assert_eq!(patience(&MetadataMap::new()), DEFAULT_TIMEOUT);
+        assert_eq!(timeout(&MetadataMap::new()), DEFAULT_TIMEOUT);
     }
 }

@@ -234,7 +234,7 @@ pub fn wanted(name: &str, nodes: Nodes) -> VolumeRequest {
         parameters: [("class".to_owned(), "fast".to_owned())].into(),
         selector: Selector { class: Some("fast".to_owned()), set: None },
         nodes,
-        patience: PATIENCE,
+        timeout: PATIENCE,
     }
 }
 

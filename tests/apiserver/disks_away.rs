@@ -42,7 +42,7 @@ async fn a_volume_that_was_begun_on_a_disk_that_left_is_not_made_on_another_one_
     let id = VolumeId::of_name(&pvc);
     let mut wish = wanted(&pvc, on(&name));
     wish.required = 100 * MIB;
-    wish.patience = Duration::from_secs(120);
+    wish.timeout = Duration::from_secs(120);
     wish.parameters = [("class".to_owned(), label.clone())].into();
     wish.selector.class = Some(label.clone());
     let scenario = async {

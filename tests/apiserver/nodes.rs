@@ -203,7 +203,7 @@ async fn an_agent_that_was_away_serves_what_it_missed_and_what_was_withdrawn_is_
 
     let missed = unique("pvc");
     let mut wish = wanted(&missed, on(&name));
-    wish.patience = Duration::from_secs(2);
+    wish.timeout = Duration::from_secs(2);
     wish.selector.class = Some(label.clone());
     wish.parameters = [("class".to_owned(), label.clone())].into();
     let silent = stage.volumes.create(wish).await.expect_err("nobody answers");

@@ -28,7 +28,7 @@ use crate::volume::{
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an agent has to notice a change.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest time between the answer and the end of a caller's patience.
+/// The longest time between the answer and the end of a caller's timeout.
 const MARGIN: Duration = Duration::from_secs(1);
 
 mod deleting;

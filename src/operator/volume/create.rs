@@ -21,15 +21,15 @@ pub struct CreateFacts<'a> {
     pub own_uid: Option<&'a str>,
     /// The Node object of the object's node exists.
     pub node_exists: bool,
-    /// Three quarters of the caller's patience have passed.
+    /// Three quarters of the caller's timeout have passed.
     pub silent: bool,
-    /// Nearly all of the caller's patience has passed.
+    /// Nearly all of the caller's timeout has passed.
     pub over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
-    /// Three quarters of the patience have passed.
+    /// Three quarters of the timeout have passed.
     Silent,
     /// Nearly all of it has passed.
     Over,

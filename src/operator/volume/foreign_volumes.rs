@@ -34,14 +34,14 @@ struct ForeignVolume {
 
 /// Asks the API server, on a thread of its own: it blocks.
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskPromises {
-    let mut patience = Timeouts::new(PATH_TIMEOUT);
+    let mut timeouts = Timeouts::new(PATH_TIMEOUT);
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
         let named = listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)?;
-        patience.forget(|path| named.iter().any(|named| named.path == *path));
+        timeouts.forget(|path| named.iter().any(|named| named.path == *path));
         let resolve = |ForeignVolume { volume, provisioner, path }| {
             let asked = path.clone();
-            let device = patience.ask(&path, move || links::device_on_host(&asked));
+            let device = timeouts.ask(&path, move || links::device_on_host(&asked));
             match device {
                 Ok(device) => Ok(Promise { volume, provisioner, path, device }),
                 Err(source) => Err(NoAnswer::Path { path, volume, source }),

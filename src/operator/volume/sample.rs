@@ -24,7 +24,7 @@ pub fn wanted(name: &str) -> VolumeRequest {
         parameters: BTreeMap::from([("class".to_owned(), "fast".to_owned())]),
         selector: Selector { class: Some("fast".to_owned()), set: None },
         nodes: Nodes::Preferred(vec!["n".to_owned()]),
-        patience: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
     }
 }
 

@@ -56,7 +56,7 @@ pub fn differs(object: &PoolVolume) -> bool {
 
 /// The object that asks `node` for a volume. It is created with the finalizer.
 pub fn object(wanted: &VolumeRequest, node: &str) -> PoolVolume {
-    let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, patience: _ } = wanted;
+    let VolumeRequest { name, required, limit, usage, parameters, selector: _, nodes: _, timeout: _ } = wanted;
     let (volume_mode, fs_type) = match usage {
         WantedUsage::Block => (VolumeMode::Block, None),
         WantedUsage::Mount(kind) => (VolumeMode::Filesystem, kind.map(|kind| kind.name().to_owned())),

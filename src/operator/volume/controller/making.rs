@@ -14,8 +14,8 @@ use crate::volume::{Error, Volume, VolumeId, VolumeRequest};
 impl ClusterVolumes {
     pub(super) async fn make(self, id: VolumeId, wanted: VolumeRequest) -> Result<Volume, Error> {
         let began = Instant::now();
-        let silent_at = began + wanted.patience * 3 / 4;
-        let over_at = began + wanted.patience.saturating_sub(MARGIN.min(wanted.patience / 8));
+        let silent_at = began + wanted.timeout * 3 / 4;
+        let over_at = began + wanted.timeout.saturating_sub(MARGIN.min(wanted.timeout / 8));
         let mut sight = Sight::new(&self.stores.volumes, id.to_string());
         let mut own = None;
         let mut refusal: Option<Error> = None;
