@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::NotZeros;
-use crate::device::{Device, KEEP, Remembered};
+use crate::device::{Device, REMEMBERED_FOR, Remembered};
 use crate::host::{
     Access, BlockDevice, Host, HostError, Incarnation, IoError, KernelName, RawDisk,
     timeout::{self, TimeoutError, Timeouts},
@@ -89,7 +89,7 @@ impl Blanks {
 
     /// What is remembered against a device. Not for ever, as not everything that changes a disk is told.
     pub fn known(&self, device: &Device, now: Duration) -> Result<(), NotZeros> {
-        self.refused.fresh(&device.raw, now, KEEP).map_or(Ok(()), |why| Err(*why))
+        self.refused.fresh(&device.raw, now, REMEMBERED_FOR).map_or(Ok(()), |why| Err(*why))
     }
 
     /// Reads a disk. Read-only: closing a descriptor that could write would be an event of the disk.

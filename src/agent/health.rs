@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reports::Reports;
-use crate::device::KEEP;
+use crate::device::REMEMBERED_FOR;
 use crate::host::{
     Health, Host, Incarnation, RawDisk, chain,
     timeout::{self, Timeouts},
@@ -38,7 +38,7 @@ impl Healths {
 
     /// A disk that does not answer in time is asked again when it has.
     pub fn of(&mut self, host: &Arc<dyn Host>, raw: &RawDisk, now: Duration) -> Health {
-        if let Some(report) = self.reports.fresh(raw, now, KEEP) {
+        if let Some(report) = self.reports.fresh(raw, now, REMEMBERED_FOR) {
             return report.health;
         }
         let asked = (Arc::clone(host), raw.clone());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::host::{Incarnation, KernelName, RawDisk};
 
 /// How long a look believes the reason against a disk before it reads the content again.
-pub const KEEP: Duration = Duration::from_secs(3600);
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
 
 /// By kernel name.
 #[derive(Debug)]
