@@ -11,7 +11,7 @@ use self::error::WipeError;
 use super::met::Met;
 use super::reconciler::Reconciler;
 use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
-use crate::device::{Device, Kept, Snapshot, Verdict, record::judged_record};
+use crate::device::{Device, Memo, Snapshot, Verdict, record::judged_record};
 use crate::host::{
     Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
     table::{Mbr, TableError, read_copies},
@@ -72,7 +72,7 @@ impl Reconciler {
     pub(super) fn tell_wiped(&mut self, snapshot: &Snapshot, problems: &mut BTreeMap<KernelName, String>) {
         let before = std::mem::take(&mut self.memory.wiped);
         for device in snapshot.devices.iter().filter(|device| device.verdict == Verdict::Unclaimed) {
-            let Some(Kept { at, what: words, .. }) = before.get(&device.raw) else { continue };
+            let Some(Memo { at, what: words, .. }) = before.get(&device.raw) else { continue };
             problems.insert(device.raw.name.clone(), words.clone());
             self.memory.wiped.keep(&device.raw, *at, words.clone());
         }

@@ -19,7 +19,7 @@ use super::duplicate::{self, Identities};
 use super::id;
 use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
-use super::remembered::{Kept, Remembered};
+use super::remembered::{Memo, Remembered};
 use crate::host::{
     Access, BlockDevice, Host, Incarnation, KernelName, Kind, Probe, ProbeResult, RawDisk, chain,
     timeout::{self, Timeouts},
@@ -76,7 +76,7 @@ struct Look<'l, 'r> {
     machine: &'l Machine<'r>,
     raws: &'r [RawDisk],
     /// What is remembered of devices, and believed.
-    known: &'l HashMap<&'r KernelName, Kept<Finding>>,
+    known: &'l HashMap<&'r KernelName, Memo<Finding>>,
 }
 
 impl Discovery {
@@ -209,7 +209,7 @@ impl Discovery {
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
-        let known: HashMap<&KernelName, Kept<Finding>> =
+        let known: HashMap<&KernelName, Memo<Finding>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
         let look = Look { host, read, scope, machine: &machine, raws: &raws, known: &known };
@@ -295,7 +295,7 @@ impl Discovery {
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
-    fn believes(&self, raw: &RawDisk, cached: &Kept<Finding>, now: Duration, scope: Scope<'_>) -> bool {
+    fn believes(&self, raw: &RawDisk, cached: &Memo<Finding>, now: Duration, scope: Scope<'_>) -> bool {
         match scope {
             Scope::All => now.saturating_sub(cached.at) < self.keep,
             Scope::One { .. } => !scope.covers(&raw.name),
@@ -305,7 +305,7 @@ impl Discovery {
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&KernelName, Kept<Finding>>,
+        known: &HashMap<&KernelName, Memo<Finding>>,
         records: &HashMap<&KernelName, Evidence>,
         at: Duration,
         scope: Scope<'_>,

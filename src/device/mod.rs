@@ -34,6 +34,6 @@ pub use free::NotFree;
 pub use judged::{Believed, Device, Verdict};
 pub use ownership::Owner;
 pub use reason::{Holder, Reason};
-pub use remembered::{Kept, REMEMBERED_FOR, Remembered};
+pub use remembered::{Memo, REMEMBERED_FOR, Remembered};
 pub use set_name::SetName;
 pub use size::Size;
