@@ -60,7 +60,7 @@ impl Expression {
     /// Whether it holds for a device.
     pub fn selects(&self, device: &Device, attachment: Attachment) -> Result<(), Mismatch> {
         let mut context = Context::with_env(Arc::clone(&ENV));
-        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment, listing: None }));
+        context.add_variable_from_value(DEVICE, facts(&Observed { device, attachment, shown_verdict: None }));
         // Nobody else sees what the evaluator was about when it failed.
         let result = catch_unwind(AssertUnwindSafe(|| self.program.execute(&context)));
         let failed = |why: String| Err(Mismatch::ExpressionFails { text: self.shown(), why });

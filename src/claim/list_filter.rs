@@ -290,7 +290,7 @@ mod tests {
         };
         let device = crate::device::Device { raw, ..unclaimed("sda") };
         let attachment = Attachment { reach: Reach::Local, by: None };
-        let facts = facts(&Observed { device: &device, attachment, listing: None });
+        let facts = facts(&Observed { device: &device, attachment, shown_verdict: None });
         for list in LISTS {
             let said = (list.says)(&device.raw);
             for name in list.facts {

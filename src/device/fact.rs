@@ -17,7 +17,7 @@ pub struct Observed<'a> {
     pub device: &'a Device,
     pub attachment: Attachment,
     /// `None` for expressions: a filter does not depend on whose a device is.
-    pub listing: Option<&'a Listing>,
+    pub shown_verdict: Option<&'a ShownVerdict>,
 }
 
 impl<'a> Observed<'a> {
@@ -28,7 +28,7 @@ impl<'a> Observed<'a> {
 
 /// Whose a device is, with the words of the pool: only a list of all devices has it.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct ShownVerdict {
     pub verdict: &'static str,
     pub reason: String,
     pub refusal: Option<String>,

@@ -29,7 +29,9 @@ pub use attachment::{Attachment, Attachments, Reach};
 pub use device_type::{DeviceType, device_type, type_name};
 pub use discovery::{Discovery, DiscoveryError, Snapshot, disk_of};
 pub use disk_id::{DiskId, HardwareId, may_be_hardware};
-pub use fact::{Column, Fact, FactKind, FactValue, Facts, FieldRank, Listing, Observed, ResultField, Side, TableWidth};
+pub use fact::{
+    Column, Fact, FactKind, FactValue, Facts, FieldRank, Observed, ResultField, ShownVerdict, Side, TableWidth,
+};
 pub use free::NotFree;
 pub use judged::{Believed, Device, Verdict};
 pub use ownership::Owner;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::listed::{ListedDevice, refusal, verdict_and_reason};
 use crate::device::{
-    Attachments, Device, Facts, Listing, Observed, Verdict,
+    Attachments, Device, Facts, Observed, ShownVerdict, Verdict,
     fact_table::{facts, in_json},
 };
 use crate::host::{KernelName, Kind};
@@ -67,8 +67,8 @@ fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &
     let bare = *whose == Verdict::Ours && label.is_none() && !pool_partition;
     let refusal = if bare { Some("in pool as a bare device".to_owned()) } else { refusal(shown) };
     let (verdict, reason) = verdict_and_reason(shown);
-    let listing = Listing { verdict, reason, refusal, pool_partition };
-    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), listing: Some(&listing) };
+    let shown_verdict = ShownVerdict { verdict, reason, refusal, pool_partition };
+    let seen = Observed { device: &shown.device, attachment: attachments.of(raw), shown_verdict: Some(&shown_verdict) };
     let all = facts(&seen);
     let listed = in_json().filter_map(|fact| Some((fact.name, fact.among(&all)?)));
     DeviceRow { facts: listed.collect() }

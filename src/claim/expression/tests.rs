@@ -73,7 +73,9 @@ fn each_name_means_what_it_has_always_meant() {
     let network = Attachment { reach: Reach::Network, by: Some("Amazon EBS") };
     let mut said = String::new();
     for (of, attachment) in [(Device { raw, ..device() }, network), (bare, LOCAL)] {
-        let Value::Map(all) = facts(&Observed { device: &of, attachment, listing: None }) else { panic!("no map") };
+        let Value::Map(all) = facts(&Observed { device: &of, attachment, shown_verdict: None }) else {
+            panic!("no map")
+        };
         let mut lines: Vec<String> = all.map.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
         lines.sort_unstable();
         said.extend(lines);
