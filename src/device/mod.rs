@@ -30,7 +30,8 @@ pub use device_type::{DeviceType, device_type, type_name};
 pub use discovery::{Discovery, DiscoveryError, Snapshot, disk_of};
 pub use disk_id::{DiskId, HardwareId, may_be_hardware};
 pub use fact::{
-    Column, Fact, FactKind, FactValue, Facts, FieldRank, Observed, ResultField, ShownVerdict, Side, TableWidth,
+    Alignment, Fact, FactKind, FactValue, Facts, FieldRank, Observed, ResultField, ShownVerdict, TableColumn,
+    TableWidth,
 };
 pub use free::NotFree;
 pub use judged::{Believed, Device, Verdict};

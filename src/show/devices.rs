@@ -5,7 +5,7 @@
 use super::listed::ListedDevice;
 use super::row::{DeviceList, DeviceRow, rows};
 use crate::device::{
-    Column, Fact, FactValue, Facts, Side, Size, TableWidth,
+    Alignment, Fact, FactValue, Facts, Size, TableColumn, TableWidth,
     fact_table::{FACTS, POOL_PARTITION},
 };
 use crate::host::{Kind, natural_order};
@@ -93,7 +93,7 @@ fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
 }
 
 /// The columns of a table, in their order.
-fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
+fn columns(width: TableWidth) -> Vec<(&'static Fact, TableColumn)> {
     let all = FACTS.iter().filter_map(|fact| Some((fact, fact.column()?)));
     let mut columns: Vec<_> =
         all.filter(|(_, column)| width == TableWidth::Wide || column.width == TableWidth::Narrow).collect();
@@ -101,7 +101,7 @@ fn columns(width: TableWidth) -> Vec<(&'static Fact, Column)> {
     columns
 }
 
-fn cell(fact: &Fact, column: &Column, facts: &Facts) -> String {
+fn cell(fact: &Fact, column: &TableColumn, facts: &Facts) -> String {
     let text = match fact.among(facts) {
         Some(FactValue::Text(text)) => text,
         Some(FactValue::Bytes(bytes)) => Size(bytes).to_string(),
@@ -117,7 +117,7 @@ fn cell(fact: &Fact, column: &Column, facts: &Facts) -> String {
     }
 }
 
-fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
+fn table(rows: &[DeviceRow], columns: &[(&Fact, TableColumn)]) -> String {
     if rows.is_empty() {
         return "no block devices were found\n".to_owned();
     }
@@ -134,9 +134,9 @@ fn table(rows: &[DeviceRow], columns: &[(&Fact, Column)]) -> String {
         let mut out = String::new();
         for ((cell, (_, column)), wide) in line.iter().zip(columns).zip(&widths) {
             let blank = " ".repeat(wide.saturating_sub(width(cell)));
-            match column.side {
-                Side::Left => out.extend([cell, &*blank, "  "]),
-                Side::Right => out.extend([&*blank, cell, "  "]),
+            match column.alignment {
+                Alignment::Left => out.extend([cell, &*blank, "  "]),
+                Alignment::Right => out.extend([&*blank, cell, "  "]),
             }
         }
         text.push_str(out.trim_end());
