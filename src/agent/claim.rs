@@ -131,7 +131,7 @@ impl Reconciler {
         let rule = self.rules.iter().find(|rule| rule.set == elected.set).cloned();
         let (id, name) = (now.id.clone(), now.raw.name.clone());
         let disk = disk_of(devices, &now.raw);
-        let (own, whole) = (Hardware::of(id::hardware(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
+        let (own, whole) = (Hardware::of(id::hardware_id(&now.raw, disk), &now.raw), id::whole_disk(&now.raw, disk));
         let taking = Taking { pool: Arc::clone(&self.pool), host: Arc::clone(&self.host), now, own, whole, rule };
         let (set, layout) = (elected.set.clone(), elected.layout.clone());
         self.claims_under_way.insert(id.clone(), (name.clone(), elected.set.clone()));

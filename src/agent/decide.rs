@@ -119,7 +119,7 @@ pub fn come_and_go(snapshot: &Snapshot, members: &Members, claims_under_way: &BT
         let is_it = |device: &Device| {
             device.unread.is_some()
                 && !id::may_be_of_bridge(&device.raw, None)
-                && id::hardware(&device.raw, None) == *hardware
+                && id::hardware_id(&device.raw, None) == *hardware
         };
         if let (false, false, Some(at)) = (is_told, is_here, snapshot.devices.iter().position(is_it)) {
             actions.push(withhold(snapshot, id, at));

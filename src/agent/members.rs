@@ -9,7 +9,7 @@ use super::reconciler::Reconciler;
 use super::worked_on::WorkedOn;
 use crate::device::{
     Device, DiskId, Snapshot,
-    duplicate::hardware,
+    duplicate::stable_hardware_id,
     label::{Hardware, Label},
 };
 use crate::host::{
@@ -287,7 +287,7 @@ impl Reconciler {
 /// back, as it was then, and would be believed where both labels name it.
 fn with_its_hardware(opened: Opened, raw: &RawDisk) -> Result<Opened, ApplyError> {
     let Opened::Ours(mut disk) = opened else { return Ok(opened) };
-    if let Some(id) = hardware(raw).filter(|id| *id != disk.content().label.hardware.id) {
+    if let Some(id) = stable_hardware_id(raw).filter(|id| *id != disk.content().label.hardware.id) {
         tracing::info!(disk = %raw.path.display(), was = disk.content().label.hardware.id.as_str(), hardware = id.as_str(), "the disk is on other hardware");
         let hardware = Hardware::of(id, raw);
         disk.change(|content| Ok(relabel(Label { hardware, ..content.pruned_label() })))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::question::{Answers, AskError, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use crate::claim::{NoAnswer, NodeMatch, Rule};
-use crate::device::{Device, DiscoveryError, Reason, Snapshot, Verdict, duplicate::hardware};
+use crate::device::{Device, DiscoveryError, Reason, Snapshot, Verdict, duplicate::stable_hardware_id};
 use crate::host::{KernelName, RawDisk, chain};
 use crate::pool::{AskOwn, Knowledge, KnownDisk, ToldVolume, Unasked};
 
@@ -61,7 +61,8 @@ impl Reconciler {
             return;
         }
         let is_known = |device: &Device| {
-            let is_its = |known: &KnownDisk| known.hardware.is_none() || known.hardware == hardware(&device.raw);
+            let is_its =
+                |known: &KnownDisk| known.hardware.is_none() || known.hardware == stable_hardware_id(&device.raw);
             journal.known(|id| *id == device.id).iter().any(|(_, known)| is_its(known))
         };
         for device in snapshot.devices.iter_mut().filter(|device| device.label.is_some()) {

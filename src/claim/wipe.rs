@@ -89,10 +89,10 @@ fn by_reason(reason: &Reason) -> Result<(), Spared> {
 
 /// Another way to the same disk, by which somebody may use it.
 fn twin(raw: &RawDisk, all: &[Device]) -> Option<String> {
-    let own = id::hardware(raw, None);
+    let own = id::hardware_id(raw, None);
     let same = |other: &&Device| {
         let partition = matches!(other.raw.kind, Kind::Partition(_));
-        !partition && other.raw.name != raw.name && id::hardware(&other.raw, None) == own
+        !partition && other.raw.name != raw.name && id::hardware_id(&other.raw, None) == own
     };
     let found = all.iter().filter(|_| !own.is_path()).find(same)?;
     Some(found.raw.path.display().to_string())

@@ -231,7 +231,7 @@ impl Discovery {
     fn records<'r>(&mut self, look: &Look<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
         let Look { host, read, scope, machine, raws, known } = *look;
         let told = |raw: &RawDisk| {
-            let id = DiskId::from(id::hardware(raw, machine.disk_of(raw)));
+            let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
             self.bare.contains(&id).then_some(Evidence::Bare).or_else(given_up)
         };

@@ -15,13 +15,13 @@ use crate::host::{Kind, Partition, RawDisk};
 pub fn identify(raw: &RawDisk, disk: Option<&RawDisk>, label: Option<&Label>) -> DiskId {
     match label {
         Some(label) => DiskId::labelled(label.disk),
-        None => hardware(raw, disk).into(),
+        None => hardware_id(raw, disk).into(),
     }
 }
 
 /// Which disk it is by its hardware alone, label or not: what a label records to tell a disk from a copy. `disk` is the
 /// disk of a partition.
-pub fn hardware(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
+pub fn hardware_id(raw: &RawDisk, disk: Option<&RawDisk>) -> HardwareId {
     let own = match &raw.kind {
         Kind::Partition(partition) => partition_id(partition, disk),
         Kind::Loop(Some(backing)) => backing.inode.map(|(dev, inode)| HardwareId::named(format!("loop-{dev}-{inode}"))),
@@ -51,7 +51,7 @@ pub fn whole_disk(raw: &RawDisk, disk: Option<&RawDisk>) -> Option<Hardware> {
         Kind::Partition(_) => disk?,
         _ => raw,
     };
-    let id = hardware(whole, None);
+    let id = hardware_id(whole, None);
     let tells = !id.is_path() && !may_be_of_bridge(whole, None);
     tells.then(|| Hardware::of(id, whole))
 }
@@ -62,7 +62,7 @@ fn partition_id(partition: &Partition, disk: Option<&RawDisk>) -> Option<Hardwar
     if let Some(guid) = guid_of(partition) {
         return Some(HardwareId::named(format!("part-{guid}")));
     }
-    let disk = hardware(disk?, None);
+    let disk = hardware_id(disk?, None);
     (!disk.is_path()).then(|| HardwareId::named(format!("part-{disk}-at-{}", partition.start)))
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use crate::host::{Dm, LoopBacking, Md};
 
     fn text(raw: &RawDisk) -> String {
-        hardware(raw, None).to_string()
+        hardware_id(raw, None).to_string()
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(text(&raw), "serial-Samsung_SSD_870-S5Y1NJ0R");
         raw.serial = None;
         assert_eq!(text(&raw), "path-/dev/sda");
-        assert!(hardware(&raw, None).is_path());
+        assert!(hardware_id(&raw, None).is_path());
     }
 
     #[test]
@@ -192,13 +192,13 @@ mod tests {
         parent.wwid = Some("naa.5000".into());
         let guid = "6C6F6361-0000-4000-8000-00000000ABCD";
         let gpt = partition("sda", 2, Some(guid));
-        assert_eq!(hardware(&gpt, Some(&parent)).to_string(), format!("part-{}", guid.to_lowercase()));
+        assert_eq!(hardware_id(&gpt, Some(&parent)).to_string(), format!("part-{}", guid.to_lowercase()));
         let Kind::Partition(part) = &gpt.kind else { unreachable!() };
         let dos_id = format!("part-wwid-naa.5000-at-{}", part.start);
         for number_in_it in [Some("9f2c1a3b-02"), Some("00000000-0000-0000-0000-000000000000"), None] {
             let dos = partition("sda", 2, number_in_it);
-            assert_eq!(hardware(&dos, Some(&parent)).to_string(), dos_id);
-            assert!(hardware(&dos, None).is_path());
+            assert_eq!(hardware_id(&dos, Some(&parent)).to_string(), dos_id);
+            assert!(hardware_id(&dos, None).is_path());
         }
     }
 

@@ -224,7 +224,7 @@ impl<'a> Machine<'a> {
         }
         let raw = self.disk_of(raw).unwrap_or(raw);
         // A copy that became the disk may be built on the device that it was copied from.
-        let is_ours = self.ours.contains(&id::hardware(raw, None));
+        let is_ours = self.ours.contains(&id::hardware_id(raw, None));
         self.loop_over(raw).or_else(|| {
             let mut below = Walk::from(&raw.slaves);
             while let Some(name) = below.next() {
@@ -257,7 +257,7 @@ impl<'a> Machine<'a> {
             Some(Evidence::Valid(_) | Evidence::Unreadable(_)) => true,
             Some(Evidence::None | Evidence::Foreign(_) | Evidence::Bare | Evidence::GivenUp) => false,
             Some(Evidence::Failed(_)) | None => {
-                let hardware = id::hardware(whole, None);
+                let hardware = id::hardware_id(whole, None);
                 self.component(whole).is_none()
                     && (self.ours.contains(&hardware) || !is_ours_above && self.copies.contains(&hardware))
             }

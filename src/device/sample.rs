@@ -88,7 +88,7 @@ pub fn unclaimed(name: &str) -> Device {
 
 pub fn device(raw: RawDisk, verdict: Verdict) -> Device {
     Device {
-        id: id::hardware(&raw, None).into(),
+        id: id::hardware_id(&raw, None).into(),
         link: raw.path.clone(),
         verdict,
         label: None,

@@ -22,7 +22,7 @@ use super::view::{DiskView, Standing, VolumeView};
 use crate::claim::Rule;
 use crate::device::{
     DiskId,
-    duplicate::hardware,
+    duplicate::stable_hardware_id,
     label::{Label, SetRef, VolumeUsage},
 };
 use crate::host::{DEVICE_LOCK_TIMEOUT, DeviceLock, DeviceLockGuard, Disk, RawDisk, Shows};
@@ -352,7 +352,7 @@ fn known(raw: &RawDisk, content: &Content) -> KnownDisk {
         layout: content.label.layout.clone(),
         path: raw.path.clone(),
         model: raw.model.clone(),
-        hardware: hardware(raw),
+        hardware: stable_hardware_id(raw),
         size: content.geometry.size,
         written: content.written,
         volumes: Some(content.volumes().map(|volume| volume.id()).collect()),

@@ -327,7 +327,7 @@ fn a_disk_that_has_only_the_names_of_its_usb_bridge_is_labelled_but_never_used_r
     for (guid, is_taken) in [(Some("6c6f6361-0000-4000-8000-000000000001"), true), (Some("9f2c1a3b-01"), false)] {
         let whole = device(bridged("sda"), Verdict::Theirs(Reason::Busy));
         let part = partition("sda", 1, guid);
-        let part = Device { id: id::hardware(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
+        let part = Device { id: id::hardware_id(&part, Some(&whole.raw)).into(), ..device(part, Verdict::Unclaimed) };
         let parts =
             Rule { filter: Filter { types: vec![DeviceType::Part], ..crate::claim::sample::filter() }, ..raw() };
         let elected = run(&[parts], &[whole, part], &[], &ripe);

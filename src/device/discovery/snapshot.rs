@@ -25,7 +25,7 @@ pub fn disk_of<'a>(devices: &'a [Device], raw: &RawDisk) -> Option<&'a RawDisk> 
 impl Snapshot {
     /// Who a device is as a bare one, by its hardware, whatever it carries.
     pub fn bare_id(&self, device: &Device) -> DiskId {
-        id::hardware(&device.raw, disk_of(&self.devices, &device.raw)).into()
+        id::hardware_id(&device.raw, disk_of(&self.devices, &device.raw)).into()
     }
 
     /// The whole disk that a device is, or is on ([`id::whole_disk`]).

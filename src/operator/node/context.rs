@@ -51,8 +51,8 @@ impl Seen {
             let found = labelled().filter(|(device, label)| device.verdict == Verdict::Ours && wanted(device, label));
             found.map(|(device, _)| device.id.clone()).collect()
         };
-        let unstable = ids(&|device, _| id::hardware(&device.raw, None).is_path());
-        let mismatched = ids(&|device, label| is_other(&id::hardware(&device.raw, None), &label.hardware.id));
+        let unstable = ids(&|device, _| id::hardware_id(&device.raw, None).is_path());
+        let mismatched = ids(&|device, label| is_other(&id::hardware_id(&device.raw, None), &label.hardware.id));
         let (outcomes, problems) = (outcomes.clone(), problems.clone());
         let (knows_all, untold) = (*knows_all, untold.clone());
         Self { links, sorts, outcomes, problems, unstable, mismatched, knows_all, untold }
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn pool_disks_without_a_name_that_stays_and_those_with_another_than_their_label_says_are_told() {
-        let named = id::hardware(&pool_disk("sda", Some("S1"), "").raw, None);
-        let nameless = id::hardware(&pool_disk("sdc", None, "").raw, None);
+        let named = id::hardware_id(&pool_disk("sda", Some("S1"), "").raw, None);
+        let nameless = id::hardware_id(&pool_disk("sdc", None, "").raw, None);
         let mut devices = vec![
             pool_disk("sda", Some("S1"), named.as_str()),
             pool_disk("sdb", Some("S2"), named.as_str()),
