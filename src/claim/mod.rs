@@ -24,7 +24,7 @@ pub use ballot::{Ballot, Candidacy};
 pub use election::{Elected, Election, Outcome, Wipe, elect, to_ask};
 pub use expression::{Expression, MOST_BYTES};
 pub use glob::Glob;
-pub use list_filter::{Element, Elements, GlobCase, LISTS, ListFilter, Lists, Origin};
+pub use list_filter::{ElementKind, FieldOrigin, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
 pub use named::Named;
 pub use no_answer::NoAnswer;
 pub use promise::{AskPromises, Promise, promised};

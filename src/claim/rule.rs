@@ -3,7 +3,7 @@
 
 use super::expression::Expression;
 use super::glob::Glob;
-use super::list_filter::Lists;
+use super::list_filter::FilterLists;
 use super::named::Named;
 use crate::device::{
     DeviceType,
@@ -122,7 +122,7 @@ pub struct Filter {
     /// Bytes; 0 is none.
     pub min_size: u64,
     pub max_size: Option<u64>,
-    pub lists: Lists,
+    pub lists: FilterLists,
     /// Globs over the kernel name that exclude (deviceExclusionSpec.deviceNameFilter).
     pub exclude_names: Vec<Glob>,
     /// Ours: leave disks whose bytes come over a network, as far as the machine can tell.
@@ -147,7 +147,7 @@ impl Filter {
             rotational: Vec::new(),
             min_size: 0,
             max_size: None,
-            lists: Lists::default(),
+            lists: FilterLists::default(),
             exclude_names: Vec::new(),
             exclude_network: false,
             expression: None,

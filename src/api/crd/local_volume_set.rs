@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema::{column, conditions, node_selector, text, tolerations};
-use crate::claim::{Elements, LISTS, MOST_BYTES};
+use crate::claim::{ElementKind, LIST_FILTERS, MOST_BYTES};
 
 /// A set, with its spec as it was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,10 +95,10 @@ fn filter() -> Value {
             "expression": {"type": "string", "maxLength": MOST_BYTES, "description": "One more condition for a device, in CEL, such as: device.size > 1000000000000 && device.vendor != 'ATA'."},
         },
     });
-    for list in LISTS {
+    for list in LIST_FILTERS {
         filter["properties"][list.field] = match list.elements {
-            Elements::Numbers { .. } => integers(list.description),
-            Elements::Parts | Elements::Words | Elements::Globs(_) => texts(list.description),
+            ElementKind::Numbers { .. } => integers(list.description),
+            ElementKind::Parts | ElementKind::Words | ElementKind::Globs(_) => texts(list.description),
         };
     }
     filter
