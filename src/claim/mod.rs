@@ -22,7 +22,7 @@ mod wipe;
 
 pub use ballot::{Ballot, Candidacy};
 pub use election::{Elected, Election, Outcome, Wipe, elect, to_ask};
-pub use expression::{Expression, MOST_BYTES};
+pub use expression::{EXPRESSION_MAX_BYTES, Expression};
 pub use glob::Glob;
 pub use list_filter::{ElementKind, FieldOrigin, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
 pub use named::Named;

@@ -146,7 +146,7 @@ fn what_is_not_known_or_not_allowed_is_refused_when_it_is_read() {
         let said = refusal(text);
         assert!(said.contains(why), "{text}: {said}");
     }
-    assert_eq!(refusal(&"a".repeat(MOST_BYTES + 1)), "has 2049 bytes; at most 2048 are allowed");
+    assert_eq!(refusal(&"a".repeat(EXPRESSION_MAX_BYTES + 1)), "has 2049 bytes; at most 2048 are allowed");
     parse("device.links.exists(device, device == '')");
 }
 
