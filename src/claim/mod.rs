@@ -32,4 +32,4 @@ pub use rejection::{NotZeros, Rejection};
 pub use ripeness::{Ripeness, Watchlist};
 pub use rule::{Blankness, Filter, MinHealth, NodeMatch, Reclaim, Rule, Toleration, TolerationOperator, VolumeMode};
 pub use unfit::LayoutError;
-pub use wipe::{Spared, may_wipe};
+pub use wipe::{NotWiped, may_wipe};

@@ -11,7 +11,7 @@ use crate::claim::{
     rule::{Filter, MinHealth, Rule},
     sample::rule,
     unfit::LayoutError,
-    wipe::Spared,
+    wipe::NotWiped,
 };
 use crate::device::{
     Believed, Device, DeviceType, NotFree, Reason, Verdict, id,
@@ -437,7 +437,12 @@ fn wiped(election: &Election) -> Vec<&str> {
 }
 
 /// An election on these disks, where the content of each may go when it has been there for so long.
-fn run_on_content(rules: &[Rule], devices: &[Device], has: &[(&str, u32)], wipe: Result<Ripeness, Spared>) -> Election {
+fn run_on_content(
+    rules: &[Rule],
+    devices: &[Device],
+    has: &[(&str, u32)],
+    wipe: Result<Ripeness, NotWiped>,
+) -> Election {
     let mut case = Case::new(rules, devices);
     case.claimed = has.iter().map(|(name, count)| (set(name), *count)).collect();
     for device in devices.iter().filter(|device| device.verdict != Verdict::Unclaimed) {
@@ -462,7 +467,7 @@ fn content_goes_for_the_set_that_orders_it_and_would_take_the_disk_next() {
     assert!(is_wiped && words.ends_with(soon), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Ok(Ripeness::Waiting(Duration::from_secs(3))));
     assert!(!is_wiped && words.ends_with(soon), "{words}");
-    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(Spared::InUse));
+    let (is_wiped, words) = said(std::slice::from_ref(&order), &[], Err(NotWiped::InUse));
     assert!(!is_wiped && words.ends_with("; not wiped: a device in use is never wiped"), "{words}");
     let (is_wiped, words) = said(std::slice::from_ref(&order), &[("lv/fast", 1)], ripe());
     assert!(!is_wiped && words.contains("not wiped: the LocalVolume has a disk for its one path"), "{words}");
