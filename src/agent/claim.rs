@@ -11,7 +11,7 @@ use super::met::Met;
 use super::question::{Answers, OwnError, Wanted};
 use super::reconciler::Reconciler;
 use super::wipe::not_wiped;
-use crate::claim::{Elected, Election, Outcome, Promise, Rule, promised};
+use crate::claim::{ElectedClaim, Election, Promise, Rule, SetOutcome, promised};
 use crate::device::{Device, Snapshot, Verdict, disk_of, id, label::Hardware, record::judged_record};
 use crate::host::{KernelName, RawDisk, chain};
 
@@ -22,7 +22,7 @@ mod first_writes;
 impl Reconciler {
     /// One election for all: blank disks are claimed, and where none is, content goes that a LocalVolume orders to go. Gives what
     /// each set takes and does not take, and whether one chose a disk that it must not have.
-    pub(super) fn take(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> (Vec<Outcome>, ChosenWrong) {
+    pub(super) fn take(&mut self, snapshot: &mut Snapshot, met: &mut Met) -> (Vec<SetOutcome>, ChosenWrong) {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| (**rule).clone()).collect();
         self.watch_content(snapshot, &rules);
         let mut election = self.elect(snapshot, &rules);
@@ -99,7 +99,7 @@ impl Reconciler {
     }
 
     /// Reads the disks that must hold zeros.
-    fn read_zeros(&mut self, devices: &[Device], claims: &[Elected], met: &mut Met) -> decide::ZeroCheck {
+    fn read_zeros(&mut self, devices: &[Device], claims: &[ElectedClaim], met: &mut Met) -> decide::ZeroCheck {
         self.memory.blanks.begin_pass();
         let mut read = decide::ZeroCheck::default();
         for elected in claims {
@@ -123,7 +123,7 @@ impl Reconciler {
 
     /// The last look, then label, tables, protective MBR; the exclusive handle goes only when a shared one is open. A bare
     /// device gets nothing written: its exclusive handle goes before the journal has its claim.
-    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &Elected) -> Result<(), ClaimError> {
+    pub(super) fn claim_one(&mut self, devices: &[Device], elected: &ElectedClaim) -> Result<(), ClaimError> {
         let was = devices.iter().find(|device| device.raw.name == elected.name);
         let was = was.ok_or(ClaimError::Gone)?;
         self.inform();

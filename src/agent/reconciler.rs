@@ -13,7 +13,7 @@ use super::met::Met;
 use super::question::Question;
 use super::reports::Reports;
 use super::worked_on::WorkedOn;
-use crate::claim::{AskPromises, Outcome, Ripeness, Rule};
+use crate::claim::{AskPromises, Ripeness, Rule, SetOutcome};
 use crate::device::{
     Device, DiscoveryError, DiskId, Snapshot, Verdict, duplicate::Identities, label::SetRef, record::judged_record,
 };
@@ -59,7 +59,7 @@ pub struct PassReport {
     /// What stands against a disk, in words, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// For each set, what it takes and what it leaves, and why.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SetOutcome>,
     /// Disks that were claimed, by kernel name.
     pub claimed: Vec<KernelName>,
     /// The sets had been handed over before it began, and the PoolVolumes were asked for and not still awaited: what no member

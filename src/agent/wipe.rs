@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::error::WipeError;
 use super::met::Met;
 use super::reconciler::Reconciler;
-use crate::claim::{NodeMatch, Ripeness, Rule, Wipe};
+use crate::claim::{ElectedWipe, NodeMatch, Ripeness, Rule};
 use crate::device::{Device, Memo, Snapshot, Verdict, record::judged_record};
 use crate::host::{
     Access, BlockDevice, Extent, Host, IoError, KernelName, Openers, Probe, ProbeResult, RawDisk, chain,
@@ -40,7 +40,7 @@ impl Reconciler {
         self.memory.wipes.look(snapshot.at, &due);
     }
 
-    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &Wipe, met: &mut Met) {
+    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &ElectedWipe, met: &mut Met) {
         let was = &snapshot.devices[at];
         match self.wipe_one(was) {
             Ok(held) => {
@@ -126,11 +126,11 @@ pub(super) fn as_if_blank(device: &Device) -> Device {
     Device { verdict: Verdict::Unclaimed, ..device.clone() }
 }
 
-pub(super) fn not_wiped(wipe: &Wipe, why: &str) -> String {
+pub(super) fn not_wiped(wipe: &ElectedWipe, why: &str) -> String {
     format!("LocalVolume {} orders to wipe it: {why}", by(wipe))
 }
 
-fn by(wipe: &Wipe) -> String {
+fn by(wipe: &ElectedWipe) -> String {
     wipe.set.to_string()
 }
 

@@ -21,11 +21,11 @@ mod unfit;
 mod wipe;
 
 pub use ballot::{Ballot, Candidacy};
-pub use election::{Elected, Election, Outcome, Wipe, elect, to_ask};
+pub use election::{ElectedClaim, ElectedWipe, Election, SetOutcome, devices_to_ask, elect};
 pub use expression::{EXPRESSION_MAX_BYTES, Expression};
 pub use glob::Glob;
 pub use list_filter::{ElementKind, FieldOrigin, FilterLists, GlobCase, LIST_FILTERS, ListElement, ListFilter};
-pub use named::Named;
+pub use named::NamedPaths;
 pub use no_answer::NoAnswer;
 pub use promise::{AskPromises, Promise, promised};
 pub use rejection::{NotZeros, Rejection};

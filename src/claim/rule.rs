@@ -4,7 +4,7 @@
 use super::expression::Expression;
 use super::glob::Glob;
 use super::list_filter::FilterLists;
-use super::named::Named;
+use super::named::NamedPaths;
 use crate::device::{
     DeviceType,
     label::{ErasePolicy, Layout, SetRef, VolumeUsage},
@@ -30,7 +30,7 @@ pub struct Rule {
     pub filter: Filter,
     pub blankness: Blankness,
     /// The devices that a LocalVolume names; no others are taken, whatever the filter says. `None`: a set.
-    pub named: Option<Named>,
+    pub named: Option<NamedPaths>,
     /// Below this many matching devices a first claim on this node does not happen.
     pub min_devices: u32,
     pub max_devices: Option<u32>,

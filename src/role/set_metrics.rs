@@ -137,7 +137,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::claim::Outcome;
+    use crate::claim::SetOutcome;
     use crate::device::{
         DiskId,
         label::{Layout, SetRef},
@@ -176,7 +176,7 @@ mod tests {
         let rejected = rejected.map(|(name, why)| (name.into(), why)).to_vec();
         let missing = vec!["/dev/sdx".to_owned()];
         let (takes, would_take, deselected) = (Vec::new(), Vec::new(), vec!["sda".into()]);
-        let outcome = Outcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
+        let outcome = SetOutcome { set: set("fast"), takes, would_take, rejected, missing, deselected };
         let links = ["sda", "sdb", "sdc", "sdd"].map(|name| (name.into(), format!("/dev/{name}")));
         Seen {
             links: BTreeMap::from(links),

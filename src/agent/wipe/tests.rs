@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::agent::{reconciler::PassReport, worked_on::WorkedOn};
-use crate::claim::{Filter, Named, NoAnswer, Promise, sample};
+use crate::claim::{Filter, NamedPaths, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
 use crate::host::{
     FsKind, Geometry,
@@ -27,7 +27,7 @@ struct Case {
 }
 
 fn order(paths: &[&str]) -> Rule {
-    let named = Named { paths: paths.iter().map(PathBuf::from).collect(), wipe: true };
+    let named = NamedPaths { paths: paths.iter().map(PathBuf::from).collect(), wipe: true };
     let max_devices = u32::try_from(paths.len()).ok();
     Rule { filter: Filter::of_named(), named: Some(named), max_devices, created: 5, ..sample::rule("lv/fast") }
 }
@@ -235,7 +235,7 @@ fn a_wipe_of_a_disk_that_has_changed_or_has_partitions_waits_for_an_event_of_it(
 #[test]
 fn without_the_order_or_under_a_dry_run_nothing_is_wiped() {
     let mut keep = order(&["/dev/fake0"]);
-    keep.named = keep.named.map(|named| Named { wipe: false, ..named });
+    keep.named = keep.named.map(|named| NamedPaths { wipe: false, ..named });
     let dry = Rule { dry_run: true, ..order(&["/dev/fake0"]) };
     let elsewhere = Rule { node: NodeMatch::NotSelected, ..order(&["/dev/fake0"]) };
     for rule in [keep, dry, elsewhere, order(&["/dev/fake9"]), order(&[])] {

@@ -7,7 +7,7 @@ use super::*;
 use crate::claim::{
     ballot::Candidacy,
     mismatch::Mismatch,
-    named::Named,
+    named::NamedPaths,
     rule::{Filter, MinHealth, Rule},
     sample::rule,
     unfit::LayoutError,
@@ -149,7 +149,11 @@ fn a_set_takes_what_does_not_say_that_it_fails_or_only_what_says_that_it_is_well
     let unasked = Device { verdict: Verdict::Unknown("busy".into()), ..unclaimed("never") };
     let (rules, devices) = ([asks(Some(MinHealth::Passed)), asks(None)], [unasked, unclaimed("well")]);
     let case = Case::new(&rules, &devices);
-    assert_eq!(to_ask(&case.ballot()), BTreeSet::from(["well".into()]), "the other one could not be taken anyway");
+    assert_eq!(
+        devices_to_ask(&case.ballot()),
+        BTreeSet::from(["well".into()]),
+        "the other one could not be taken anyway"
+    );
     let election = case.elect();
     assert_eq!(left(&election, "a", "never"), Rejection::Verdict(NotFree::Unknown("busy".to_owned())));
 }
@@ -356,7 +360,7 @@ fn what_holds_no_table_is_taken_as_the_bare_device_or_not_at_all() {
 
 /// One class of a LocalVolume.
 fn naming(name: &str, paths: &[&str]) -> Rule {
-    let named = Named { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
+    let named = NamedPaths { paths: paths.iter().map(std::path::PathBuf::from).collect(), wipe: false };
     let max_devices = u32::try_from(paths.len()).ok();
     Rule { filter: Filter::of_named(), named: Some(named), max_devices, ..rule(name) }
 }
@@ -429,7 +433,7 @@ fn with_content(name: &str) -> Device {
 
 fn ordering(name: &str, paths: &[&str]) -> Rule {
     let rule = naming(name, paths);
-    Rule { named: rule.named.map(|named| Named { wipe: true, ..named }), ..rule }
+    Rule { named: rule.named.map(|named| NamedPaths { wipe: true, ..named }), ..rule }
 }
 
 fn wiped(election: &Election) -> Vec<&str> {

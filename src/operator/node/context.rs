@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch as channel};
 use uuid::Uuid;
 
 use crate::agent::{AgentHandle, PassReport};
-use crate::claim::Outcome;
+use crate::claim::SetOutcome;
 use crate::device::{Device, DiskId, HardwareId, Verdict, id, label::Label};
 use crate::health::Board;
 use crate::host::KernelName;
@@ -25,7 +25,7 @@ pub struct Seen {
     pub links: BTreeMap<KernelName, String>,
     /// The sort of each device, by kernel name.
     pub sorts: BTreeMap<KernelName, Sort>,
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SetOutcome>,
     /// What prevents the use of a disk, by kernel name.
     pub problems: BTreeMap<KernelName, String>,
     /// Pool disks whose hardware has no stable name, and those whose hardware has another name than the one in their

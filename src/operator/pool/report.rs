@@ -15,7 +15,7 @@ use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
     quantity,
 };
-use crate::claim::{Outcome, Rejection, Rule};
+use crate::claim::{SetOutcome, Rejection, Rule};
 use crate::device::label::SetRef;
 use crate::health::Board;
 use crate::host::{KernelName, chain};
@@ -248,7 +248,7 @@ fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a Outcome> {
+fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a SetOutcome> {
     seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
         let rule = rule("a");
         let names = || devices.iter().map(|raw| raw.name.clone());
-        let outcome = Outcome {
+        let outcome = SetOutcome {
             set: rule.set.clone(),
             takes: Vec::new(),
             would_take: names().collect(),
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_disk_that_could_not_be_claimed_is_named_with_the_reason_and_one_under_way_is_not() {
         let rule = rule("a");
-        let outcome = Outcome {
+        let outcome = SetOutcome {
             set: rule.set.clone(),
             takes: vec!["sda".into(), "sdb".into()],
             would_take: Vec::new(),
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_set_is_told_which_others_want_its_devices_too() {
         let lost = |name: &str, left| (name.into(), left);
-        let outcome = |of: &str, rejected| Outcome {
+        let outcome = |of: &str, rejected| SetOutcome {
             set: rule(of).set,
             takes: Vec::new(),
             would_take: Vec::new(),

@@ -5,7 +5,7 @@
 //! so that no record of it can be lost or wrong.
 
 use crate::api::crd::{DiskPartitioning, PartitioningState};
-use crate::claim::{Outcome, Rejection, Rule};
+use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::host::KernelName;
 use crate::operator::node::context::Seen;
 use crate::pool::DiskView;
@@ -13,7 +13,12 @@ use crate::pool::DiskView;
 /// More disks than a node ever has; `disks` still has all of them.
 const MOST: usize = 256;
 
-pub fn partitioning(rule: &Rule, outcome: Option<&Outcome>, disks: &[DiskView], seen: &Seen) -> Vec<DiskPartitioning> {
+pub fn partitioning(
+    rule: &Rule,
+    outcome: Option<&SetOutcome>,
+    disks: &[DiskView],
+    seen: &Seen,
+) -> Vec<DiskPartitioning> {
     if !rule.layout.cuts() || rule.dry_run {
         return Vec::new();
     }
@@ -88,8 +93,8 @@ mod tests {
         }
     }
 
-    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> Outcome {
-        Outcome {
+    fn outcome(takes: &[&str], rejected: &[(&str, Rejection)]) -> SetOutcome {
+        SetOutcome {
             set: set("a"),
             takes: takes.iter().map(|name| (*name).into()).collect(),
             would_take: Vec::new(),
