@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::decide::{Labelled, Members, OF_BARE, Owned, is_same_device, is_same_node, places_of};
-use super::met::Met;
+use super::errand::ErrandKey;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
-use super::worked_on::WorkedOn;
 use crate::device::{
     Device, DiskId, Snapshot,
     duplicate::stable_hardware_id,
@@ -129,25 +129,25 @@ impl Reconciler {
         labelled.chain(self.pool.bare_devices().into_iter().filter_map(bare)).collect()
     }
 
-    pub(super) fn meet(&self, met: &mut Met, device: &Device, problem: MemberProblem) {
+    pub(super) fn meet(&self, pass: &mut PassState, device: &Device, problem: MemberProblem) {
         let unasked = Unasked {
             disk: device.id.clone(),
             why: format!("cannot be opened: {}", problem.words()),
             listed: device.label.iter().flat_map(|label| label.volumes.keys().copied()).collect(),
             knowledge: Knowledge::Part,
         };
-        self.meet_as(met, device, unasked, &problem);
+        self.meet_as(pass, device, unasked, &problem);
     }
 
-    fn meet_as(&self, met: &mut Met, device: &Device, unasked: Unasked, problem: &MemberProblem) {
+    fn meet_as(&self, pass: &mut PassState, device: &Device, unasked: Unasked, problem: &MemberProblem) {
         let words = problem.words();
         if self.unusable.get(&device.raw.name).is_none_or(|told| told != words) {
             tracing::warn!(disk = %device.raw.path.display(), problem = words, "a disk of the pool cannot be used");
         }
-        met.unusable.insert(device.raw.name.clone(), words.to_owned());
-        met.unread.push(unasked);
-        met.problems.insert(device.raw.name.clone(), words.to_owned());
-        met.again |= matches!(problem, MemberProblem::Passes(_));
+        pass.unusable.insert(device.raw.name.clone(), words.to_owned());
+        pass.unread.push(unasked);
+        pass.problems.insert(device.raw.name.clone(), words.to_owned());
+        pass.again |= matches!(problem, MemberProblem::Passes(_));
     }
 
     /// A member whose disk is not there any more lets go of it; what it held is remembered. False: it is busy with an operation
@@ -189,7 +189,7 @@ impl Reconciler {
     }
 
     /// A disk of the pool is here, and cannot be read: it is not gone, and nobody is sent to what it held.
-    pub(super) fn withhold_unread(&mut self, met: &mut Met, id: &DiskId, device: &Device, why: &str) {
+    pub(super) fn withhold_unread(&mut self, pass: &mut PassState, id: &DiskId, device: &Device, why: &str) {
         let member = self.pool.labelled_disk(id);
         let withheld = member.as_ref().map(|member| {
             let mut state = member.lock_within(SHORT_DEVICE_LOCK_TIMEOUT)?;
@@ -206,7 +206,7 @@ impl Reconciler {
             Some(Err(stuck)) => MemberProblem::of(&stuck),
             Some(Ok(())) | None => MemberProblem::Passes(why.to_owned()),
         };
-        self.meet_as(met, device, unasked, &problem);
+        self.meet_as(pass, device, unasked, &problem);
     }
 
     /// A disk with our label joins, or comes back, perhaps under another name.
@@ -241,7 +241,7 @@ impl Reconciler {
     }
 
     /// What stands against the bare devices that are here.
-    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, met: &mut Met) {
+    pub(super) fn tell_of_bare(&self, snapshot: &Snapshot, pass: &mut PassState) {
         for (id, _) in self.pool.journal().bare_claims() {
             let (Some(at), Some(Member::Bare(bare))) =
                 (places_of(snapshot, &id).first().copied(), self.pool.member(&id))
@@ -250,8 +250,8 @@ impl Reconciler {
             };
             if let Standing::NotReady(why) = &bare.shown().standing {
                 // It could not be opened or read, and no event tells when it can. A dispute waits for a person.
-                met.again |= !bare.is_disputed();
-                met.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
+                pass.again |= !bare.is_disputed();
+                pass.problems.insert(snapshot.devices[at].raw.name.clone(), why.clone());
             }
         }
     }
@@ -259,7 +259,7 @@ impl Reconciler {
     /// Work on one disk of the pool: what hangs there is left behind, goes on when it can, and makes a pass due then.
     pub(in crate::agent) fn errand<T: Send + 'static>(
         &mut self,
-        on: impl Into<WorkedOn>,
+        on: impl Into<ErrandKey>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, TimeoutError> {
         let pool = Arc::clone(&self.pool);
@@ -270,7 +270,7 @@ impl Reconciler {
     /// else's. It does not begin to write once it is late.
     pub(in crate::agent) fn errand_now<T: Send + 'static>(
         &mut self,
-        on: impl Into<WorkedOn>,
+        on: impl Into<ErrandKey>,
         work: impl FnOnce(&Late) -> T + Send + 'static,
     ) -> Result<T, TimeoutError> {
         let late = Late::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::error::WipeError;
-use super::met::Met;
+use super::pass_state::PassState;
 use super::reconciler::Reconciler;
 use crate::claim::{ElectedWipe, NodeMatch, Ripeness, Rule};
 use crate::device::{Device, Memo, Snapshot, Verdict, record::judged_record};
@@ -40,21 +40,21 @@ impl Reconciler {
         self.memory.wipes.look(snapshot.at, &due);
     }
 
-    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &ElectedWipe, met: &mut Met) {
+    pub(super) fn wipe(&mut self, snapshot: &Snapshot, at: usize, wipe: &ElectedWipe, pass: &mut PassState) {
         let was = &snapshot.devices[at];
         match self.wipe_one(was) {
             Ok(held) => {
                 let words = format!("it was wiped, as LocalVolume {} orders; {held}", by(wipe));
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), "{words}");
                 self.memory.wiped.keep(&was.raw, snapshot.at, words.clone());
-                met.problems.insert(wipe.name.clone(), words);
-                met.wiped += 1;
+                pass.problems.insert(wipe.name.clone(), words);
+                pass.wiped += 1;
             }
             Err(error) => {
                 let problem = chain(&error);
                 tracing::warn!(disk = %was.id, path = %was.raw.path.display(), problem, "a disk was not wiped");
-                met.again |= error.retryable();
-                met.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
+                pass.again |= error.retryable();
+                pass.problems.insert(wipe.name.clone(), not_wiped(wipe, &problem));
             }
         }
     }

@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::agent::{
+    errand::ErrandKey,
     reconciler::PassReport,
     verb::{Run, Verb},
-    worked_on::WorkedOn,
 };
 use crate::claim::{Blankness, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
@@ -409,7 +409,7 @@ fn a_disk_that_hangs_before_its_claim_is_written_is_not_claimed_for_a_set_that_i
             last = passes(&mut agent, 1).1;
         }
         agent.set_rules(Vec::new());
-        let (disk, id) = (host.platter("fake0").expect("a disk"), WorkedOn::from(&last.snapshot.devices[0].id));
+        let (disk, id) = (host.platter("fake0").expect("a disk"), ErrandKey::from(&last.snapshot.devices[0].id));
         disk.set_hangs(false);
         while agent.errands.is_waiting_for(&id) {
             std::thread::yield_now();

@@ -160,7 +160,7 @@ fn a_disk_that_is_unplugged_while_it_hangs_leaves_all_patience_to_the_others_and
     let mut agent = start(&host, &sample::rule("set"));
     sick.set_hangs_at(Some("write"));
     let raw = host.scan().expect("a look").remove(0);
-    let id = WorkedOn::Disk(crate::device::id::hardware_id(&raw, None).into());
+    let id = ErrandKey::Disk(crate::device::id::hardware_id(&raw, None).into());
     while !agent.errands.is_waiting_for(&id) {
         agent = pass(agent).0;
     }

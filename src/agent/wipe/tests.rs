@@ -4,7 +4,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::agent::{reconciler::PassReport, worked_on::WorkedOn};
+use crate::agent::{errand::ErrandKey, reconciler::PassReport};
 use crate::claim::{Filter, NamedPaths, NoAnswer, Promise, sample};
 use crate::device::{Owner, label::Layout};
 use crate::host::{
@@ -450,7 +450,7 @@ fn an_order_that_is_taken_back_while_the_disk_hangs_wipes_nothing_when_it_answer
     let pass = case.pass();
     assert!(words(&pass, "fake0").contains("more than 300ms"), "{}", words(&pass, "fake0"));
     case.agent.set_rules(Vec::new());
-    let (disk, id) = (case.platter("fake0"), WorkedOn::from(&pass.snapshot.devices[0].id));
+    let (disk, id) = (case.platter("fake0"), ErrandKey::from(&pass.snapshot.devices[0].id));
     disk.set_hangs(false);
     while case.agent.errands.is_waiting_for(&id) {
         std::thread::yield_now();
