@@ -318,9 +318,9 @@ fn is_only_busy(device: &Device) -> bool {
 }
 
 #[cfg(test)]
-mod again;
-#[cfg(test)]
 mod hangs;
+#[cfg(test)]
+mod retries;
 
 #[cfg(test)]
 mod tests {
