@@ -5,12 +5,12 @@
 
 mod device_pool;
 mod health;
-mod kept;
 mod local_volume;
 mod local_volume_discovery;
 mod local_volume_discovery_result;
 mod local_volume_set;
 mod pool_volume;
+mod pruning;
 mod schema;
 mod volume_reason;
 
@@ -73,7 +73,7 @@ pub fn why_not_ours(crd: &CustomResourceDefinition) -> Option<String> {
         Some(_) => {}
     }
     let ours = all().into_iter().find(|ours| ours.metadata.name == crd.metadata.name)?;
-    let dropped = kept::first_dropped(crd, &ours)?;
+    let dropped = pruning::first_dropped(crd, &ours)?;
     Some(format!("another schema replaced it, which drops unknown fields, such as {dropped}"))
 }
 
