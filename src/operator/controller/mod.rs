@@ -16,8 +16,8 @@ pub use crate::operator::leader::{Gone, Leader};
 pub use crate::operator::store::{Store, StoreState};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::erased::Erased;
-use crate::operator::volume::in_vain::InVain;
 use crate::operator::volume::objects::VolumeApi;
+use crate::operator::volume::refused_modes::RefusedModes;
 use crate::volume::VolumeLocks;
 
 impl Stores {
@@ -27,7 +27,7 @@ impl Stores {
             objects: VolumeApi::new(client),
             stores: self.clone(),
             locks: VolumeLocks::default(),
-            in_vain: InVain::default(),
+            refused_modes: RefusedModes::default(),
             erased: Erased::default(),
         }
     }

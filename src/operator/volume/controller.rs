@@ -9,10 +9,10 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::erased::Erased;
-use super::in_vain::InVain;
 use super::modes::Modes;
 use super::objects::VolumeApi;
 use super::offered::Candidate;
+use super::refused_modes::RefusedModes;
 use super::spec::NodeObject;
 use super::{modes, node_capacity, offered, spec};
 use crate::api::crd::PoolVolume;
@@ -41,7 +41,7 @@ pub struct ClusterVolumes {
     pub(in crate::operator) objects: VolumeApi,
     pub(in crate::operator) stores: Stores,
     pub(in crate::operator) locks: VolumeLocks,
-    pub(in crate::operator) in_vain: InVain,
+    pub(in crate::operator) refused_modes: RefusedModes,
     pub(in crate::operator) erased: Erased,
 }
 
@@ -107,7 +107,7 @@ impl ClusterVolumes {
         if let Some(node) = modes.refused(&wanted.nodes) {
             // Only if the scheduler may have chosen the node.
             if wanted.nodes != Nodes::Any {
-                self.in_vain.note(&wanted.selector, node, wanted.usage, Instant::now());
+                self.refused_modes.note(&wanted.selector, node, wanted.usage, Instant::now());
             }
             return Err(modes.refusal(node, wanted));
         }
@@ -219,8 +219,8 @@ impl Volumes for ClusterVolumes {
         if self.offered(&selector, None).is_err() {
             return Ok(Capacity::ANYTHING);
         }
-        let in_vain = || self.in_vain.of(&selector, node.as_deref()?, Instant::now());
-        let usage = usage.or_else(in_vain);
+        let refused = || self.refused_modes.of(&selector, node.as_deref()?, Instant::now());
+        let usage = usage.or_else(refused);
         let mut rooms = self.rooms(node.as_ref().map(std::slice::from_ref), &selector, usage);
         rooms.retain(|name, _| self.node_exists(name));
         Ok(node_capacity::total(rooms.values()))
