@@ -151,7 +151,7 @@ impl Reconciler {
     /// Observes, decides and performs, until the pool is what the rules and the machine make of it.
     pub fn pass(&mut self) -> Result<PassReport, DiscoveryError> {
         let (mut snapshot, claims_under_way) = self.observe()?;
-        let was_told = self.pool.journal().is_told();
+        let was_told = self.pool.journal().knows_volumes();
         let mut pass = PassState::default();
         let actions = decide::come_and_go(&snapshot, &self.members(), &claims_under_way);
         self.perform(actions, &snapshot, &mut pass);
@@ -170,7 +170,7 @@ impl Reconciler {
             || self.pool.has_failed_work()
             || pass.again
             || !self.claims_under_way.is_empty()
-            || !self.pool.journal().is_told()
+            || !self.pool.journal().knows_volumes()
             || self.must_look_again(&snapshot);
         let again = self.again.after(again);
         let actions = decide::give_back(&self.owned());
@@ -178,7 +178,7 @@ impl Reconciler {
         self.pool.kick();
 
         // What turned out not to be blank gives way to others.
-        let told_since = !was_told && self.pool.journal().is_told();
+        let told_since = !was_told && self.pool.journal().knows_volumes();
         let stale = (unsure || wrong.0 || pass.is_stale() || told_since).then_some(Duration::ZERO);
         let ripe_in = [self.next_ripe(&snapshot), again, self.wipe_in(&snapshot), stale].into_iter().flatten().min();
         let (PassState { problems, claimed, .. }, untold) = (pass, self.untold.clone());

@@ -200,7 +200,7 @@ impl BareDevice {
         let shown = self.shown();
         let allowed = shown.rule.as_ref()?.allows(usage);
         let offloads_zeroes = shown.offloads_zeroes?;
-        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.is_told();
+        let free = claim.volume.is_none() && claim.erasing.is_none() && self.journal.knows_volumes();
         let clean = claim.clean || offloads_zeroes || usage != VolumeUsage::Block;
         let places = match free && clean {
             true => vec![(Site::Slot(0), whole(claim.size))],
