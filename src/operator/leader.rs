@@ -25,7 +25,7 @@ use super::store::Store;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
 use crate::host::{Backoff, chain};
-pub use crate::operator::volume::deleted_node::Gone;
+pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
     event::News,
@@ -49,7 +49,7 @@ pub struct Leader {
     pub(in crate::operator) objects: VolumeApi,
     pub(in crate::operator) recorder: Recorder,
     pub(in crate::operator) metrics: Metrics,
-    pub(in crate::operator) gone: Gone,
+    pub(in crate::operator) gone: DeletedNodePolicy,
     pub(in crate::operator) left_for: SignedDuration,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::operator) struct Pass {
 }
 
 impl Leader {
-    pub fn new(client: Client, stores: Stores, metrics: Metrics, gone: Gone, identity: &str) -> Self {
+    pub fn new(client: Client, stores: Stores, metrics: Metrics, gone: DeletedNodePolicy, identity: &str) -> Self {
         let reporter = Reporter { controller: DRIVER_NAME.to_owned(), instance: Some(identity.to_owned()) };
         Self {
             stores,

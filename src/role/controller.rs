@@ -22,7 +22,7 @@ use crate::csi::{
 };
 use crate::operator::{
     Lease,
-    controller::{DaemonTemplate, Discoveries, Gone, Leader, Metrics, Stores},
+    controller::{DaemonTemplate, DeletedNodePolicy, Discoveries, Leader, Metrics, Stores},
     lease,
 };
 
@@ -36,7 +36,7 @@ pub struct ControllerSettings {
     pub resizer_socket: Option<PathBuf>,
     pub http: SocketAddr,
     pub lease: String,
-    pub deleted_node_volumes: Gone,
+    pub deleted_node_volumes: DeletedNodePolicy,
     pub sidecar: Option<Sidecar>,
     /// The DaemonSet that a LocalVolumeDiscovery runs.
     pub discovery: Option<DaemonTemplate>,

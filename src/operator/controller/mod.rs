@@ -12,7 +12,7 @@ use kube::Client;
 pub use self::metrics::Metrics;
 pub use self::stores::{Changes, Stores};
 pub use crate::operator::discovery::controller::{DaemonTemplate, Discoveries, TemplateError};
-pub use crate::operator::leader::{Gone, Leader};
+pub use crate::operator::leader::{DeletedNodePolicy, Leader};
 pub use crate::operator::store::{Store, StoreState};
 pub use crate::operator::volume::controller::ClusterVolumes;
 use crate::operator::volume::erased::Erased;
