@@ -28,7 +28,7 @@ use crate::host::{Backoff, chain};
 pub use crate::operator::volume::deleted_node::DeletedNodePolicy;
 use crate::operator::{
     crd_owner::Whose,
-    event::News,
+    event::EventNote,
     watch::{Watched, decoded, keep},
 };
 use crate::volume::DRIVER_NAME;
@@ -136,7 +136,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[News]) -> bool {
+    pub(in crate::operator) async fn tell(&self, about: ObjectReference, action: &str, news: &[EventNote]) -> bool {
         let mut done = true;
         for news in news {
             let event = news.event(action);

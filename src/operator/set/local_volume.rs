@@ -14,7 +14,7 @@ use crate::api::crd::{DevicePool, LocalVolume, LocalVolumeStatus, SetOffer, Unma
 use crate::device::SetName;
 use crate::operator::{
     condition::{ConditionState, condition},
-    event::{News, clip},
+    event::{EventNote, clip},
 };
 
 /// Each path leads to a device, on each selected node.
@@ -76,7 +76,7 @@ pub fn decide(
     read: &LocalVolumeSummary,
     classes: &BTreeMap<String, Class>,
     offers: &Offers<'_>,
-) -> (LocalVolumeStatus, Vec<News>) {
+) -> (LocalVolumeStatus, Vec<EventNote>) {
     let before = volume.status.clone().unwrap_or_default();
     let generation = volume.metadata.generation;
     let now = |kind: &str, (holds, reason, message): ConditionState| {
@@ -192,7 +192,7 @@ fn with_words(first: String, offers: &Offers<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sample::{local_volume, node};
-    use crate::operator::event::Tone;
+    use kube::runtime::events::EventType;
     use std::sync::Arc;
 
     use super::super::parsed::Parsed;
@@ -213,7 +213,7 @@ mod tests {
         SetOffer { namespace: "storage".to_owned(), name: format!("lv/{class}"), devices, ..SetOffer::default() }
     }
 
-    fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<News>) {
+    fn status_of(volume: &LocalVolume, pools: &[DevicePool]) -> (LocalVolumeStatus, Vec<EventNote>) {
         let read = read(volume, &reading(volume), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         let classes = ["fast", "slow"].map(|class| (class.to_owned(), Class::Ours));
         decide(volume, &read, &BTreeMap::from(classes), &offers(volume, pools))
@@ -289,7 +289,7 @@ mod tests {
         let (status, news) = status_of(&volume, &[]);
         assert_eq!(says(&status, AVAILABLE).1, "Invalid");
         assert!(says(&status, VALID).2.contains("devicePaths[0]"), "{status:?}");
-        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +23,7 @@ use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
 use crate::operator::error::Error;
-use crate::operator::event::{News, Tone};
+use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
 impl Leader {
@@ -127,7 +128,7 @@ impl Leader {
                 self.note("classes", Ok(()));
                 let kind = K::kind(&());
                 let note = format!("StorageClass {} was created for the {kind}", class.name_any());
-                let news = News { tone: Tone::Normal, reason: "StorageClassCreated".to_owned(), note };
+                let news = EventNote { type_: EventType::Normal, reason: "StorageClassCreated".to_owned(), note };
                 let told = self.tell(object.object_ref(&()), "CreateStorageClass", &[news]).await;
                 (Class::Ours, told)
             }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
+use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use super::class::Class;
@@ -14,7 +15,7 @@ use crate::api::crd::{DevicePool, LocalVolumeSet, LocalVolumeSetStatus, SetOffer
 use crate::device::SetName;
 use crate::operator::{
     condition::{ConditionState, condition},
-    event::{News, Tone, clip},
+    event::{EventNote, clip},
 };
 
 /// Devices were claimed on some node.
@@ -78,7 +79,7 @@ pub fn decide(
     read: &SetSummary,
     class: Option<&Class>,
     offers: &BTreeMap<String, &SetOffer>,
-) -> (LocalVolumeSetStatus, Vec<News>) {
+) -> (LocalVolumeSetStatus, Vec<EventNote>) {
     let before = set.status.clone().unwrap_or_default();
     let generation = set.metadata.generation;
     let now = |kind: &str, (holds, reason, message): (bool, &str, String)| {
@@ -198,20 +199,20 @@ pub fn count(number: usize, what: &str) -> String {
 }
 
 /// One line for each condition that has turned.
-pub fn news(before: &[Condition], now: &[Condition]) -> Vec<News> {
+pub fn news(before: &[Condition], now: &[Condition]) -> Vec<EventNote> {
     let turned = |condition: &&Condition| {
         let former = before.iter().find(|former| former.type_ == condition.type_);
         former.is_none_or(|former| former.status != condition.status || former.reason != condition.reason)
     };
     let told = |condition: &Condition| {
-        let tone = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
-            (AVAILABLE, "True", _) => Tone::Normal,
+        let type_ = match (condition.type_.as_str(), condition.status.as_str(), condition.reason.as_str()) {
+            (AVAILABLE, "True", _) => EventType::Normal,
             // The other conditions say why.
-            (AVAILABLE, _, "NoNodeSelected") => Tone::Warning,
-            (VALID | CLASS, "False", reason) if reason != "Missing" => Tone::Warning,
+            (AVAILABLE, _, "NoNodeSelected") => EventType::Warning,
+            (VALID | CLASS, "False", reason) if reason != "Missing" => EventType::Warning,
             _ => return None,
         };
-        Some(News { tone, reason: condition.reason.clone(), note: condition.message.clone() })
+        Some(EventNote { type_, reason: condition.reason.clone(), note: condition.message.clone() })
     };
     now.iter().filter(turned).filter_map(told).collect()
 }
@@ -255,7 +256,7 @@ mod tests {
         (&condition.status, &condition.reason)
     }
 
-    fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<News>) {
+    fn status_of(set: &LocalVolumeSet, pools: &[DevicePool]) -> (LocalVolumeSetStatus, Vec<EventNote>) {
         let read = read(set, &reading(set), &[node("a", &[("disk", "yes")]), node("b", &[])]);
         decide(set, &read, Some(&Class::Ours), &offers(set, pools))
     }
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(is(find(&status, AVAILABLE)), ("False", "Invalid"));
         assert!(find(&status, VALID).message.contains("spec.dryRnu: unknown field; did you mean dryRun?"));
         assert!(status.conditions.iter().all(|condition| condition.type_ != CLASS), "no class is asked for");
-        assert!(matches!(news.as_slice(), [News { tone: Tone::Warning, .. }]), "{news:?}");
+        assert!(matches!(news.as_slice(), [EventNote { type_: EventType::Warning, .. }]), "{news:?}");
         let (status, _) = status_of(&set, &[pool("a", offer(1, None))]);
         assert_eq!(is(find(&status, AVAILABLE)), ("True", "DevicesClaimed"));
         assert!(find(&status, AVAILABLE).message.contains("1 device on 1 node; nothing new is claimed"));

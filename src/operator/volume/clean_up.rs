@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
@@ -14,7 +15,7 @@ use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
 use crate::operator::error::Error;
-use crate::operator::event::{News, Tone};
+use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
 impl Leader {
@@ -55,9 +56,10 @@ impl Leader {
         &self,
         volume: &PoolVolume,
         act: deleted_node::NodeGoneAction,
-    ) -> Result<Vec<News>, Error> {
+    ) -> Result<Vec<EventNote>, Error> {
         let node = &volume.spec.node;
-        let warning = |reason: &str, note: String| News { tone: Tone::Warning, reason: reason.to_owned(), note };
+        let warning =
+            |reason: &str, note: String| EventNote { type_: EventType::Warning, reason: reason.to_owned(), note };
         let (conditions, news) = match act {
             deleted_node::NodeGoneAction::Release => {
                 let held = match self.objects.delete(volume).await? {
@@ -75,8 +77,11 @@ impl Leader {
                 (conditions, vec![warning("NodeDeleted", note)])
             }
             deleted_node::NodeGoneAction::Clear(conditions) => {
-                let news =
-                    News { tone: Tone::Normal, reason: "NodeBack".to_owned(), note: format!("node {node} is back") };
+                let news = EventNote {
+                    type_: EventType::Normal,
+                    reason: "NodeBack".to_owned(),
+                    note: format!("node {node} is back"),
+                };
                 (conditions, vec![news])
             }
         };

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::{Event, Node as KubeNode, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::PartialObjectMeta;
-use kube::runtime::events::{Event as News, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event as NewEvent, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -320,8 +320,8 @@ impl Discoveries {
             (_, DiscoveryPhase::Discovering) => (EventType::Normal, "Discovering"),
         };
         let note = status.conditions.first().map(|condition| condition.message.clone());
-        let news = News { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
-        let told = within("writing an Event", self.recorder.publish(&news, &object.object_ref(&()))).await;
+        let event = NewEvent { type_, reason: reason.to_owned(), note, action: "Discover".to_owned(), secondary: None };
+        let told = within("writing an Event", self.recorder.publish(&event, &object.object_ref(&()))).await;
         if told.is_err() {
             self.note(told);
         }
