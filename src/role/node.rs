@@ -29,7 +29,7 @@ use crate::health::Board;
 use crate::host::{AgentLock, Backoff, DeviceEvents, Host, RealFilesystems, RealHost, Roots};
 use crate::operator;
 pub use crate::operator::node::CLUSTER_FILE;
-use crate::operator::node::{NodeOperator, Seen, ask_own, ask_promises, cluster_uid, of_this_cluster};
+use crate::operator::node::{NodeOperator, PassSummary, ask_own, ask_promises, cluster_uid, of_this_cluster};
 use crate::pool::{Pool, Workers};
 use crate::volume::{NodeVolumes, TOPOLOGY_KEY, VolumeLocks};
 
@@ -92,7 +92,7 @@ async fn work(settings: NodeSettings, stop: CancellationToken) -> Result<()> {
     let (checkups, checkup_thread) = CheckupHandle::start(checkup, move || tell.send_modify(|count| *count += 1));
     let after_pass = checkups.clone();
     let (agent_handle, thread) = role.start(agent, move |pass| {
-        see.send_replace(Some(Arc::new(Seen::of(pass))));
+        see.send_replace(Some(Arc::new(PassSummary::of(pass))));
         look.send_modify(|count| *count += 1);
         ready.set_ready();
         after_pass.due();

@@ -20,7 +20,7 @@ use crate::volume::VolumeLocks;
 
 /// What a pass saw that the DevicePool reports.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct PassSummary {
     /// The name for people of each device, by kernel name.
     pub links: BTreeMap<KernelName, String>,
     /// The sort of each device, by kernel name.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub untold: Option<String>,
 }
 
-impl Seen {
+impl PassSummary {
     pub fn of(pass: &PassReport) -> Self {
         let PassReport { snapshot, problems, outcomes, claimed: _, knows_all, untold, ripe_in: _ } = pass;
         let link = |device: &Device| (device.raw.name.clone(), device.link.display().to_string());
@@ -182,7 +182,7 @@ mod tests {
         let foreign = Verdict::Foreign { cluster: "c".to_owned(), node: "other".to_owned() };
         devices.push(Device { verdict: foreign, ..pool_disk("sde", None, "x") });
         let set = Snapshot { at: std::time::Duration::ZERO, devices };
-        let seen = Seen::of(&PassReport::of_look(set));
+        let seen = PassSummary::of(&PassReport::of_look(set));
         assert_eq!(seen.mismatched, BTreeSet::from([DiskId::named("disk-sdb")]));
         assert_eq!(seen.unstable, BTreeSet::from(["disk-sdc", "disk-sdg"].map(DiskId::named)));
     }

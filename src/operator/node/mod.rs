@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch as channel;
 
-pub use self::context::{Inbox, NodeOperator, Seen, Writes};
+pub use self::context::{Inbox, NodeOperator, PassSummary, Writes};
 pub use crate::operator::identity::{CLUSTER_FILE, of_this_cluster};
 pub use crate::operator::set::relevance::Sort;
 pub use crate::operator::volume::foreign_volumes::ask as ask_promises;
@@ -22,7 +22,7 @@ use crate::operator::{pool, set, volume};
 
 impl NodeOperator {
     /// Keeps everything in step until the process ends. `seen` gives what the pool's passes saw.
-    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<Seen>>>) {
+    pub async fn run(self, inbox: Inbox, seen: channel::Receiver<Option<Arc<PassSummary>>>) {
         let Inbox(inbox) = inbox;
         let (world, worlds) = channel::channel(Arc::new(set::world::World::default()));
         let known = KnownVolumes::default();

@@ -23,7 +23,7 @@ use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
     error::{Error, words},
-    node::context::{NodeOperator, Seen},
+    node::context::{NodeOperator, PassSummary},
     set::{
         partitioning::partitioning,
         relevance::nearest_first,
@@ -44,7 +44,7 @@ const MANAGER: &str = "localpool-agent";
 /// Writes the status whenever its content has changed.
 pub async fn keep(
     operator: NodeOperator,
-    mut seen: channel::Receiver<Option<Arc<Seen>>>,
+    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
     mut worlds: channel::Receiver<Arc<World>>,
 ) {
     let mut changed = operator.changed.subscribe();
@@ -131,7 +131,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
 }
 
 /// The content of the status. Conditions that have not changed keep their times from `before`.
-fn status(pool: &Pool, board: &Board, seen: &Seen, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+fn status(pool: &Pool, board: &Board, seen: &PassSummary, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
     let disks: Vec<DiskView> = pool.disk_views();
     let sets: Vec<SetOffer> = world
         .sets
@@ -204,7 +204,7 @@ fn claiming(
     condition(before, "Claiming", holds, reason, message, None)
 }
 
-fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer {
+fn offer(pool: &Pool, disks: &[DiskView], seen: &PassSummary, rule: &Rule) -> SetOffer {
     let set = &rule.set;
     let selector = Selector { class: None, set: Some(set.name.clone()) };
     let mount = pool.capacity(&selector, WantedUsage::Mount(None));
@@ -237,7 +237,7 @@ fn offer(pool: &Pool, disks: &[DiskView], seen: &Seen, rule: &Rule) -> SetOffer 
 
 /// Other sets that want devices which this set has or takes: their status names each device, the status of this set
 /// only names those sets.
-fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
+fn contested(seen: &PassSummary, rule: &Rule) -> Option<String> {
     let is_this = |set: &SetRef| set.has_name_of(&rule.set);
     let lost = |(_, left): &&(KernelName, Rejection)| matches!(left, Rejection::InSet(set) | Rejection::OlderSet(set) if is_this(set));
     let said = seen.outcomes.iter().filter_map(|outcome| {
@@ -248,7 +248,7 @@ fn contested(seen: &Seen, rule: &Rule) -> Option<String> {
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-fn outcome<'a>(seen: &'a Seen, rule: &Rule) -> Option<&'a SetOutcome> {
+fn outcome<'a>(seen: &'a PassSummary, rule: &Rule) -> Option<&'a SetOutcome> {
     seen.outcomes.iter().find(|outcome| outcome.set == rule.set)
 }
 
@@ -260,7 +260,7 @@ fn named<T>(mut all: Vec<T>) -> (Vec<T>, i64) {
 }
 
 /// What a dry run would take, by the names that people use.
-fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
+fn would_take(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     // The pass may have used an earlier version of the set.
     let names = outcome(seen, rule).filter(|_| rule.dry_run).into_iter().flat_map(|outcome| &outcome.would_take);
     let names = nearest_first(rule, names.collect(), |name| seen.sorts.get(*name).copied());
@@ -268,7 +268,7 @@ fn would_take(seen: &Seen, rule: &Rule) -> Vec<String> {
 }
 
 /// The devices that a set did not take, or could not claim, by the names that people use.
-fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
+fn unmatched(seen: &PassSummary, rule: &Rule) -> Vec<Unmatched> {
     let reason = |(name, left): (&KernelName, Option<&Rejection>)| match (seen.problems.get(name), left) {
         (Some(problem), _) => Some(problem.clone()),
         // The message of an election counts seconds, and each second would be a write.
@@ -287,7 +287,7 @@ fn unmatched(seen: &Seen, rule: &Rule) -> Vec<Unmatched> {
     nearest_first(rule, all, |(name, _)| seen.sorts.get(*name).copied()).into_iter().filter_map(told).collect()
 }
 
-fn missing(seen: &Seen, rule: &Rule) -> Vec<String> {
+fn missing(seen: &PassSummary, rule: &Rule) -> Vec<String> {
     let paths = outcome(seen, rule).into_iter().flat_map(|outcome| &outcome.missing);
     paths.take(NAMED).cloned().collect()
 }
@@ -333,11 +333,11 @@ mod tests {
             missing: Vec::new(),
             deselected: Vec::new(),
         };
-        let seen = Seen {
+        let seen = PassSummary {
             links: names().map(|name| (name.clone(), format!("/dev/{name}"))).collect(),
             sorts: devices.iter().map(|raw| (raw.name.clone(), Sort::of(raw))).collect(),
             outcomes: vec![outcome],
-            ..Seen::default()
+            ..PassSummary::default()
         };
         let (unmatched, omitted) = named(unmatched(&seen, &rule));
         assert_eq!((unmatched.len(), omitted), (NAMED, 60 - 32));
@@ -363,11 +363,11 @@ mod tests {
             deselected: Vec::new(),
         };
         let link = |name: &str| (name.into(), format!("/dev/{name}"));
-        let seen = Seen {
+        let seen = PassSummary {
             links: ["sda", "sdb", "sdc"].map(link).into(),
             problems: [("sda".into(), "nothing is claimed".to_owned())].into(),
             outcomes: vec![outcome],
-            ..Seen::default()
+            ..PassSummary::default()
         };
         let told: Vec<_> = unmatched(&seen, &rule).into_iter().map(|one| (one.device, one.reason)).collect();
         let told = |device: &str| told.iter().find(|one| one.0 == device).map(|one| one.1.as_str());
@@ -393,7 +393,7 @@ mod tests {
             lost("sdc", Rejection::InSet(rule("c").set)),
             lost("sdd", Rejection::GivenBack),
         ];
-        let seen = Seen { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..Seen::default() };
+        let seen = PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
         let words = format!("{} selects 2 of its devices too", rule("late").set.name);
         assert_eq!(contested(&seen, &rule("a")), Some(words));
         assert_eq!(contested(&seen, &rule("late")), None);

@@ -7,7 +7,7 @@
 use crate::api::crd::{DiskPartitioning, PartitioningState};
 use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::host::KernelName;
-use crate::operator::node::context::Seen;
+use crate::operator::node::context::PassSummary;
 use crate::pool::DiskView;
 
 /// More disks than a node ever has; `disks` still has all of them.
@@ -17,7 +17,7 @@ pub fn partitioning(
     rule: &Rule,
     outcome: Option<&SetOutcome>,
     disks: &[DiskView],
-    seen: &Seen,
+    seen: &PassSummary,
 ) -> Vec<DiskPartitioning> {
     if !rule.layout.cuts() || rule.dry_run {
         return Vec::new();
@@ -83,13 +83,13 @@ mod tests {
         }
     }
 
-    fn seen(problems: &[&str]) -> Seen {
+    fn seen(problems: &[&str]) -> PassSummary {
         let link = |name: &str| (name.into(), format!("/dev/disk/by-id/{name}"));
-        Seen {
+        PassSummary {
             links: ["sda", "sdb", "sdc", "sdd", "sde"].map(link).into(),
             outcomes: Vec::new(),
             problems: problems.iter().map(|name| ((*name).into(), "EIO".to_owned())).collect::<BTreeMap<_, _>>(),
-            ..Seen::default()
+            ..PassSummary::default()
         }
     }
 

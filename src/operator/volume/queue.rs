@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
 use crate::operator::error::words;
-use crate::operator::node::context::{NodeOperator, Seen};
+use crate::operator::node::context::{NodeOperator, PassSummary};
 use crate::operator::set::world::World;
 use crate::volume::VolumeId;
 
@@ -33,7 +33,7 @@ pub async fn keep(
     operator: NodeOperator,
     known: KnownVolumes,
     mut inbox: mpsc::UnboundedReceiver<Uuid>,
-    mut seen: channel::Receiver<Option<Arc<Seen>>>,
+    mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
     mut worlds: channel::Receiver<Arc<World>>,
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));

@@ -17,7 +17,7 @@ use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::{Error, words};
-use crate::operator::node::context::{NodeOperator, Seen};
+use crate::operator::node::context::{NodeOperator, PassSummary};
 use crate::operator::set::world::World;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
@@ -54,7 +54,7 @@ pub(super) struct VolumeReconcile {
     pub operator: NodeOperator,
     pub known: KnownVolumes,
     pub world: Arc<World>,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<PassSummary>,
     pub id: Uuid,
     pub not_made: Option<NotMade>,
 }
