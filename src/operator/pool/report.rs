@@ -25,9 +25,9 @@ use crate::operator::{
     error::{Error, words},
     node::context::{NodeOperator, PassSummary},
     set::{
+        node_config::{Diskmaker, NodeConfig},
         partitioning::partitioning,
         relevance::nearest_first,
-        world::{Diskmaker, World},
     },
 };
 use crate::pool::{DiskView, Pool, Selector, StoreError, WantedUsage};
@@ -45,7 +45,7 @@ const MANAGER: &str = "localpool-agent";
 pub async fn keep(
     operator: NodeOperator,
     mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
-    mut worlds: channel::Receiver<Arc<World>>,
+    mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let mut changed = operator.changed.subscribe();
     let mut written: Option<DevicePoolStatus> = None;
@@ -54,29 +54,29 @@ pub async fn keep(
         let wait = if failed { STATUS_RETRY } else { Duration::MAX };
         tokio::select! {
             ok = seen.changed() => if ok.is_err() { return },
-            ok = worlds.changed() => if ok.is_err() { return },
+            ok = configs.changed() => if ok.is_err() { return },
             ok = changed.changed() => if ok.is_err() { return },
             () = sleep(wait) => {}
         }
         tokio::time::sleep(SETTLE).await;
-        let (Some(seen), world) = (seen.borrow_and_update().clone(), worlds.borrow_and_update().clone()) else {
+        let (Some(seen), config) = (seen.borrow_and_update().clone(), configs.borrow_and_update().clone()) else {
             continue;
         };
         changed.mark_unchanged();
-        if !world.complete || !seen.knows_all {
+        if !config.complete || !seen.knows_all {
             continue;
         }
-        if !world.pool_exists {
+        if !config.pool_exists {
             written = None;
         }
         let before = match &written {
             Some(written) => written.clone(),
             // An agent that has just started keeps the times that the one before it wrote.
-            None if world.pool_exists => read(&operator).await,
+            None if config.pool_exists => read(&operator).await,
             None => DevicePoolStatus::default(),
         };
         let (pool, board) = (Arc::clone(&operator.pool), operator.health.clone());
-        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &world, &before)).await;
+        let status = tokio::task::spawn_blocking(move || status(&pool, &board, &seen, &config, &before)).await;
         let Ok(status) = status else { continue };
         if written.as_ref() == Some(&status) {
             continue;
@@ -131,14 +131,20 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
 }
 
 /// The content of the status. Conditions that have not changed keep their times from `before`.
-fn status(pool: &Pool, board: &Board, seen: &PassSummary, world: &World, before: &DevicePoolStatus) -> DevicePoolStatus {
+fn status(
+    pool: &Pool,
+    board: &Board,
+    seen: &PassSummary,
+    config: &NodeConfig,
+    before: &DevicePoolStatus,
+) -> DevicePoolStatus {
     let disks: Vec<DiskView> = pool.disk_views();
-    let sets: Vec<SetOffer> = world
+    let sets: Vec<SetOffer> = config
         .sets
         .iter()
         .map(|(name, set)| match set {
             Ok(rule) => {
-                let held_back = if rule.named.is_some() { &world.volumes_held_back } else { &world.held_back };
+                let held_back = if rule.named.is_some() { &config.volumes_held_back } else { &config.held_back };
                 let offer = offer(pool, &disks, seen, rule);
                 SetOffer { message: held_back.clone().or_else(|| offer.message.clone()), ..offer }
             }
@@ -152,7 +158,7 @@ fn status(pool: &Pool, board: &Board, seen: &PassSummary, world: &World, before:
         .collect();
     let total = |of: fn(&DiskView) -> u64| quantity::short(disks.iter().map(of).sum());
     let largest = sets.iter().map(|set| set.largest.max(set.block_largest)).max().unwrap_or(0);
-    let (reason, message) = match world.cordoned {
+    let (reason, message) = match config.cordoned {
         true => ("Cordoned", "no new volumes here: spec.cordon is set"),
         false => ("AgentReady", "the node's agent is running"),
     };
@@ -166,7 +172,7 @@ fn status(pool: &Pool, board: &Board, seen: &PassSummary, world: &World, before:
         sets,
         conditions: vec![
             condition(&before.conditions, "Ready", true, reason, message.to_owned(), None),
-            claiming(pool.journal().sound().err(), seen.untold.as_deref(), world, &before.conditions),
+            claiming(pool.journal().sound().err(), seen.untold.as_deref(), config, &before.conditions),
         ],
     }
 }
@@ -175,7 +181,7 @@ fn status(pool: &Pool, board: &Board, seen: &PassSummary, world: &World, before:
 fn claiming(
     damaged: Option<StoreError>,
     untold: Option<&str>,
-    world: &World,
+    config: &NodeConfig,
     before: &[KubeCondition],
 ) -> KubeCondition {
     if let Some(error) = damaged {
@@ -187,7 +193,7 @@ fn claiming(
         );
         return condition(before, "Claiming", Holds::False, "VolumesNotRead", words, None);
     }
-    let (holds, reason, message) = match (&world.held_back, &world.diskmaker) {
+    let (holds, reason, message) = match (&config.held_back, &config.diskmaker) {
         (Some(why), _) => (Holds::False, "HeldBack", why.clone()),
         (None, Diskmaker::Runs(pod)) => {
             let words = format!(
@@ -304,8 +310,8 @@ mod tests {
     use crate::host::{DevNo, Kind, RawDisk};
     use crate::operator::set::relevance::Sort;
 
-    fn said(world: World) -> (String, String) {
-        let KubeCondition { type_, status, reason, .. } = claiming(None, None, &world, &[]);
+    fn said(config: NodeConfig) -> (String, String) {
+        let KubeCondition { type_, status, reason, .. } = claiming(None, None, &config, &[]);
         assert_eq!(type_, "Claiming");
         (status, reason)
     }
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn a_damaged_journal_is_said_to_whoever_looks_from_afar() {
         let damaged = StoreError::Damaged("it is cut short".to_owned());
-        let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &World::default(), &[]);
+        let KubeCondition { status, reason, message, .. } = claiming(Some(damaged), None, &NodeConfig::default(), &[]);
         assert_eq!((status.as_str(), reason.as_str()), ("False", "JournalDamaged"));
         assert!(message.contains("journal.json") && message.contains("it is cut short"), "{message}");
     }
@@ -393,7 +399,8 @@ mod tests {
             lost("sdc", Rejection::InSet(rule("c").set)),
             lost("sdd", Rejection::GivenBack),
         ];
-        let seen = PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
+        let seen =
+            PassSummary { outcomes: vec![outcome("a", Vec::new()), outcome("late", late)], ..PassSummary::default() };
         let words = format!("{} selects 2 of its devices too", rule("late").set.name);
         assert_eq!(contested(&seen, &rule("a")), Some(words));
         assert_eq!(contested(&seen, &rule("late")), None);
@@ -403,10 +410,13 @@ mod tests {
     fn a_pool_says_whether_it_claims_and_what_keeps_it_from_it() {
         let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
         let runs = || Diskmaker::Runs("storage/diskmaker-manager-x".to_owned());
-        assert_eq!(said(World::default()), word("Unknown", "NotKnown"));
-        assert_eq!(said(World { diskmaker: Diskmaker::Absent, ..World::default() }), word("True", "AgentReady"));
-        assert_eq!(said(World { diskmaker: runs(), ..World::default() }), word("False", "DiskmakerRuns"));
-        let held = World { diskmaker: runs(), held_back: Some("old".to_owned()), ..World::default() };
+        assert_eq!(said(NodeConfig::default()), word("Unknown", "NotKnown"));
+        assert_eq!(
+            said(NodeConfig { diskmaker: Diskmaker::Absent, ..NodeConfig::default() }),
+            word("True", "AgentReady")
+        );
+        assert_eq!(said(NodeConfig { diskmaker: runs(), ..NodeConfig::default() }), word("False", "DiskmakerRuns"));
+        let held = NodeConfig { diskmaker: runs(), held_back: Some("old".to_owned()), ..NodeConfig::default() };
         assert_eq!(said(held), word("False", "HeldBack"));
     }
 }

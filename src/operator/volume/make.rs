@@ -21,8 +21,8 @@ use crate::volume::{VolumeGuard, VolumeId};
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
     pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, Error> {
-        if !self.world.complete || !self.seen.knows_all {
-            // Every volume is looked at again once the world is complete, and after the pass that uses its sets.
+        if !self.config.complete || !self.seen.knows_all {
+            // Every volume is looked at again once the config is complete, and after the pass that uses its sets.
             return Ok(Requeue::Done);
         }
         let wanted = match request(object) {
@@ -38,7 +38,7 @@ impl VolumeReconcile {
             self.write(object, PoolVolumeStatus { message, ..status::accepted(disk) }).await?;
             return Ok(Requeue::DiskBack);
         }
-        if self.world.cordoned {
+        if self.config.cordoned {
             let message =
                 format!("node {} is cordoned (DevicePool spec.cordon): no new volumes there", self.operator.node);
             return self.refuse(object, Phase::Rejected, Refusal { reason: VolumeReason::Cordoned, message }).await;

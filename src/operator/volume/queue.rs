@@ -17,7 +17,7 @@ use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
 use crate::operator::error::words;
 use crate::operator::node::context::{NodeOperator, PassSummary};
-use crate::operator::set::world::World;
+use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
 
 /// How many volumes are in work at once.
@@ -34,7 +34,7 @@ pub async fn keep(
     known: KnownVolumes,
     mut inbox: mpsc::UnboundedReceiver<Uuid>,
     mut seen: channel::Receiver<Option<Arc<PassSummary>>>,
-    mut worlds: channel::Receiver<Arc<World>>,
+    mut configs: channel::Receiver<Arc<NodeConfig>>,
 ) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut queue = Queue::default();
@@ -52,7 +52,7 @@ pub async fn keep(
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
-            changed = worlds.changed() => match changed {
+            changed = configs.changed() => match changed {
                 Ok(()) => due = everything(&operator, &known).await,
                 Err(_) => return,
             },
@@ -61,9 +61,9 @@ pub async fn keep(
         let last_look = seen.borrow().clone();
         let Some(last_look) = last_look.filter(|_| known.is_complete()) else { continue };
         for id in due {
-            let (world, seen) = (worlds.borrow().clone(), Arc::clone(&last_look));
+            let (config, seen) = (configs.borrow().clone(), Arc::clone(&last_look));
             let (operator, known, not_made) = (operator.clone(), known.clone(), queue.not_made(id));
-            let work = VolumeReconcile { operator, known, world, seen, id, not_made };
+            let work = VolumeReconcile { operator, known, config, seen, id, not_made };
             queue.begin(id, try_once(work, Arc::clone(&slots)));
         }
     }

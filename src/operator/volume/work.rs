@@ -18,7 +18,7 @@ use crate::device::DiskId;
 use crate::host::chain;
 use crate::operator::error::{Error, words};
 use crate::operator::node::context::{NodeOperator, PassSummary};
-use crate::operator::set::world::World;
+use crate::operator::set::node_config::NodeConfig;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
 use crate::volume::VolumeId;
 
@@ -53,7 +53,7 @@ pub(super) struct NotMade {
 pub(super) struct VolumeReconcile {
     pub operator: NodeOperator,
     pub known: KnownVolumes,
-    pub world: Arc<World>,
+    pub config: Arc<NodeConfig>,
     pub seen: Arc<PassSummary>,
     pub id: Uuid,
     pub not_made: Option<NotMade>,
