@@ -60,7 +60,7 @@ struct InWords(Error);
 
 impl std::fmt::Display for InWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&words(&self.0))
+        f.write_str(&error_message(&self.0))
     }
 }
 
@@ -68,7 +68,7 @@ impl std::error::Error for InWords {}
 
 /// What went wrong, in words. The message of an API server's answer is enough; the answer about a kind that is not
 /// served does not help by itself.
-pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn error_message(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -102,10 +102,10 @@ mod tests {
             kube::Error::Api(Box::new(status))
         };
         let forbidden = Error::api("reading x")(status("x is forbidden", 403));
-        assert_eq!(words(&forbidden), "reading x: x is forbidden");
+        assert_eq!(error_message(&forbidden), "reading x: x is forbidden");
         let unserved = Error::api("listing y")(status("404 page not found", 404));
-        assert!(words(&unserved).contains("`helm upgrade`"));
-        assert_eq!(words(&Error::Refused("no".to_owned())), "no");
+        assert!(error_message(&unserved).contains("`helm upgrade`"));
+        assert_eq!(error_message(&Error::Refused("no".to_owned())), "no");
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
         let file = std::io::Error::other("no such file");
         let read = kube::config::KubeconfigError::ReadConfig(file, "/x".into());
         let error = Error::Config(Box::new(read));
-        assert_eq!(words(&error).matches("no such file").count(), 1, "{}", words(&error));
+        assert_eq!(error_message(&error).matches("no such file").count(), 1, "{}", error_message(&error));
     }
 }

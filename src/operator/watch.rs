@@ -18,7 +18,7 @@ use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::error::words;
+use super::error::error_message;
 use super::store::{Decoded, Readability, Revision, Store, UnreadObject, key};
 
 /// What is watched.
@@ -232,7 +232,7 @@ impl Trouble {
             Ok(Event::Init) => None,
             Ok(_) => self.0.take().map(|_| TroubleNews::Over),
             Err(error) => {
-                let words = words(error);
+                let words = error_message(error);
                 let said = self.0.replace(words.clone());
                 (said.as_ref() != Some(&words)).then_some(TroubleNews::Fails(words))
             }

@@ -170,7 +170,7 @@ async fn cluster(client: &kube::Client) -> Result<String> {
     loop {
         match cluster_uid(client.clone()).await {
             Err(error) if error.code().is_none_or(|code| code >= 500) => {
-                tracing::warn!(error = operator::words(&error), "trying again");
+                tracing::warn!(error = operator::error_message(&error), "trying again");
                 tokio::time::sleep(RETRY_WAIT).await;
             }
             answer => return Ok(answer?),

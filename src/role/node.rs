@@ -230,7 +230,7 @@ async fn cluster(client: &kube::Client, host: &Arc<dyn Host>) -> Result<String> 
             }
             Err(error) => {
                 tracing::warn!(
-                    error = operator::words(&error),
+                    error = operator::error_message(&error),
                     "the first start on a node needs the API server; trying again"
                 )
             }

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::error::{Error, words};
+use super::error::{Error, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::host::Backoff;
 use crate::show::DeviceRow;
@@ -84,7 +84,7 @@ impl Reporter {
                     if refusals == REFUSALS {
                         return Err(error);
                     }
-                    tracing::warn!(error = words(&error), "the result is not up to date; trying again");
+                    tracing::warn!(error = error_message(&error), "the result is not up to date; trying again");
                     // The object as it is now is read first.
                     (written, retry_in) = (None, Some(backoff.wait()));
                 }

@@ -22,7 +22,7 @@ use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
-    error::{Error, words},
+    error::{Error, error_message},
     node::context::{NodeOperator, PassSummary},
     set::{
         node_config::{Diskmaker, NodeConfig},
@@ -87,7 +87,10 @@ pub async fn keep(
                 false
             }
             Err(error) => {
-                tracing::warn!(error = words(&error), "the DevicePool's status is not up to date; trying again");
+                tracing::warn!(
+                    error = error_message(&error),
+                    "the DevicePool's status is not up to date; trying again"
+                );
                 true
             }
         };

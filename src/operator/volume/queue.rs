@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::known::KnownVolumes;
 use super::work::{NotMade, Requeue, VolumeReconcile};
-use crate::operator::error::words;
+use crate::operator::error::error_message;
 use crate::operator::node::context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::volume::VolumeId;
@@ -73,7 +73,7 @@ async fn try_once(work: VolumeReconcile, slots: Arc<Semaphore>) -> Requeue {
     in_slot(&slots, SLOT_FOR, work.once()).await.unwrap_or_else(|error| {
         // Another writer was faster: the watch will report it, and another look does no harm.
         if !error.is_conflict() {
-            tracing::warn!(volume = %VolumeId::from(work.id), error = words(&error), "trying again later");
+            tracing::warn!(volume = %VolumeId::from(work.id), error = error_message(&error), "trying again later");
         }
         Requeue::Again
     })

@@ -16,7 +16,7 @@ use super::status::{self, Refusal};
 use crate::api::crd::{FINALIZER, Phase, PoolVolume, PoolVolumeStatus};
 use crate::device::DiskId;
 use crate::host::chain;
-use crate::operator::error::{Error, words};
+use crate::operator::error::{Error, error_message};
 use crate::operator::node::context::{NodeOperator, PassSummary};
 use crate::operator::set::node_config::NodeConfig;
 use crate::pool::{Doubt, Pool, PoolError, VolumeView};
@@ -221,7 +221,11 @@ impl VolumeReconcile {
             Ok(view) => (view, None),
             Err(PoolError::BeingZeroed { .. }) => return Ok(Requeue::After(ZEROING)),
             Err(error @ (PoolError::Apply(_) | PoolError::Bare(_) | PoolError::DiskAway { .. })) => {
-                tracing::error!(volume = self.name(), error = words(&error), "the volume could not grow; trying again");
+                tracing::error!(
+                    volume = self.name(),
+                    error = error_message(&error),
+                    "the volume could not grow; trying again"
+                );
                 return Ok(Requeue::Again);
             }
             Err(error) => (view.clone(), Some(chain(&error))),

@@ -36,7 +36,7 @@ use crate::host::Backoff;
 use crate::operator::{
     client::within,
     controller::{metrics::Metrics, stores::Stores},
-    error::{Error, HOW, words},
+    error::{Error, HOW, error_message},
     set::parsed::selected,
     store::Store,
     watch::{Watched, decoded, keep},
@@ -207,7 +207,7 @@ impl Discoveries {
         };
         let wanted = match template.daemon(&self.namespace, object, &read) {
             Ok(wanted) => wanted,
-            Err(error) => return refused("Invalid", words(&error)),
+            Err(error) => return refused("Invalid", error_message(&error)),
         };
         let live = self.daemons.get(&format!("{}/{}", self.namespace, template.name));
         let value = json!(wanted);
@@ -219,7 +219,7 @@ impl Discoveries {
                     Arc::new(live)
                 }
                 Err(error) => {
-                    let message = words(&error);
+                    let message = error_message(&error);
                     self.note(Err::<(), _>(error));
                     return (DaemonState::Refused { reason: "DaemonSetNotWritten", message }, false);
                 }
@@ -336,7 +336,7 @@ impl Discoveries {
             }
             Err(error) => {
                 self.metrics.errors.with_label_values(&["discovery"]).inc();
-                tracing::warn!(controller = "discovery", "{}; trying again", words(&error));
+                tracing::warn!(controller = "discovery", "{}; trying again", error_message(&error));
                 false
             }
         }
