@@ -10,7 +10,7 @@
 
 use kube::ResourceExt as _;
 
-use super::spec::{allows, difference, never_accepted, phase, refusal, words};
+use super::spec::{agent_message, allows, difference, never_accepted, phase, refusal};
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use crate::volume::{Error, VolumeRequest};
 
@@ -124,14 +124,14 @@ fn accepted(wanted: &VolumeRequest, object: &PoolVolume, facts: CreateFacts<'_>)
             let allowed = allows(&wanted.nodes, node);
             match (phase(object), allowed) {
                 (Phase::Ready, true) if is_in_conflict(object) => CreateStep::Answer(Err(Error::Precondition(
-                    format!("volume {id} cannot be used: {}", words(object).unwrap_or_default()),
+                    format!("volume {id} cannot be used: {}", agent_message(object).unwrap_or_default()),
                 ))),
                 (Phase::Ready, true) => CreateStep::Answer(Ok(())),
                 (Phase::Ready, false) => {
                     CreateStep::Answer(Err(exists(object, "it is on that node, which this request excludes")))
                 }
                 (_, false) => aborted(format!("node {node}, which this request excludes, is still making the volume")),
-                (_, true) if facts.over => aborted(match words(object) {
+                (_, true) if facts.over => aborted(match agent_message(object) {
                     Some(words) => format!("the volume is not made yet: {words}"),
                     None => format!("node {node} is still making the volume; try again"),
                 }),

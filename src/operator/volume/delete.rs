@@ -6,7 +6,7 @@
 use kube::ResourceExt as _;
 
 use super::create::gone;
-use super::spec::{differs, never_accepted, phase, words};
+use super::spec::{agent_message, differs, never_accepted, phase};
 use crate::api::crd::{Intent, Phase, PoolVolume, VolumeReason};
 use crate::volume::Error;
 
@@ -44,7 +44,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
     let (id, node) = (object.name_any(), &object.spec.node);
     let ordered = object.spec.intent == Intent::Delete;
     if !ordered && differs(object) {
-        let words = words(object).unwrap_or_default();
+        let words = agent_message(object).unwrap_or_default();
         return DeleteStep::Answer(Err(Error::Precondition(format!(
             "volume {id} is on a disk, but belongs to nobody: {words}. Before it can be deleted, delete the PoolVolume {id}, which asks \
              for another volume, and run `localpool volume adopt {id}` in the agent's pod there"
@@ -79,7 +79,7 @@ pub fn step(object: Option<&PoolVolume>, facts: DeleteFacts) -> DeleteStep {
         return if facts.over { DeleteStep::Answer(Err(contended(object))) } else { DeleteStep::Delete };
     }
     let status = object.status.as_ref();
-    let words = words(object);
+    let words = agent_message(object);
     let in_use = status.is_some_and(|status| status.reason == Some(VolumeReason::InUse));
     match (phase(object), words) {
         (Phase::Deleting, Some(words)) if in_use && facts.grace => {

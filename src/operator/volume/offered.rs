@@ -61,7 +61,7 @@ pub fn allows(selector: &Selector, rules: &[&Rule], usage: WantedUsage) -> Resul
     if rules.iter().any(|rule| allowed(rule, usage)) {
         return Ok(());
     }
-    let (asked, only) = words(usage);
+    let (asked, only) = mode_names(usage);
     Err(Error::Invalid(format!(
         "the sets of {selector} allow volumeMode {only} only, and a volume of volumeMode {asked} is asked for"
     )))
@@ -76,7 +76,7 @@ pub fn allowed(rule: &Rule, usage: WantedUsage) -> bool {
 }
 
 /// The mode that is asked for, and the only mode of a set that does not allow it.
-pub fn words(usage: WantedUsage) -> (&'static str, &'static str) {
+pub fn mode_names(usage: WantedUsage) -> (&'static str, &'static str) {
     match usage {
         WantedUsage::Block => ("Block", "Filesystem"),
         WantedUsage::Mount(_) => ("Filesystem", "Block"),

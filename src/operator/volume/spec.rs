@@ -132,7 +132,7 @@ pub fn difference(object: &PoolVolume, wanted: &VolumeRequest) -> Option<String>
 }
 
 /// The agent's message, with the name of its node before it.
-pub fn words(object: &PoolVolume) -> Option<String> {
+pub fn agent_message(object: &PoolVolume) -> Option<String> {
     let message = object.status.as_ref()?.message.as_deref()?;
     let node = format!("node {}", object.spec.node);
     Some(if message.starts_with(&node) { message.to_owned() } else { format!("{node}: {message}") })
@@ -141,7 +141,8 @@ pub fn words(object: &PoolVolume) -> Option<String> {
 /// Why an agent did not make it, as an answer to the caller.
 pub fn refusal(object: &PoolVolume) -> Error {
     let status = object.status.as_ref();
-    let words = words(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
+    let words =
+        agent_message(object).unwrap_or_else(|| format!("node {} refused it without a reason", object.spec.node));
     match status.and_then(|status| status.reason.as_ref()) {
         // Failed volumes too: another volume was faster, no disk took it, or the node could not record it. No disk has
         // any part of it.
