@@ -19,7 +19,7 @@ use crate::api::crd::PoolVolume;
 use crate::claim::Rule;
 use crate::host::chain;
 use crate::operator::controller::stores::Stores;
-use crate::operator::volume::latest::Sight;
+use crate::operator::volume::latest_volume::LatestVolume;
 use crate::volume::{
     Capacity, Error, Nodes, Selector, Volume, VolumeId, VolumeLocks, VolumeRequest, Volumes, WantedUsage,
 };
@@ -78,8 +78,8 @@ impl ClusterVolumes {
         task.await.unwrap_or_else(|e| Err(Error::Internal(format!("a bug ended the operation: {e}"))))
     }
 
-    async fn look_again(&self, sight: &mut Sight, id: VolumeId) -> Result<(), Error> {
-        sight.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
+    async fn look_again(&self, latest: &mut LatestVolume, id: VolumeId) -> Result<(), Error> {
+        latest.learn(self.objects.get(&id.to_string()).await.map_err(unknown)?);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ pub(in crate::operator) mod expand;
 pub(in crate::operator) mod foreign_volumes;
 pub(in crate::operator) mod handle;
 pub(in crate::operator) mod known;
-mod latest;
+mod latest_volume;
 pub(in crate::operator) mod leftover;
 mod make;
 pub(in crate::operator) mod modes;
