@@ -41,7 +41,7 @@ pub struct Discovery {
     last_on: BTreeMap<DiskId, HardwareId>,
     /// How long a look believes what an earlier one read.
     keep: Duration,
-    cache: Remembered<Finding>,
+    cache: Remembered<ReadContent>,
     timeouts: Timeouts<Whom>,
     /// Whether the last look at everything met a device that could not be read.
     has_failed: bool,
@@ -52,7 +52,7 @@ type Whom = (KernelName, Incarnation);
 
 /// What was read of a device.
 #[derive(Clone, Debug)]
-struct Finding {
+struct ReadContent {
     record: Option<Evidence>,
     probe: Probe,
 }
@@ -69,14 +69,14 @@ enum Scope<'s> {
 }
 
 /// The input of one look.
-struct Look<'l, 'r> {
+struct LookInput<'l, 'r> {
     host: &'l Arc<dyn Host>,
     read: ReadRecord,
     scope: Scope<'l>,
     machine: &'l Machine<'r>,
     raws: &'r [RawDisk],
     /// What is remembered of devices, and believed.
-    known: &'l HashMap<&'r KernelName, Memo<Finding>>,
+    known: &'l HashMap<&'r KernelName, Memo<ReadContent>>,
 }
 
 impl Discovery {
@@ -209,10 +209,10 @@ impl Discovery {
         let (owner, last_on, identities) = (self.owner.clone(), self.last_on.clone(), self.identities.clone());
         let machine = Machine::new(&owner, &raws).knowing(&last_on, &identities);
         let believed = |raw: &RawDisk| self.cache.get(raw).filter(|kept| self.believes(raw, kept, at, scope)).cloned();
-        let known: HashMap<&KernelName, Memo<Finding>> =
+        let known: HashMap<&KernelName, Memo<ReadContent>> =
             raws.iter().filter_map(|raw| Some((&raw.name, believed(raw)?))).collect();
 
-        let look = Look { host, read, scope, machine: &machine, raws: &raws, known: &known };
+        let look = LookInput { host, read, scope, machine: &machine, raws: &raws, known: &known };
         let mut records = self.records(&look);
         let probes = self.probes(&look, &mut records);
         if let Scope::All = scope {
@@ -228,8 +228,8 @@ impl Discovery {
     }
 
     /// What the devices that may carry a record say of themselves, by kernel name.
-    fn records<'r>(&mut self, look: &Look<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
-        let Look { host, read, scope, machine, raws, known } = *look;
+    fn records<'r>(&mut self, look: &LookInput<'_, 'r>) -> HashMap<&'r KernelName, Evidence> {
+        let LookInput { host, read, scope, machine, raws, known } = *look;
         let told = |raw: &RawDisk| {
             let id = DiskId::from(id::hardware_id(raw, machine.disk_of(raw)));
             let given_up = || self.given_up.contains(&id).then_some(Evidence::GivenUp);
@@ -254,10 +254,10 @@ impl Discovery {
     /// What is on the devices, by kernel name, if only their content decides. May read their records again.
     fn probes<'r>(
         &mut self,
-        look: &Look<'_, 'r>,
+        look: &LookInput<'_, 'r>,
         records: &mut HashMap<&'r KernelName, Evidence>,
     ) -> HashMap<&'r KernelName, Probe> {
-        let Look { host, read, scope, machine, raws, known } = *look;
+        let LookInput { host, read, scope, machine, raws, known } = *look;
         let mut probes = HashMap::new();
         for raw in raws.iter().filter(|raw| scope.covers(&raw.name) || known.contains_key(&raw.name)) {
             if !machine.needs_probe(raw, records) {
@@ -295,7 +295,7 @@ impl Discovery {
         probed.unwrap_or_else(|error| Probe::Failed(chain(&error)))
     }
 
-    fn believes(&self, raw: &RawDisk, cached: &Memo<Finding>, now: Duration, scope: Scope<'_>) -> bool {
+    fn believes(&self, raw: &RawDisk, cached: &Memo<ReadContent>, now: Duration, scope: Scope<'_>) -> bool {
         match scope {
             Scope::All => now.saturating_sub(cached.at) < self.keep,
             Scope::One { .. } => !scope.covers(&raw.name),
@@ -305,7 +305,7 @@ impl Discovery {
     fn remember(
         &mut self,
         devices: &[Device],
-        known: &HashMap<&KernelName, Memo<Finding>>,
+        known: &HashMap<&KernelName, Memo<ReadContent>>,
         records: &HashMap<&KernelName, Evidence>,
         at: Duration,
         scope: Scope<'_>,
@@ -319,7 +319,7 @@ impl Discovery {
             let passes =
                 |record: &&Evidence| matches!(record, Evidence::Failed(_) | Evidence::Bare | Evidence::GivenUp);
             let record = records.get(&raw.name).filter(|record| !passes(record)).cloned();
-            self.cache.keep(raw, read_at, Finding { record, probe: probe.clone() });
+            self.cache.keep(raw, read_at, ReadContent { record, probe: probe.clone() });
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::pool::{DiskView, Standing};
 type Figure = (&'static str, &'static str, fn(&Counts) -> usize);
 
 /// The node's name, and what the last pass saw, if there was one.
-type Source = (String, Receiver<Option<Arc<PassSummary>>>);
+type NodeSource = (String, Receiver<Option<Arc<PassSummary>>>);
 
 const FIGURES: [Figure; 10] = [
     ("disks", "Disks of this node that the set has, including missing ones.", |counts| counts.disks),
@@ -48,7 +48,7 @@ const FIGURES: [Figure; 10] = [
 pub struct SetMetrics {
     discovered: IntGaugeVec,
     figures: Vec<IntGaugeVec>,
-    source: Arc<OnceLock<Source>>,
+    source: Arc<OnceLock<NodeSource>>,
 }
 
 /// The figures of one set.
