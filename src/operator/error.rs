@@ -8,7 +8,7 @@ pub const HOW: &str =
 
 /// Why a request did not reach the cluster, or was not done.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum OperatorError {
     #[error("no Kubernetes API server is known: neither a service account nor KUBECONFIG names a usable one")]
     Config(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("{what}")]
@@ -22,7 +22,7 @@ pub enum Error {
     Refused(String),
 }
 
-impl Error {
+impl OperatorError {
     pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |source| Self::Api { what, source: Box::new(source) }
@@ -56,7 +56,7 @@ impl Error {
 
 /// An error whose `Display` has its causes, in the words for people.
 #[derive(Debug)]
-struct InWords(Error);
+struct InWords(OperatorError);
 
 impl std::fmt::Display for InWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -101,18 +101,18 @@ mod tests {
             let status = kube::core::Status { message: message.to_owned(), code, ..Default::default() };
             kube::Error::Api(Box::new(status))
         };
-        let forbidden = Error::api("reading x")(status("x is forbidden", 403));
+        let forbidden = OperatorError::api("reading x")(status("x is forbidden", 403));
         assert_eq!(error_message(&forbidden), "reading x: x is forbidden");
-        let unserved = Error::api("listing y")(status("404 page not found", 404));
+        let unserved = OperatorError::api("listing y")(status("404 page not found", 404));
         assert!(error_message(&unserved).contains("`helm upgrade`"));
-        assert_eq!(error_message(&Error::Refused("no".to_owned())), "no");
+        assert_eq!(error_message(&OperatorError::Refused("no".to_owned())), "no");
     }
 
     #[test]
     fn no_cause_is_told_twice() {
         let file = std::io::Error::other("no such file");
         let read = kube::config::KubeconfigError::ReadConfig(file, "/x".into());
-        let error = Error::Config(Box::new(read));
+        let error = OperatorError::Config(Box::new(read));
         assert_eq!(error_message(&error).matches("no such file").count(), 1, "{}", error_message(&error));
     }
 }

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::client::within;
 use super::controller::metrics::Metrics;
 use super::controller::stores::Stores;
-use super::error::Error;
+use super::error::OperatorError;
 use super::store::Store;
 use super::volume::objects::VolumeApi;
 use crate::api::crd::DevicePool;
@@ -122,7 +122,7 @@ impl Leader {
     }
 
     /// Counts a write, and logs what went wrong.
-    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, Error>) -> bool {
+    pub(in crate::operator) fn note<T>(&self, controller: &str, result: Result<T, OperatorError>) -> bool {
         match result {
             Ok(_) => {
                 self.metrics.writes.with_label_values(&[controller]).inc();
@@ -165,7 +165,7 @@ impl Leader {
         }
     }
 
-    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, Error> {
+    pub(in crate::operator) async fn exists(&self, node: &str) -> Result<bool, OperatorError> {
         let api: Api<Node> = Api::all(self.client.clone());
         Ok(within(&format!("reading Node {node}"), api.get_metadata_opt(node)).await?.is_some())
     }

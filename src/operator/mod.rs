@@ -28,4 +28,4 @@ pub(in crate::operator) mod watch;
 pub use lease::Lease;
 
 pub use self::client::client;
-pub use self::error::{Error, error_message};
+pub use self::error::{OperatorError, error_message};

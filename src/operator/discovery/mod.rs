@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::error::{Error, error_message};
+use super::error::{OperatorError, error_message};
 use crate::api::crd::{DiscoveryResultStatus, LocalVolumeDiscoveryResult};
 use crate::host::Backoff;
 use crate::show::DeviceRow;
@@ -53,7 +53,7 @@ impl Reporter {
     }
 
     /// Writes until the rows end. Returns only an error that another try does not fix.
-    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), Error> {
+    pub async fn run(self, mut rows: watch::Receiver<Option<Arc<Vec<DeviceRow>>>>) -> Result<(), OperatorError> {
         let mut written: Option<DiscoveryResultStatus> = None;
         let (mut backoff, mut refusals) = (Backoff::new(RESULT_RETRY, RESULT_RETRY_AT_MOST), 0);
         let mut retry_in = None;
@@ -94,7 +94,11 @@ impl Reporter {
     }
 
     /// Gives the object this status; returns the status with its time.
-    async fn report(&self, status: DiscoveryResultStatus, object: ResultState) -> Result<DiscoveryResultStatus, Error> {
+    async fn report(
+        &self,
+        status: DiscoveryResultStatus,
+        object: ResultState,
+    ) -> Result<DiscoveryResultStatus, OperatorError> {
         if object == ResultState::NotKnown {
             let found = within("reading", &self.node, self.api().get_opt(&result::name(&self.node))).await?;
             match found {
@@ -121,7 +125,7 @@ impl Reporter {
     }
 
     /// The object, without its status. It has no owner: it stays when discovery goes.
-    async fn make(&self) -> Result<(), Error> {
+    async fn make(&self) -> Result<(), OperatorError> {
         let mut object = identity(&self.node);
         object["metadata"]["labels"] = json!(result::labels(&self.node));
         object["spec"] = json!({"nodeName": self.node});
@@ -130,7 +134,7 @@ impl Reporter {
         within("making", &self.node, api.patch(&name, &params, &patch)).await.map(drop)
     }
 
-    async fn write(&self, status: &DiscoveryResultStatus) -> Result<(), Error> {
+    async fn write(&self, status: &DiscoveryResultStatus) -> Result<(), OperatorError> {
         let mut object = identity(&self.node);
         object["status"] = json!(status);
         let (api, params) = (self.api(), PatchParams::apply(MANAGER).force());
@@ -152,11 +156,13 @@ fn is_whole(found: &LocalVolumeDiscoveryResult, node: &str) -> bool {
     found.spec.node_name == node && labelled
 }
 
-async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+async fn within<T>(verb: &str, node: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, OperatorError> {
     let what = format!("{verb} the LocalVolumeDiscoveryResult {} of node {node}", result::name(node));
     match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(Error::api(what)),
-        Err(_) => Err(Error::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs()))),
+        Ok(answer) => answer.map_err(OperatorError::api(what)),
+        Err(_) => {
+            Err(OperatorError::Refused(format!("{what}: the API server did not answer in {} s", REQUEST.as_secs())))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 use super::deleted_node::Left;
 use crate::api::crd::DevicePool;
 use crate::operator::client::within;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::operator::leader::Leader;
 
 impl Leader {
@@ -30,7 +30,7 @@ impl Leader {
         (done, next)
     }
 
-    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), Error> {
+    pub(in crate::operator) async fn delete_pool(&self, pool: &DevicePool) -> Result<(), OperatorError> {
         let (api, name) = (Api::<DevicePool>::all(self.client.clone()), pool.name_any());
         let exactly = Preconditions { uid: pool.uid(), resource_version: pool.resource_version() };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };

@@ -22,7 +22,7 @@ use crate::host::{KernelName, chain};
 use crate::operator::{
     bytes::signed,
     condition::{Holds, condition},
-    error::{Error, error_message},
+    error::{OperatorError, error_message},
     node::context::{NodeOperator, PassSummary},
     set::{
         node_config::{Diskmaker, NodeConfig},
@@ -111,10 +111,10 @@ async fn read(operator: &NodeOperator) -> DevicePoolStatus {
     found.and_then(|pool| pool.status).unwrap_or_default()
 }
 
-async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), Error> {
+async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(), OperatorError> {
     let api: Api<DevicePool> = Api::all(operator.client.clone());
     let name = &*operator.node;
-    let failed = || Error::api(format!("writing the status of DevicePool {name}"));
+    let failed = || OperatorError::api(format!("writing the status of DevicePool {name}"));
     let params = PatchParams::apply(MANAGER).force();
     let patch = json!({"apiVersion": "localpool.dev/v1alpha1", "kind": "DevicePool", "status": status});
     operator.count(|writes| &writes.pool);
@@ -127,7 +127,7 @@ async fn write(operator: &NodeOperator, status: &DevicePoolStatus) -> Result<(),
     match api.create(&PostParams::default(), &pool).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(Error::api(format!("making DevicePool {name}"))(error)),
+        Err(error) => return Err(OperatorError::api(format!("making DevicePool {name}"))(error)),
     }
     api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(failed())?;
     Ok(())

@@ -22,7 +22,7 @@ use crate::api::crd::{LocalVolume, LocalVolumeSet};
 use crate::host::chain;
 use crate::operator::client::within;
 use crate::operator::crd_owner::Whose;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
@@ -141,7 +141,7 @@ impl Leader {
     }
 
     /// An object that is gone has no status.
-    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), Error>
+    async fn write_status<K, S>(&self, object: &K, status: &S) -> Result<(), OperatorError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
         S: Serialize,

@@ -14,7 +14,7 @@ use super::spec::NodeObject;
 use super::{deleted_node, leftover};
 use crate::api::crd::PoolVolume;
 use crate::operator::client::within;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::operator::event::EventNote;
 use crate::operator::leader::Leader;
 
@@ -56,7 +56,7 @@ impl Leader {
         &self,
         volume: &PoolVolume,
         act: deleted_node::NodeGoneAction,
-    ) -> Result<Vec<EventNote>, Error> {
+    ) -> Result<Vec<EventNote>, OperatorError> {
         let node = &volume.spec.node;
         let warning =
             |reason: &str, note: String| EventNote { type_: EventType::Warning, reason: reason.to_owned(), note };

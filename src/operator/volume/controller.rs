@@ -91,7 +91,7 @@ fn answer(object: Option<&PoolVolume>) -> Result<Volume, Error> {
 }
 
 /// It is not known whether a request that failed was done: the caller comes back.
-fn unknown(error: crate::operator::Error) -> Error {
+fn unknown(error: crate::operator::OperatorError) -> Error {
     match error.code() {
         // The API server would refuse the same request again.
         Some(400 | 403 | 422) => Error::Internal(chain(&error)),

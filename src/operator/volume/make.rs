@@ -14,13 +14,13 @@ use super::work::{NotMade, Requeue, VolumeReconcile, ZEROING};
 use crate::api::crd::{Phase, PoolVolume, PoolVolumeStatus, VolumeReason};
 use crate::device::DiskId;
 use crate::host::chain;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::pool::{CreateRequest, Destination, Doubt, Made, PoolError, VolumeView};
 use crate::volume::{VolumeGuard, VolumeId};
 
 impl VolumeReconcile {
     /// Accepts or rejects it; the acceptance is written before the first write to a disk.
-    pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+    pub async fn consider(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         if !self.config.complete || !self.seen.knows_all {
             // Every volume is looked at again once the config is complete, and after the pass that uses its sets.
             return Ok(Requeue::Done);
@@ -63,7 +63,7 @@ impl VolumeReconcile {
 
     /// A PersistentVolume is only created for a volume that exists: if there is one, and no disk has the volume, an
     /// empty one must not take its place.
-    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, Error> {
+    pub async fn was_made_before(&self, object: &PoolVolume) -> Result<Option<Refusal>, OperatorError> {
         let (client, name) = (self.operator.client.clone(), &object.spec.volume_name);
         let is_claimed = is_claimed_by_name(client, name, self.id, &self.operator.node).await?;
         let message = || {
@@ -76,7 +76,7 @@ impl VolumeReconcile {
         Ok(is_claimed.then(|| Refusal { reason: VolumeReason::VolumeMissing, message: message() }))
     }
 
-    pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, Error> {
+    pub async fn make(&self, object: &PoolVolume) -> Result<Requeue, OperatorError> {
         let wanted = match request(object) {
             Ok(wanted) => wanted,
             Err(message) => {
@@ -121,7 +121,7 @@ impl VolumeReconcile {
         object: &PoolVolume,
         wanted: &CreateRequest,
         guard: &Arc<VolumeGuard>,
-    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), Error> {
+    ) -> Result<(PoolVolume, Result<VolumeView, PoolError>), OperatorError> {
         let mut object = object.clone();
         let (mut left, mut failure) = (BTreeSet::new(), None);
         loop {
@@ -160,7 +160,7 @@ impl VolumeReconcile {
     }
 
     /// It may be on a disk that cannot be asked: it is not made elsewhere.
-    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, Error> {
+    pub async fn wait(&self, object: &PoolVolume, doubt: Doubt) -> Result<Requeue, OperatorError> {
         if let Some(words) = doubt.words() {
             self.write(object, status::delayed(object, words)).await?;
         }
@@ -168,7 +168,7 @@ impl VolumeReconcile {
     }
 
     /// Another node may make it.
-    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, Error> {
+    pub async fn give_up(&self, object: &PoolVolume, failed: &NotMade) -> Result<Requeue, OperatorError> {
         let disk = object.status.as_ref().and_then(|status| status.disk.as_deref()).unwrap_or_default();
         let refusal = failed.why.clone().given_up(&self.operator.node, disk, failed.times);
         self.refuse(object, Phase::Failed, refusal).await

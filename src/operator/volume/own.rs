@@ -18,7 +18,7 @@ use crate::device::{
     label::{SetRef, VolumeRecord, VolumeUsage},
 };
 use crate::host::FsKind;
-use crate::operator::error::Error;
+use crate::operator::error::OperatorError;
 use crate::pool::{AskVolumes, LostVolume, ReportedVolume, WantedUsage};
 use crate::volume::VolumeId;
 
@@ -30,11 +30,11 @@ const ENOUGH: Duration = Duration::from_secs(30);
 pub fn ask(client: Client, node: String, runtime: Handle) -> AskVolumes {
     Box::new(move || {
         let listed = runtime.block_on(async { tokio::time::timeout(ENOUGH, list(&client, &node)).await });
-        listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(Error::no_answer)
+        listed.map_err(|_| NoAnswer::Late { within: ENOUGH })?.map_err(OperatorError::no_answer)
     })
 }
 
-async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, Error> {
+async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, OperatorError> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PoolVolume>(&()));
     let mut told = Vec::new();
     let mut page = ListParams::default().fields(&format!("spec.node={node}")).limit(PAGE);
@@ -42,10 +42,10 @@ async fn list(client: &Client, node: &str) -> Result<Vec<ReportedVolume>, Error>
         let listed = match objects.list(&page).await {
             // Without the kind there is no volume of it.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-            listed => listed.map_err(Error::api("listing the PoolVolumes of this node"))?,
+            listed => listed.map_err(OperatorError::api("listing the PoolVolumes of this node"))?,
         };
         for object in listed.items {
-            told.extend(told_by(object).map_err(Error::Refused)?);
+            told.extend(told_by(object).map_err(OperatorError::Refused)?);
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),

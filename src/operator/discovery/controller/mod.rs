@@ -36,7 +36,7 @@ use crate::host::Backoff;
 use crate::operator::{
     client::within,
     controller::{metrics::Metrics, stores::Stores},
-    error::{Error, HOW, error_message},
+    error::{HOW, OperatorError, error_message},
     set::parsed::selected,
     store::Store,
     watch::{Watched, decoded, keep},
@@ -178,7 +178,7 @@ impl Discoveries {
     }
 
     /// Whether the CRD is ours: under the CRD of the Local Storage Operator the objects belong to that operator.
-    async fn is_ours(&self) -> Result<bool, Error> {
+    async fn is_ours(&self) -> Result<bool, OperatorError> {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let name = discovery_crd().name_any();
         let crd = within(&format!("reading the CRD {name}"), api.get(&name)).await?;
@@ -250,7 +250,7 @@ impl Discoveries {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    async fn apply(&self, name: &str, wanted: &Value) -> Result<DaemonSet, Error> {
+    async fn apply(&self, name: &str, wanted: &Value) -> Result<DaemonSet, OperatorError> {
         let mut wanted = wanted.clone();
         (wanted["apiVersion"], wanted["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
         let what = format!("applying DaemonSet {}/{name}", self.namespace);
@@ -300,7 +300,11 @@ impl Discoveries {
         }
     }
 
-    async fn write(&self, object: &LocalVolumeDiscovery, status: &LocalVolumeDiscoveryStatus) -> Result<(), Error> {
+    async fn write(
+        &self,
+        object: &LocalVolumeDiscovery,
+        status: &LocalVolumeDiscoveryStatus,
+    ) -> Result<(), OperatorError> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let api: Api<LocalVolumeDiscovery> = Api::namespaced(self.client.clone(), &namespace);
         let what = format!("writing the status of LocalVolumeDiscovery {namespace}/{name}");
@@ -328,7 +332,7 @@ impl Discoveries {
     }
 
     /// Counts a write, and logs what went wrong.
-    fn note<T>(&self, result: Result<T, Error>) -> bool {
+    fn note<T>(&self, result: Result<T, OperatorError>) -> bool {
         match result {
             Ok(_) => {
                 self.metrics.writes.with_label_values(&["discovery"]).inc();
