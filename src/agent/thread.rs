@@ -294,7 +294,10 @@ mod tests {
         assert_eq!(passes.recv().expect("the first pass"), says(["old"; 3]));
 
         set_all("new");
-        agent_handle.requests.send(Request::Event(DeviceEvent::Reported { controller: "nvme0".into() })).expect("it runs");
+        agent_handle
+            .requests
+            .send(Request::Event(DeviceEvent::Reported { controller: "nvme0".into() }))
+            .expect("it runs");
         assert_eq!(passes.recv().expect("a pass"), says(["new", "old", "old"]));
         assert_eq!(host.health_asked(), 4);
         agent_handle.stop();

@@ -17,7 +17,7 @@ use super::error::HostError;
 use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, IoErrors};
-use super::port::{Access, TargetAccess, Filesystems, FsIdentity, FsKind, Host, Mount, Mounts, TargetKind, FsUsage};
+use super::port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 use super::raw::{Probe, RawDisk};
 use super::state::StateStore;
 

@@ -5,6 +5,7 @@
 //! row in `MODULES`; a new exception needs a reason.
 
 mod names;
+mod types;
 mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};

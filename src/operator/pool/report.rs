@@ -15,7 +15,7 @@ use crate::api::{
     crd::{DevicePool, DevicePoolSpec, DevicePoolStatus, SetOffer, Unmatched},
     quantity,
 };
-use crate::claim::{SetOutcome, Rejection, Rule};
+use crate::claim::{Rejection, Rule, SetOutcome};
 use crate::device::label::SetRef;
 use crate::health::Board;
 use crate::host::{KernelName, chain};
