@@ -7,7 +7,7 @@
 use super::mismatch::Mismatch;
 use super::rule::Filter;
 use crate::device::{device_type, type_name};
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 impl Filter {
     /// `disk` is the disk of a partition.
@@ -34,7 +34,7 @@ impl Filter {
             return Err(Mismatch::Type { is: type_name(raw), wanted: self.types.clone() });
         }
         match disk {
-            Some(disk) if matches!(disk.kind, Kind::Partition(_)) => {
+            Some(disk) if matches!(disk.kind, DeviceKind::Partition(_)) => {
                 Err(Mismatch::NestedPartition { disk: disk.name.clone() })
             }
             _ => Ok(()),

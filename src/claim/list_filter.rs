@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::glob::Glob;
 use super::mismatch::Mismatch;
-use crate::host::{Kind, RawDisk};
+use crate::host::{DeviceKind, RawDisk};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +177,7 @@ fn named(what: &str, is: Option<&str>, but: &str) -> String {
 
 fn paths(raw: &RawDisk) -> Vec<String> {
     let file = match &raw.kind {
-        Kind::Loop(Some(backing)) => Some(&backing.file),
+        DeviceKind::Loop(Some(backing)) => Some(&backing.file),
         _ => None,
     };
     [&raw.path].into_iter().chain(&raw.links).chain(file).map(|path| path.to_string_lossy().into_owned()).collect()

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::device::{Device, Reason, Verdict, id};
-use crate::host::{Kind, Probe, ProbeResult, RawDisk};
+use crate::host::{DeviceKind, Probe, ProbeResult, RawDisk};
 
 /// Why a device is not wiped; `Display` ends a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn may_wipe(device: &Device, all: &[Device]) -> Result<(), NotWiped> {
         Verdict::Ours | Verdict::Foreign { .. } | Verdict::Unknown(_) => return Err(NotWiped::NotTheirs),
         Verdict::Theirs(reason) => by_reason(reason)?,
     }
-    let whole = matches!(device.raw.kind, Kind::Disk | Kind::Loop(Some(_)));
+    let whole = matches!(device.raw.kind, DeviceKind::Disk | DeviceKind::Loop(Some(_)));
     let plain = device.raw.partitions.is_empty() && device.raw.holders.is_empty();
     let seen = matches!(&device.probe, Probe::Looked(ProbeResult { busy: false, .. }));
     match (whole, plain, seen) {
@@ -91,7 +91,7 @@ fn by_reason(reason: &Reason) -> Result<(), NotWiped> {
 fn twin(raw: &RawDisk, all: &[Device]) -> Option<String> {
     let own = id::hardware_id(raw, None);
     let same = |other: &&Device| {
-        let partition = matches!(other.raw.kind, Kind::Partition(_));
+        let partition = matches!(other.raw.kind, DeviceKind::Partition(_));
         !partition && other.raw.name != raw.name && id::hardware_id(&other.raw, None) == own
     };
     let found = all.iter().filter(|_| !own.is_path()).find(same)?;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::error::DemoError;
 use crate::host::{
-    Access, Extent, HostError, Kind, PartitionMap, RawDisk, RealDisk, Roots, TimedCommand, sysfs::scan,
+    Access, DeviceKind, Extent, HostError, PartitionMap, RawDisk, RealDisk, Roots, TimedCommand, sysfs::scan,
     table::read_copies,
 };
 
@@ -144,7 +144,7 @@ fn scanned(node: &Path, image: &Path) -> Result<RawDisk, DemoError> {
     let disks = scan(&Roots::default()).map_err(DemoError::host("look for block devices"))?;
     let found = disks.into_iter().find(|disk| disk.path == node);
     let is_ours = |disk: &RawDisk| match &disk.kind {
-        Kind::Loop(Some(backing)) => backing.inode == Some((file.dev(), file.ino())),
+        DeviceKind::Loop(Some(backing)) => backing.inode == Some((file.dev(), file.ino())),
         _ => false,
     };
     found.filter(is_ours).ok_or_else(|| {

@@ -21,7 +21,7 @@ use super::judged::{Believed, Device, Verdict};
 use super::ownership::{Evidence, Machine, Owner};
 use super::remembered::{Memo, Remembered};
 use crate::host::{
-    Access, BlockDevice, Host, Incarnation, KernelName, Kind, Probe, ProbeResult, RawDisk, chain,
+    Access, BlockDevice, DeviceKind, Host, Incarnation, KernelName, Probe, ProbeResult, RawDisk, chain,
     timeout::{self, Timeouts},
 };
 
@@ -182,7 +182,7 @@ impl Discovery {
     fn look_again(&mut self, host: &Arc<dyn Host>, read: ReadRecord, was: &Device) -> Result<Device, DiscoveryError> {
         let name = was.raw.name.clone();
         let disk = match &was.raw.kind {
-            Kind::Partition(partition) => Some(&partition.disk),
+            DeviceKind::Partition(partition) => Some(&partition.disk),
             _ => None,
         };
         let set = self.look_within(host, read, Scope::One { name: &name, disk })?;

@@ -18,7 +18,7 @@ use super::disk_id::{DiskId, HardwareId};
 use super::id;
 use super::judged::{Believed, Device, Verdict};
 use super::reason::Reason;
-use crate::host::{KernelName, Kind, RawDisk};
+use crate::host::{DeviceKind, KernelName, RawDisk};
 
 /// Which hardware is one of our disks, and which was only seen beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,9 @@ fn counts(device: &Device) -> bool {
     match device.verdict {
         Verdict::Ours | Verdict::Foreign { .. } => device.label.is_some(),
         Verdict::Theirs(Reason::OnPoolVolume { .. } | Reason::OnGivenUp { .. }) => false,
-        Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => !matches!(device.raw.kind, Kind::Other(_)),
+        Verdict::Unclaimed | Verdict::Theirs(_) | Verdict::Unknown(_) => {
+            !matches!(device.raw.kind, DeviceKind::Other(_))
+        }
     }
 }
 
@@ -207,7 +209,7 @@ fn follow_disks(devices: &mut [Device]) {
         .map(|device| (device.raw.name.clone(), device.believed.clone()))
         .collect();
     for device in devices.iter_mut() {
-        if let Kind::Partition(partition) = &device.raw.kind
+        if let DeviceKind::Partition(partition) = &device.raw.kind
             && let Some(believed) = not_ready.get(&partition.disk)
         {
             device.believed = believed.clone();
@@ -359,7 +361,7 @@ mod tests {
             assert!(matches!(devices[0].verdict, Verdict::Theirs(Reason::SameIdentity { .. })), "{other:?}");
             assert_eq!(devices[1].verdict, other);
         }
-        let hidden = RawDisk { kind: Kind::Other("hidden".into()), ..path("nvme0c0n1", Verdict::Unclaimed).raw };
+        let hidden = RawDisk { kind: DeviceKind::Other("hidden".into()), ..path("nvme0c0n1", Verdict::Unclaimed).raw };
         let mut devices = [path("nvme0n1", Verdict::Unclaimed), device(hidden, Verdict::Unknown("hidden".into()))];
         settle(&mut devices, &Identities::new());
         assert_eq!(devices[0].verdict, Verdict::Unclaimed);

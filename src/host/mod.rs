@@ -84,8 +84,8 @@ pub use notifier::Notifier;
 pub use pace::{ZeroingBudget, zero_for_a_moment};
 pub use port::{Access, Filesystems, FsIdentity, FsKind, FsUsage, Host, Mount, Mounts, TargetAccess, TargetKind};
 pub use raw::{
-    DevNo, Dm, Incarnation, Kind, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult, ProvisionerOffer,
-    RawDisk, Signature, is_unchanged,
+    DevNo, DeviceKind, Dm, Incarnation, LoopBacking, Md, MountHow, MountUse, Partition, Probe, ProbeResult,
+    ProvisionerOffer, RawDisk, Signature, is_unchanged,
 };
 pub use real::RealHost;
 pub use roots::Roots;

@@ -39,7 +39,7 @@ pub struct RawDisk {
     /// Device node: `/dev/<name>`.
     pub path: PathBuf,
     pub devno: DevNo,
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Bytes.
     pub size: u64,
     /// Bytes: logical, physical.
@@ -87,7 +87,7 @@ pub struct RawDisk {
 
 impl RawDisk {
     /// A device of which nothing but the name is known: no size, no use, no facts.
-    pub fn named(name: KernelName, path: PathBuf, devno: DevNo, kind: Kind) -> Self {
+    pub fn named(name: KernelName, path: PathBuf, devno: DevNo, kind: DeviceKind) -> Self {
         Self {
             name,
             path,
@@ -132,7 +132,7 @@ impl RawDisk {
 
 /// What sort of block device it is, with what only that sort has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     Disk,
     Partition(Partition),
     Loop(Option<LoopBacking>),

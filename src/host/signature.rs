@@ -24,7 +24,7 @@ use super::disk::{Mode, open_verified};
 use super::error::{HostError, chain};
 use super::ioctl;
 use super::port::FsIdentity;
-use super::raw::{Dm, Kind, Probe, ProbeResult, RawDisk, Signature};
+use super::raw::{DeviceKind, Dm, Probe, ProbeResult, RawDisk, Signature};
 
 /// More results than any real device has; beyond it libblkid loops for ever.
 const MOST_RESULTS: usize = 256;
@@ -64,7 +64,7 @@ pub fn identify(device: &Path) -> Result<Option<FsIdentity>, HostError> {
 }
 
 fn look(disk: &RawDisk) -> Result<ProbeResult, HostError> {
-    if let Kind::Dm(dm) = &disk.kind
+    if let DeviceKind::Dm(dm) = &disk.kind
         && libblkid_skips(dm)
     {
         let what = format!("{} is internal to LVM or Stratis", disk.path.display());

@@ -8,7 +8,7 @@ use crate::device::{
     Alignment, Fact, FactValue, Facts, Size, TableColumn, TableWidth,
     fact_table::{FACTS, POOL_PARTITION},
 };
-use crate::host::{Kind, natural_order};
+use crate::host::{DeviceKind, natural_order};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -79,7 +79,7 @@ pub fn list(devices: &[ListedDevice]) -> DeviceList {
 /// counted below it. The narrow table also leaves out the pool's own partitions: the line of a disk has its number of
 /// volumes, and they come and go.
 fn for_people(devices: &[&ListedDevice], width: TableWidth) -> String {
-    let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, Kind::Loop(None));
+    let is_idle = |shown: &&ListedDevice| matches!(shown.device.raw.kind, DeviceKind::Loop(None));
     let disks = devices.iter().copied().filter(|shown| !is_idle(shown));
     let has = |row: &DeviceRow| width == TableWidth::Wide || !row.facts.holds(POOL_PARTITION);
     let rows: Vec<DeviceRow> = rows(disks, devices).into_iter().filter(has).collect();

@@ -15,7 +15,7 @@ use crate::device::{
     Attachments, Device, Facts, Observed, ShownVerdict, Verdict,
     fact_table::{facts, in_json},
 };
-use crate::host::{KernelName, Kind};
+use crate::host::{DeviceKind, KernelName};
 
 /// The facts of a device that are in JSON, in the order of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn rows<'s>(devices: impl IntoIterator<Item = &'s ListedDevice>, all: &[&Lis
 fn row<'s>(shown: &'s ListedDevice, attachments: &Attachments<'s>, pool_disks: &HashSet<&KernelName>) -> DeviceRow {
     let Device { raw, label, verdict: whose, .. } = &shown.device;
     let pool_partition = match &raw.kind {
-        Kind::Partition(partition) => pool_disks.contains(&partition.disk),
+        DeviceKind::Partition(partition) => pool_disks.contains(&partition.disk),
         _ => false,
     };
     let bare = *whose == Verdict::Ours && label.is_none() && !pool_partition;

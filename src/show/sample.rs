@@ -5,7 +5,7 @@ use crate::device::{
     Believed, Device, DiskId, Reason, Verdict,
     sample::{device, disk, dm, label, loop_over, partition, with_kind},
 };
-use crate::host::{Kind, Probe, ProbeResult, RawDisk, Signature};
+use crate::host::{DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 
 fn plain(device: Device) -> ListedDevice {
     ListedDevice { device, note: None }
@@ -71,7 +71,7 @@ pub fn machine() -> Vec<ListedDevice> {
     let foreign = Verdict::Foreign { cluster: "west".into(), node: "worker-3".into() };
     let foreign = Device { label: Some(label("west", "worker-3").into()), id, ..device(disk("sdc"), foreign) };
     let ebs = RawDisk { model: words("Amazon Elastic Block Store"), size: u64::MAX, ..disk("nvme2n1") };
-    let idle = |name| RawDisk { size: 0, ..with_kind(name, Kind::Loop(None)) };
+    let idle = |name| RawDisk { size: 0, ..with_kind(name, DeviceKind::Loop(None)) };
     vec![
         plain(whole()),
         ListedDevice { device: pool, note: words("in pool, 3.2 GiB free") },

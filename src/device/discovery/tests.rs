@@ -273,9 +273,9 @@ fn a_label_in_a_tenants_volume_gives_no_device_its_name_and_no_pool_disk_a_rival
 #[test]
 fn nothing_is_opened_that_cannot_be_unclaimed_or_ours() {
     let desk = Desk::with(&[]);
-    desk.put(RawDisk { kind: Kind::Rom, ..disk("sr0") }, "");
-    desk.put(RawDisk { kind: Kind::Network, ..disk("nbd0") }, "");
-    desk.put(RawDisk { size: 0, kind: Kind::Loop(None), ..disk("loop0") }, "");
+    desk.put(RawDisk { kind: DeviceKind::Rom, ..disk("sr0") }, "");
+    desk.put(RawDisk { kind: DeviceKind::Network, ..disk("nbd0") }, "");
+    desk.put(RawDisk { size: 0, kind: DeviceKind::Loop(None), ..disk("loop0") }, "");
     desk.put(RawDisk { state: Some("offline".into()), ..disk("sdx") }, "");
     desk.put(RawDisk { swap: true, ..disk("sda") }, "");
     discovery().look(&desk.host(), read).unwrap();

@@ -80,11 +80,11 @@ fn each_refusal_names_what_was_found() {
         (|raw| raw.holders = vec!["drbd1".into()], "sda is held by drbd1, another device"),
         (|raw| raw.partitions = vec!["sda1".into(), "sda2".into()], "has partitions: sda1, sda2"),
         (|raw| raw.size = 0, "no medium"),
-        (|raw| raw.kind = Kind::Rom, "a CD-ROM"),
-        (|raw| raw.kind = Kind::Floppy, "a floppy"),
-        (|raw| raw.kind = Kind::Ram, "a RAM disk"),
-        (|raw| raw.kind = Kind::Zram, "zram"),
-        (|raw| raw.kind = Kind::Network, "a disk of another machine"),
+        (|raw| raw.kind = DeviceKind::Rom, "a CD-ROM"),
+        (|raw| raw.kind = DeviceKind::Floppy, "a floppy"),
+        (|raw| raw.kind = DeviceKind::Ram, "a RAM disk"),
+        (|raw| raw.kind = DeviceKind::Zram, "zram"),
+        (|raw| raw.kind = DeviceKind::Network, "a disk of another machine"),
     ];
     for (change, piece) in cases {
         let mut raw = disk("sda");
@@ -142,7 +142,7 @@ fn what_was_not_or_cannot_be_read_is_unknown() {
     for name in ["sda", "sda1"] {
         assert_eq!(judge_with(&blind, name, &blank(), &[("sda", ours())]), unknown("holders of sda"), "{name}");
     }
-    assert!(matches!(judge(&[with_kind("x0", Kind::Other("hidden".into()))], "x0"), Verdict::Unknown(_)));
+    assert!(matches!(judge(&[with_kind("x0", DeviceKind::Other("hidden".into()))], "x0"), Verdict::Unknown(_)));
     assert!(matches!(judge(&[partition("sdq", 1, Some(GUID))], "sdq1"), Verdict::Unknown(_)));
 }
 
@@ -261,7 +261,7 @@ fn a_partition_of_a_disk_in_use_as_a_whole_is_theirs() {
         let sentence = why(&all, "sda1");
         assert!(sentence.starts_with("its disk sda is in use as a whole: "), "{sentence}");
     }
-    for bad in [RawDisk { removable: true, ..disk("sda") }, RawDisk { kind: Kind::Network, ..disk("sda") }] {
+    for bad in [RawDisk { removable: true, ..disk("sda") }, RawDisk { kind: DeviceKind::Network, ..disk("sda") }] {
         assert!(matches!(judge(&[bad, partition("sda", 1, Some(GUID))], "sda1"), Verdict::Theirs(_)));
     }
 }
@@ -271,7 +271,7 @@ fn boot_partitions_are_never_taken() {
     for (label, taken) in [("BIOS boot partition", false), ("boot", false), ("EFI-SYSTEM-BOOT", false), ("data", true)]
     {
         let mut part = partition("sda", 1, Some(GUID));
-        let Kind::Partition(own) = &mut part.kind else { unreachable!() };
+        let DeviceKind::Partition(own) = &mut part.kind else { unreachable!() };
         own.part_label = Some(label.into());
         assert_eq!(judge(&[disk("sda"), part], "sda1") == Verdict::Unclaimed, taken, "{label}");
     }
@@ -346,10 +346,10 @@ fn a_device_claimed_bare_is_ours_whatever_it_shows_and_all_that_is_on_it_is_its_
 #[test]
 fn a_loop_device_is_judged_like_a_disk_otherwise() {
     let mut gone = loop_over("loop0", "/a.img");
-    let Kind::Loop(Some(backing)) = &mut gone.kind else { unreachable!() };
+    let DeviceKind::Loop(Some(backing)) = &mut gone.kind else { unreachable!() };
     backing.deleted = true;
     assert_eq!(why(&[gone], "loop0"), "its backing file /a.img was deleted: the data ends with the loop device");
-    let unbound = RawDisk { size: 0, ..with_kind("loop1", Kind::Loop(None)) };
+    let unbound = RawDisk { size: 0, ..with_kind("loop1", DeviceKind::Loop(None)) };
     assert!(why(&[unbound], "loop1").starts_with("no medium"));
     let all = [RawDisk { read_only: true, ..loop_over("loop2", "/a.squashfs") }];
     assert_eq!(why(&all, "loop2"), "loop2 is read-only");
@@ -362,7 +362,7 @@ fn a_loop_device_is_judged_like_a_disk_otherwise() {
 #[test]
 fn a_suspended_mapped_device_is_never_read() {
     let mut raw = dm("dm-0", "mpath-3600", &[]);
-    let Kind::Dm(own) = &mut raw.kind else { unreachable!() };
+    let DeviceKind::Dm(own) = &mut raw.kind else { unreachable!() };
     own.suspended = true;
     let owner = owner();
     let all = [raw];

@@ -31,7 +31,7 @@ use super::extent::Extent;
 use super::filesystem_state::FilesystemState;
 use super::health::{DiskReport, Health, IoErrors};
 use super::port::{Access, Filesystems, Host, Mounts};
-use super::raw::{DevNo, Kind, Probe, ProbeResult, RawDisk, Signature};
+use super::raw::{DevNo, DeviceKind, Probe, ProbeResult, RawDisk, Signature};
 use super::state::StateStore;
 use crate::host::KernelName;
 
@@ -303,6 +303,6 @@ fn raw_disk(name: &str, serial: &str, geometry: Geometry, minor: u32) -> RawDisk
         offloads_zeroes: geometry.offloads_zeroes,
         discards: true,
         diskseq: Some(u64::from(minor)),
-        ..RawDisk::named(name.into(), path, DevNo { major: 240, minor }, Kind::Disk)
+        ..RawDisk::named(name.into(), path, DevNo { major: 240, minor }, DeviceKind::Disk)
     }
 }

@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
     use crate::claim::sample::rule;
-    use crate::host::{DevNo, Kind, RawDisk};
+    use crate::host::{DevNo, DeviceKind, RawDisk};
     use crate::operator::set::relevance::Sort;
 
     fn said(config: NodeConfig) -> (String, String) {
@@ -330,8 +330,8 @@ mod tests {
     #[test]
     fn a_node_with_many_devices_names_its_disks_first_and_counts_what_it_does_not_name() {
         let raw = |name: &str, kind| RawDisk::named(name.into(), "/dev/x".into(), DevNo { major: 1, minor: 1 }, kind);
-        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), Kind::Loop(None)));
-        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), Kind::Disk))).collect();
+        let devices = (0..40).map(|n| raw(&format!("a-loop{n}"), DeviceKind::Loop(None)));
+        let devices: Vec<RawDisk> = devices.chain((0..20).map(|n| raw(&format!("sd{n}"), DeviceKind::Disk))).collect();
         let rule = rule("a");
         let names = || devices.iter().map(|raw| raw.name.clone());
         let outcome = SetOutcome {
