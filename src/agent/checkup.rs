@@ -10,9 +10,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::reports::Reports;
-use crate::device::{DiskId, KEEP};
+use crate::device::{DiskId, REMEMBERED_FOR};
 use crate::health::{Board, DiskCounters, DiskObservation, Finding, Look};
-use crate::host::patience::{self, Patience};
+use crate::host::timeout::{self, Timeouts};
 use crate::host::{DiskReport, Host, Incarnation, RawDisk};
 use crate::pool::Pool;
 
@@ -27,7 +27,7 @@ pub struct Checkup {
     pool: Arc<Pool>,
     board: Board,
     reports: Reports,
-    patience: Patience<Incarnation>,
+    timeouts: Timeouts<Incarnation>,
     /// Since when a disk owes an answer, in monotonic time.
     silent: BTreeMap<Incarnation, Duration>,
     counters: BTreeMap<DiskId, DiskCounters>,
@@ -42,7 +42,7 @@ impl Checkup {
             pool,
             board,
             reports,
-            patience: Patience::new(MOMENT),
+            timeouts: Timeouts::new(MOMENT),
             silent: BTreeMap::new(),
             counters: BTreeMap::new(),
             wall: Timestamp::now,
@@ -54,7 +54,7 @@ impl Checkup {
     pub fn look(&mut self, answered: &(impl Fn() + Clone + Send + 'static)) -> bool {
         let here: BTreeMap<DiskId, RawDisk> = self.pool.usable_disks().into_iter().collect();
         let incarnations: Vec<Incarnation> = here.values().map(RawDisk::incarnation).collect();
-        self.patience.forget(|whom| incarnations.contains(whom));
+        self.timeouts.forget(|whom| incarnations.contains(whom));
         self.silent.retain(|whom, _| incarnations.contains(whom));
         let mut look = Look::default();
         for view in self.pool.disk_views() {
@@ -77,11 +77,11 @@ impl Checkup {
         let now = self.host.monotonic();
         let silent = self.silent.get(&raw.incarnation()).map(|since| now.saturating_sub(*since));
         // A disk that was asleep needs its time.
-        let silent = silent.filter(|time| *time >= patience::BOUND).map(|_| {
+        let silent = silent.filter(|time| *time >= timeout::DEVICE_TIMEOUT).map(|_| {
             format!(
                 "{} was asked for its health, and has not answered for more than {} s",
                 raw.path.display(),
-                patience::BOUND.as_secs()
+                timeout::DEVICE_TIMEOUT.as_secs()
             )
         });
         DiskObservation { report, io: self.host.io_errors(raw), silent }
@@ -94,7 +94,7 @@ impl Checkup {
             return Some(report);
         }
         let (host, asked) = (Arc::clone(&self.host), raw.clone());
-        let answer = self.patience.errand(&raw.incarnation(), move || host.report(&asked), answered.clone());
+        let answer = self.timeouts.errand(&raw.incarnation(), move || host.report(&asked), answered.clone());
         let Ok(report) = answer else {
             self.silent.entry(raw.incarnation()).or_insert(asked_at);
             return None;
@@ -108,7 +108,7 @@ impl Checkup {
 /// How long a report counts. The log of an NVMe disk costs one command to its controller, and Linux does not enable the
 /// events that would announce a warning; the commands to other disks may wake one that sleeps.
 fn keep(raw: &RawDisk) -> Duration {
-    if raw.name.starts_with("nvme") { EVERY } else { KEEP }
+    if raw.name.starts_with("nvme") { EVERY } else { REMEMBERED_FOR }
 }
 
 #[cfg(test)]

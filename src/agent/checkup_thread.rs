@@ -6,14 +6,14 @@ use std::thread::JoinHandle;
 
 use super::checkup::{Checkup, EVERY};
 
-enum Request {
+enum CheckupRequest {
     Look,
     Stop,
 }
 
 /// A handle to the thread.
 #[derive(Clone)]
-pub struct CheckupHandle(Sender<Request>);
+pub struct CheckupHandle(Sender<CheckupRequest>);
 
 impl CheckupHandle {
     /// Starts the thread. `changed` is called after each checkup that found something new.
@@ -24,12 +24,12 @@ impl CheckupHandle {
         let thread = std::thread::spawn(move || {
             loop {
                 match inbox.recv_timeout(EVERY) {
-                    Ok(Request::Look) | Err(RecvTimeoutError::Timeout) => {}
-                    Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(CheckupRequest::Look) | Err(RecvTimeoutError::Timeout) => {}
+                    Ok(CheckupRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 }
                 // One checkup serves all events that have come until now.
                 while let Ok(request) = inbox.try_recv() {
-                    if matches!(request, Request::Stop) {
+                    if matches!(request, CheckupRequest::Stop) {
                         return;
                     }
                 }
@@ -44,10 +44,10 @@ impl CheckupHandle {
 
     /// Something happened: a checkup is due.
     pub fn due(&self) {
-        let _ = self.0.send(Request::Look);
+        let _ = self.0.send(CheckupRequest::Look);
     }
 
     pub fn stop(&self) {
-        let _ = self.0.send(Request::Stop);
+        let _ = self.0.send(CheckupRequest::Stop);
     }
 }

@@ -34,7 +34,7 @@ impl History {
                 self.0.entry(reason).or_insert(HistoryEntry { message: String::new(), since: wall, found: now });
             (entry.message, entry.found) = (message, now);
         }
-        let is_held = |reason: &HealthReason, entry: &Entry| now.saturating_sub(entry.found) < reason.hold();
+        let is_held = |reason: &HealthReason, entry: &HistoryEntry| now.saturating_sub(entry.found) < reason.hold();
         self.0.retain(|reason, entry| found.contains(reason) || is_held(reason, entry));
         !self.findings().eq(before)
     }

@@ -28,7 +28,7 @@ pub(super) use self::device::bound_at;
 use self::options::Options;
 use super::error::HostError;
 use super::filesystem_state::FilesystemState;
-use super::port::{TargetAccess, FsKind, Mount, Mounts, TargetKind, FsUsage};
+use super::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use super::roots::Roots;
 
 /// For what we make on the way to a target: only root and its group may look in.

@@ -144,7 +144,7 @@ pub trait Mounts: Send + Sync {
 
     /// How the filesystem of a mount is. It looks at the filesystem's root through the target, so the mount must be the
     /// top one there. Opens no device and writes nothing, but may block as long as a dead disk does: whoever calls it
-    /// has [`Patience`](super::patience::Patience) for each device.
+    /// has [`Timeouts`](super::timeout::Timeouts) for each device.
     fn filesystem_state(&self, mount: &Mount) -> Result<FilesystemState, HostError>;
 }
 

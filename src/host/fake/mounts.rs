@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::{Inventory, locked};
 use crate::host::error::HostError;
 use crate::host::filesystem_state::FilesystemState;
-use crate::host::port::{TargetAccess, FsKind, Mount, Mounts, TargetKind, FsUsage};
+use crate::host::port::{FsKind, FsUsage, Mount, Mounts, TargetAccess, TargetKind};
 use crate::host::raw::DevNo;
 
 /// The mount table and the targets that were made.
